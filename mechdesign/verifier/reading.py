@@ -293,6 +293,8 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
             if not any(is_what(word, node["fields"][name]) for word in words.split("|")):
                 raise Refused(f"{value}: its {name} is none of {words}")
         said = {name: plain(child, f"{place}.{name}", last) for name, child in node["fields"].items()}
+        if value == "loss" and not any(said.values()):
+            raise Refused("a loss whose weights are all zero")
         own = said["own"] if value == "sensitivity" else None
         if own is not None and not (said["neighbours"] == "replace" and own > 0):
             raise Refused("what one record does by itself, where the bounds say it")

@@ -41,7 +41,7 @@ EXCEPTIONS = {
     "(0,1]": "additive-noise.sampling_rate",
     "[0,1]": "calibration-bound.share",
     "1..1000000|null": "participation.apart participation.every",
-    "pos": "choice-rule.rate quantile-rule.rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
+    "pos": "bin-search.max_abs choice-rule.rate quantile-rule.rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
     "optimal-noise.sensitivity strategy-noise.budget",
     "pos|@sensitivity": "additive-noise.sensitivity",
     "pos|@sensitivity|vectors": "knorm.sensitivity",
@@ -52,6 +52,7 @@ EXCEPTIONS = {
     "nn|null": "result.asked_gap",
     "num|arr|null": "noise-allocation.lower noise-allocation.upper noise-allocation.weights",
     "int": "integer-noise.first",
+    "2..64": "bin-search.m",
     "some": "bin-search.starts subset-bound.mean",
     "some|null": "cell-product.l0 optimal-noise.l0",
     "text|arr": "metric-channel.loss metric-report.loss",

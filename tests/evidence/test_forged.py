@@ -283,6 +283,14 @@ def beyond(word: str) -> list[float]:
     ]
 
 
+def test_a_loss_is_of_something() -> None:
+    for name in ("absolute", "squared"):
+        payload = json.loads(cheap.documents()["loss"])["payload"]
+        payload["fields"] |= {"absolute": 0.0, "squared": 0.0, name: 1.0}
+        loads(cheap.sealed(payload))
+        refused_by_both(cheap.sealed(trees.put(payload, ("fields", name), 0.0)))
+
+
 def test_a_gap_and_a_scale_are_not_negative() -> None:
     payload = json.loads(sound())["payload"]
     refused_by_both(cheap.sealed(trees.put(payload, ("fields", "asked_gap"), -1e-9)))

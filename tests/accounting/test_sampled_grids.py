@@ -165,7 +165,7 @@ def test_grids_of_one_round_hold_its_closed_form(law: stats.rv_continuous, scale
 def test_large_and_tiny_losses_are_composed_together() -> None:
     near, far = NoiseTerm(stats.laplace(scale=0.5), 1.0), NoiseTerm(stats.logistic(scale=1e9), 1.0)
     alone, both = delta_interval(near, 1.0), delta_interval([near, far], 1.0)
-    assert alone.lower <= both.upper and both.lower <= alone.upper + 1e-9 and both.width < 0.01
+    assert both.lower <= alone.upper + 1e-9 and alone.lower <= both.upper <= alone.upper * (1 + 1e-6)
 
 
 def test_a_cell_without_an_end_is_no_less_certain_in_other_units() -> None:

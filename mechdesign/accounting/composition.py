@@ -39,10 +39,15 @@ from scipy import fft
 
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss
 from mechdesign.errors import DesignError
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
 MOST = 20_000_000
 """Points of a grid."""
+_A_SECOND, _AT_ONCE = 2**19, 2**17
+"""Points of a grid for each second that is left, and where next to none is."""
+_LONGER = 8
+"""Times as long is a transform of long doubles."""
 _LEAST = 1e-305
 """What a mass is off by where doubles have fewer digits."""
 _WIDEST = 700.0
@@ -389,6 +394,7 @@ def cumulants(parts: Sequence[Part | tuple[AtomicLoss, int]], theta: float) -> T
     return Tilt(theta, log_mgf, float(mean), variance)
 
 
+@np.errstate(over="ignore")  # a step beyond the doubles is cut
 def find_tilt(parts: Sequence[Part | tuple[AtomicLoss, int]], epsilon: float, *, guess: float = 0.0) -> Tilt:
     """Solve mean(θ) = ε for θ ≥ 0 by safeguarded Newton steps (any θ is valid, this one is accurate).
 
@@ -462,10 +468,15 @@ def _window(parts: Sequence[Part], tilt: Tilt) -> tuple[float, float, float]:
     return low, high, 2 * _OUTSIDE
 
 
+def affordable(deadline: Deadline) -> int:
+    """Points that a grid may have, so that what is done on it takes some of the time that is left."""
+    return min(MOST, max(_AT_ONCE, int(_A_SECOND * deadline.left))) if deadline.finite else MOST
+
+
 def convolve(
-    parts: Sequence[Part], tilt: Tilt, kind: type[np.floating] = np.float64
+    parts: Sequence[Part], tilt: Tilt, kind: type[np.floating] = np.float64, most: int = MOST
 ) -> tuple[int, np.ndarray, float, float, float]:
-    r"""Convolve the tilted parts, in numbers of this kind.
+    r"""Convolve the tilted parts, in numbers of this kind, on so many points at most.
 
     Returns
     -------
@@ -492,9 +503,9 @@ def convolve(
     last = min(ceiling, math.ceil(high / step))
     if first > last:
         first, last = floor, ceiling
-    if last - first > MOST:
+    if last - first > most:
         count = sum(count for _, count in parts)
-        needed = f"need {last - first} grid points together, more than {MOST:,}: ask for fewer rounds or coordinates"
+        needed = f"need {last - first} grid points together, more than {most:,}: ask for fewer rounds or coordinates"
         raise DesignError.of("terms", f"{count} privacy losses", needed)
     n = int(fft.next_fast_len(max(last - first + 1, 2), real=True))
     unit = float(np.finfo(kind).eps) / 2
@@ -559,17 +570,17 @@ def _top(parts: Sequence[Part]) -> float:
     return parts[0][0].step * sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
 
 
-def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float) -> float:
+def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most: int) -> float:
     """The tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)}, from above or from below."""
     for kind in (np.float64, np.longdouble):
-        start, mass, norm, _, outside = convolve(parts, tilt, kind)
+        start, mass, norm, _, outside = convolve(parts, tilt, kind, most)
         gap = parts[0][0].step * (start + np.arange(mass.size)) - level
         positive = gap > 0
         gap = gap[positive]
         weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
         value = float(np.sum(weights * mass[positive]))
         rounding = norm * _norm(weights)
-        if rounding < _COARSE * value:
+        if rounding < _COARSE * value or _LONGER * mass.size > most < MOST:
             break
     rounding += 4 * _UNIT * mass.size * abs(value)
     peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
@@ -579,7 +590,7 @@ def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float) -> f
 
 
 def composed_delta(
-    parts: Sequence[Part], epsilon: float, *, guess: float = 0.0, enough: float = 0.0
+    parts: Sequence[Part], epsilon: float, *, guess: float = 0.0, enough: float = 0.0, most: int = MOST
 ) -> tuple[float, Tilt]:
     """δ at `epsilon` of the composition: an upper bound when the parts are pessimistic, else a lower one.
 
@@ -593,6 +604,8 @@ def composed_delta(
         A first θ.
     enough : float
         Where Chernoff's bound of the finite losses is at most this, this stands for their part, and nothing is convolved.
+    most : int
+        Points, at most.
 
     Returns
     -------
@@ -623,7 +636,7 @@ def composed_delta(
             elif _certain(parts, tilt, level):
                 value = 1 + sign * 4 * _OUTSIDE
             else:
-                value = _expected(parts, tilt, level, sign)
+                value = _expected(parts, tilt, level, sign, most)
             finite = max(value, 0.0) * math.exp(log_chernoff) * slack
             if pessimistic and finite == 0:  # below the least double, but not nothing
                 finite = math.ulp(0.0)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from mechdesign.accounting.composition import cumulants
+from mechdesign.accounting.composition import affordable, cumulants
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, is_gaussian, loss_of
 from mechdesign.accounting.planning import FLOOR, GridPlan, apart, largest, plan_grid, typical
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
@@ -280,12 +280,34 @@ def joint_interval(
 
 
 def joint_upper(
-    mechanisms: Sequence[Rounds], epsilon: float, *, neighbours: str = "add-remove", points: int = 2**20
+    mechanisms: Sequence[Rounds],
+    epsilon: float,
+    *,
+    neighbours: str = "add-remove",
+    points: int = 2**20,
+    deadline: Deadline | None = None,
 ) -> float:
     """Bound δ(ε) of several mechanisms from above, on one grid of so many points at most."""
     if any(apart(terms) for terms, *_ in mechanisms):
         return 1.0
-    return _upper(_together(mechanisms, epsilon, 1e-3, neighbours), epsilon, 1e-3, points)
+    plan = _together(mechanisms, epsilon, 1e-3, neighbours)
+    return _upper(plan, epsilon, 1e-3, points, Deadline.of(deadline))
+
+
+def _in_time(
+    plan: GridPlan | SampledPlan, epsilon: float, step: float, deadline: Deadline, *, pessimistic: bool
+) -> float:
+    """δ on the grid of this step, or of a wider one that leaves some of the time; the bound that always holds where none does."""
+    most = affordable(deadline)
+    while True:
+        try:
+            return plan.delta(epsilon, step, pessimistic=pessimistic, most=most)
+        except DesignError:
+            if not deadline.finite:
+                raise
+        if step > plan.finest(4):
+            return 1.0 if pessimistic else 0.0
+        step *= 8
 
 
 def _refine(
@@ -302,7 +324,7 @@ def _refine(
         for pessimistic in (True, False):
             if deadline.passed and (best.upper < 1 or not pessimistic):  # the first upper bound is waited for
                 return best
-            found = plan.delta(epsilon, step, pessimistic=pessimistic)
+            found = _in_time(plan, epsilon, step, deadline, pessimistic=pessimistic)
             best = (
                 replace(best, upper=min(best.upper, found))
                 if pessimistic
@@ -333,27 +355,33 @@ def upper_delta(
     sampling_rate: float = 1.0,
     neighbours: str = "add-remove",
     points: int = 2**20,
+    deadline: Deadline | None = None,
 ) -> float:
     """Bound δ(ε) from above: exactly where there is a closed form, else on one grid planned for `width`, of so many points at most."""
+    clock = Deadline.of(deadline)
     replaced = _replaced(terms, sampling_rate, neighbours)
     if sampling_rate < 1 and rounds == 1 and not replaced:
         low, _ = _unsampled(epsilon, sampling_rate)
-        return min(sampling_rate * upper_delta(terms, low, width=width, points=points) * _MORE, 1.0)
+        whole = upper_delta(terms, low, width=width, points=points, deadline=clock)
+        return min(sampling_rate * whole * _MORE, 1.0)
     terms = _repeated(terms, rounds, sampling_rate)
     if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
         return found.upper
     if apart(terms):
         return 1.0
-    return _upper(_planned(terms, epsilon, width, rounds, sampling_rate, neighbours), epsilon, width, points)
+    plan = _planned(terms, epsilon, width, rounds, sampling_rate, neighbours)
+    return _upper(plan, epsilon, width, points, clock)
 
 
-def _upper(plan: GridPlan | SampledPlan, epsilon: float, width: float, points: int) -> float:
+def _upper(
+    plan: GridPlan | SampledPlan, epsilon: float, width: float, points: int, deadline: Deadline
+) -> float:
     least = 1.0
     for _ in range(4):
         step = plan.align(max(plan.step / 2, plan.finest(points)))
-        least = min(least, plan.delta(epsilon, step, pessimistic=True))
+        least = min(least, _in_time(plan, epsilon, step, deadline, pessimistic=True))
         cut = plan.count * plan.upper_tail
-        if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR:
+        if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR or deadline.passed:
             break
         plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, FLOOR))
     return least

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechdesign.accounting.composition import Part, composed_delta, discretise, find_tilt
+from mechdesign.accounting.composition import MOST, Part, composed_delta, discretise, find_tilt
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss, NoiseTerm, loss_of
 from mechdesign.errors import DesignError
 from mechdesign.problem.law_moments import law_variance
@@ -38,10 +38,12 @@ class GridPlan:
         """The least step that needs no more points for one loss."""
         return 2 * max(largest(loss, self.upper_tail) for loss, _ in self.losses) / points
 
-    def delta(self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0) -> float:
+    def delta(
+        self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0, most: int = MOST
+    ) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; roughly where `enough` is kept."""
         parts = self.parts(step, pessimistic=pessimistic)
-        return composed_delta(parts, epsilon, guess=self.theta, enough=enough)[0]
+        return composed_delta(parts, epsilon, guess=self.theta, enough=enough, most=most)[0]
 
     def parts(self, step: float, *, pessimistic: bool) -> list[Part]:
         return [

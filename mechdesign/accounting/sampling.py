@@ -82,6 +82,8 @@ _TRIED = 2**14
 _LOOKED_AT = 4000
 """Outcomes of a round from which its tilt and its spread are known."""
 _MOST_CELLS = 2**20
+_LONGER = 8
+"""Times as long as a transform's takes a point of one loss."""
 _EXTREME = 1e100
 _SMALL = 1e-6
 """A loss to which rounding errors are nothing."""
@@ -352,7 +354,7 @@ class SampledRounds:
                 values = remove.values[np.argsort(-(np.log(remove.mass) + theta * remove.values))]
         return (float(values[0]), float(values[1])) if values.size > 1 else (0.0, 0.0)
 
-    def grids(self, step: float, tail: float, *, pessimistic: bool) -> Pair:
+    def grids(self, step: float, tail: float, *, pessimistic: bool, most: int = MOST) -> Pair:
         """A round on grids of this step; beyond losses that P exceeds but with probability `tail` they are infinite, or left out."""
         loss = self.single(pessimistic=pessimistic)
         if (
@@ -362,7 +364,7 @@ class SampledRounds:
             return both, both
         if isinstance(loss, CentredLoss):
             rate = self.rate * math.exp(self.spread if pessimistic else -self.spread)
-            return _on_grids(loss, rate, step, tail, pessimistic=pessimistic)
+            return _on_grids(loss, rate, step, tail, pessimistic=pessimistic, most=most)
         remove, add = self.atoms(step, tail, pessimistic=pessimistic)
         return (
             discretise_atoms(remove, step, pessimistic=pessimistic),
@@ -460,7 +462,9 @@ def _least_of_a_sample(loss: CentredLoss, largest: float, rate: float) -> float:
     return math.log1p(rate * math.expm1(-largest)) if _are_small(loss, largest) else math.log1p(-rate)
 
 
-def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessimistic: bool) -> Pair:
+def _on_grids(
+    loss: CentredLoss, rate: float, step: float, tail: float, *, pessimistic: bool, most: int = MOST
+) -> Pair:
     r"""Chords or tangents of a sampled round with one coordinate.
 
     The ratio of a sample is :math:`1 - s + s x`, so that its P − x Q is s times that of the round before it; for adding a record the
@@ -471,7 +475,7 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
     top, small = float(_sampled(np.array([largest]), rate)[0]), _are_small(loss, largest)
     least = _least_of_a_sample(loss, largest, rate)
     last = max(math.ceil((top - least) / step - 1e-9), 1)
-    if last > MOST:
+    if last > (most if most == MOST else most // _LONGER):
         remedy = "is so small, compared with the noise, that a sample's losses need more grid points than memory holds"
         raise DesignError.of("sensitivity", loss.sensitivity, remedy)
     levels = step / 2 * np.arange(2 * last + 1)  # of a loss less the least one
@@ -602,7 +606,7 @@ class SampledPlan:
         span = max(float(np.ptp(v.values[v.mass > 1e-3 * self.upper_tail])) for v in self.outcomes)
         return max(span, min(span * self.count, self.window)) / points
 
-    def delta(self, epsilon: float, step: float, *, pessimistic: bool) -> float:
+    def delta(self, epsilon: float, step: float, *, pessimistic: bool, most: int = MOST) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; of a wider one where it has too many points."""
         if sum(part.largest for part in self.parts) <= epsilon:
             epsilon = math.inf  # which finite losses do not reach, but points of a grid that are above them
@@ -611,13 +615,14 @@ class SampledPlan:
         if len(self.parts) == 1:  # atoms move with the rate
             step *= math.exp(sign * self.parts[0].spread)
         try:
-            pairs = [(v.grids(step, self.upper_tail, pessimistic=pessimistic), v.rounds) for v in self.parts]
-            most = 0.0
+            tail, found = self.upper_tail, 0.0
+            pairs = [(v.grids(step, tail, pessimistic=pessimistic, most=most), v.rounds) for v in self.parts]
             for i in (0, 1):
-                if most < 1:
-                    most = max(most, composed_delta([(pair[i], n) for pair, n in pairs], epsilon)[0])
-            return min(max(most + left_out, 0.0), 1.0)
+                if found < 1:
+                    parts = [(pair[i], n) for pair, n in pairs]
+                    found = max(found, composed_delta(parts, epsilon, most=most)[0])
+            return min(max(found + left_out, 0.0), 1.0)
         except DesignError:
             if step > self.finest(16):
                 raise
-        return self.delta(epsilon, 8 * step, pessimistic=pessimistic)
+        return self.delta(epsilon, 8 * step, pessimistic=pessimistic, most=most)

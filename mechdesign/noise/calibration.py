@@ -235,7 +235,8 @@ class Calibration(Design):
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the laws of the family that closed forms and a search find, and what every law costs at least."""
-        requirement, noise = Requirement.of(self.privacy, self.query), None
+        requirement = replace(Requirement.of(self.privacy, self.query), deadline=clock)
+        noise = None
         for law in laws_of(self.family, requirement, self.loss, clock):
             if (priced := self._priced(law)) is None:
                 continue
@@ -250,7 +251,7 @@ class Calibration(Design):
             clock.certify
             and not clock.passed
             and self.has_scale_only
-            and (part := too_small(noise, self.privacy))
+            and (part := too_small(noise, self.privacy, clock))
         ):
             power = 2 if self.loss == "squared" else 1
             yield Bound(value * part**power * (1 - OFF), CalibrationBound(part))
@@ -277,7 +278,7 @@ class Calibration(Design):
             It is over the budget, or two evaluations contradict each other.
         """
         noise, privacy = law.mechanism, self.privacy
-        spent = consumed(noise, privacy)
+        spent = consumed(noise, privacy, clock)
         claims = evaluated(noise, privacy, self.loss, law.value, stated=spent, fresh=spent)
         if failed := [claim.claim for claim in claims if not claim.holds]:
             found = f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {budget_of(privacy):.6g} allowed"

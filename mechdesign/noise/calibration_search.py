@@ -87,10 +87,12 @@ def cost_of(noise: AdditiveNoise, loss: str) -> float:
 
 
 @np.errstate(under="ignore")
-def consumed(noise: AdditiveNoise, privacy: CentralPrivacy) -> DeltaInterval:
+def consumed(
+    noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline | None = None
+) -> DeltaInterval:
     """Enclose what all rounds consume: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP; μ; of several points the largest share."""
     if isinstance(privacy, TradeOff):
-        each = [(consumed(noise, part), budget_of(part)) for part in parts_of(privacy)]
+        each = [(consumed(noise, part, deadline), budget_of(part)) for part in parts_of(privacy)]
         how = PROVED if all(spent.how == PROVED for spent, _ in each) else RECOMPUTED
         lower = max(round_down(Fraction(spent.lower) / Fraction(budget)) for spent, budget in each)
         upper = max(
@@ -116,14 +118,15 @@ def consumed(noise: AdditiveNoise, privacy: CentralPrivacy) -> DeltaInterval:
     lone = cases.single is not None and noise.rounds == 1
     if lone or (is_gaussian(noise.law) and (noise.sampling_rate == 1 or noise.rounds == 1)):
         return noise.delta_interval(privacy.epsilon)
-    return _composed(noise, privacy.epsilon, delta)
+    return _composed(noise, privacy.epsilon, delta, Deadline.of(deadline))
 
 
-def _composed(noise: AdditiveNoise, epsilon: float, delta: float) -> DeltaInterval:
-    """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget."""
+def _composed(noise: AdditiveNoise, epsilon: float, delta: float, deadline: Deadline) -> DeltaInterval:
+    """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget, or there is time."""
     sampled = noise.sampling_rate < 1 and noise.rounds > 1  # one round is as without sampling
     coarse, searched = (1.7e-2, 5e-3) if sampled else (7.3e-3, 1e-3)
-    found = noise.delta_interval(epsilon, width=coarse, closed_form=False, points=2**20 if sampled else 2**16)
+    points = 2**20 if sampled else 2**16
+    found = noise.delta_interval(epsilon, width=coarse, closed_form=False, points=points, deadline=deadline)
     if found.upper > delta:
         cases = noise.worst_cases.alternatives
         uppers = [upper_delta(terms, epsilon, width=searched, **noise.in_rounds) for terms in cases]
@@ -207,9 +210,9 @@ def integrated_cost(law: FrozenLaw, loss: str) -> float:
     return 2 * power * mean
 
 
-def too_small(noise: AdditiveNoise, privacy: CentralPrivacy) -> float:
-    """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does."""
-    return next((share for share in _SHARES if exceeds(noise, privacy, share)), 0.0)
+def too_small(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline) -> float:
+    """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does in time."""
+    return next((x for x in _SHARES if not deadline.passed and exceeds(noise, privacy, x)), 0.0)
 
 
 def exceeds(noise: AdditiveNoise, privacy: CentralPrivacy, share: float) -> bool:
@@ -300,6 +303,8 @@ class Requirement:
         Share of the budget that may be left.
     exact : bool
         Whether (ε, δ) is the requirement itself, not a substitute for it.
+    deadline : Deadline
+        What the meter is coarser for, the less of it is left.
     """
 
     privacy: CentralPrivacy
@@ -311,6 +316,7 @@ class Requirement:
     sigma: float | None = None
     tolerance: float = 1e-9
     exact: bool = True
+    deadline: Deadline = field(default_factory=Deadline)
 
     @classmethod
     @np.errstate(under="ignore")
@@ -368,7 +374,7 @@ class Requirement:
     @cached_property
     def meter(self) -> Meter:
         """What a law consumes, cheap enough for a search."""
-        return _meter(self.privacy, self.query)
+        return _meter(self.privacy, self.query, self.deadline)
 
     def final(self, law: FrozenLaw) -> float:
         """What the law returned is held to."""
@@ -432,10 +438,10 @@ def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) 
     return min(map(one, cases))
 
 
-def _meter(privacy: CentralPrivacy, query: Query) -> Meter:
+def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
     """What a law consumes, from above: coarse, and fresh for every search."""
     if isinstance(privacy, TradeOff):
-        parts = [(_meter(part, query), budget_of(part)) for part in parts_of(privacy)]
+        parts = [(_meter(part, query, deadline), budget_of(part)) for part in parts_of(privacy)]
         return lambda law: max(meter(law) / budget for meter, budget in parts)
     delta, epsilon = getattr(privacy, "delta", 0.0), getattr(privacy, "epsilon", 0.0)
     if delta and query.sampling_rate == 1:
@@ -446,7 +452,7 @@ def _meter(privacy: CentralPrivacy, query: Query) -> Meter:
     def sampled(law: FrozenLaw) -> float:
         noise = query.noise(law)
         return min(
-            upper_delta(terms, epsilon, width=0.03, **noise.in_rounds)
+            upper_delta(terms, epsilon, width=0.03, deadline=deadline, **noise.in_rounds)
             for terms in noise.worst_cases.alternatives
         )
 

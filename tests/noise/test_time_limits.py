@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -102,3 +103,33 @@ def test_little_is_composed_after_the_limit(name: str, monkeypatch: pytest.Monke
     DESIGNS[name]().solve(time_limit=1.0, certify=False)
     # the sampled rounds alone have no closed form that answers at once
     assert len(counted) <= 45 and (counted or name != "sampled")
+
+
+@pytest.mark.parametrize("left", [0.0, 0.5])
+def test_one_evaluation_takes_some_of_the_time_that_is_left(
+    left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10⁹ rounds, and noise that ends: where time is short, on a wider grid and with no digits beyond those of doubles."""
+    made: list[tuple[int, type]] = []
+    composed = composition.convolve
+
+    def counted(parts: Any, tilt: Any, kind: Any = float, *most: Any) -> Any:
+        found = composed(parts, tilt, kind, *most)
+        made.append((found[1].size, kind))
+        return found
+
+    monkeypatch.setattr(composition, "convolve", counted)
+    cases = [
+        (stats.logistic(scale=100.0), 0.005, {"rounds": 10**9, "sampling_rate": 1e-5}),
+        (stats.laplace(scale=2e3), 250.0, {"rounds": 10**9}),
+        (stats.truncnorm(-8, 8, scale=0.1), 1e-3, {"rounds": 1000, "sampling_rate": 1e-9}),
+    ]
+    for law, epsilon, options in cases:
+        term = NoiseTerm(law, 1.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Deadline, "left", property(lambda self: left if self.finite else math.inf))
+            wide = delta_interval(term, epsilon, time_limit=1.0, points=2**18, **options)
+        assert 0 <= wide.lower <= wide.upper <= 1
+    assert (
+        made and max(size for size, _ in made) <= 2**18 and all(kind is not np.longdouble for _, kind in made)
+    )

@@ -33,8 +33,9 @@ BLOCK = re.compile(r"^\.\. code-block:: (\w+)\n((?:   :\w+:.*\n)*)\n((?:(?:   .*
 
 @pytest.fixture(autouse=True)
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Examples write where they stand; tables are shown whole and 80 columns wide."""
+    """Examples write where they stand; tables are shown whole, and prints as wide as where there is no terminal."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     known = {kind: dict(tried) for kind, tried in candidates._KNOWN.items()}
     with pd.option_context("display.width", 90, "display.max_columns", 12, "display.max_colwidth", 60):

@@ -59,9 +59,23 @@ def first_sentence(
         lines[:] = [re.sub(r":ref:`([^`<]*?)\s*<[^`]*>`", r"\1", line) for line in lines[:1]]
 
 
+def breakable(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Let code in tables break between names, where a phone's columns are narrow, and never within one."""
+
+    def names(code: re.Match[str]) -> str:
+        return re.sub(r"(?<=[(,=\[])(?=\S)|(?<=\w{9})(?=\.[a-z])", "<wbr>", code[0])
+
+    def table(found: re.Match[str]) -> str:
+        return re.sub(r'(?<=<span class="pre">)[^<]+', names, found[0])
+
+    if "body" in context:
+        context["body"] = re.sub(r"<table.*?</table>", table, context["body"], flags=re.DOTALL)
+
+
 def setup(app: Sphinx) -> dict:
     """Register the renderer and use it; read bars as bars."""
     app.connect("autodoc-process-docstring", first_sentence, priority=1)
+    app.connect("html-page-context", breakable)
     Inliner.dispatch["|"] = _bar
     app.add_html_math_renderer("mathml", (_inline, None), (_display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

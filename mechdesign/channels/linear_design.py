@@ -354,10 +354,10 @@ class LocalWorkload(Design):
             return law
         return replace(law, value=round_up(cost_above(self, law.mechanism)), proofs=(LawProof(),))
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         return law_claims(stated)
 
-    def least_cost(self, stated: Certificate) -> Fraction:
+    def least_cost(self, stated: Certificate, given: None) -> Fraction:
         return histogram_bound(fitting(stated)[0])
 
     def answered_by(self, name: str) -> Result:

@@ -503,7 +503,7 @@ class Choosing(Design):
             raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
         return Law(self.rule(rule, rate), self.regretted(rule, rate), (LawProof(),))
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         r"""A rule at rate c, on scores of spread s, has η = c s; its largest expected regret is at most the value.
 
         Of report noisy max the value is the largest where all but the best are equally far behind. Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).

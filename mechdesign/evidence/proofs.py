@@ -250,42 +250,64 @@ class Proof(ABC):
 
 @runtime_checkable
 class Theorems(Protocol):
-    """A question whose theorems about law and lower bound need no number besides question and law: every design."""
+    """A question with theorems of its own about law and lower bound: every design."""
 
+    law_takes: ClassVar[type]
+    bound_takes: ClassVar[type]
     bound_how: ClassVar[str]
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: Any) -> Iterator[Claim]:
         """Recompute that the law is private, its bias, and that it costs at most the value."""
 
-    def privacy_checked(self, law: Any) -> str:
+    def privacy_checked(self, law: Any, given: Any) -> str:
         """Return how `law_claims` checks privacy."""
 
-    def least_cost(self, stated: Certificate) -> Fraction | float:
-        """Return a closed-form lower bound of the cost of every mechanism of `bound_among`."""
+    def least_cost(self, stated: Certificate, given: Any) -> Fraction | float:
+        """Return a lower bound of the cost of every mechanism of `bound_among`."""
 
-    @property
-    def bound_among(self) -> MechanismClass:
-        """Of which mechanisms `least_cost` speaks."""
+    def bound_among(self, stated: Certificate, given: Any) -> MechanismClass:
+        """Return of which mechanisms `least_cost` speaks."""
 
 
 @serializable("law-proof")
 @dataclass(frozen=True, eq=False)
 class LawProof(Proof):
-    """The law is private and costs at most the value, by the theorem of the question (`law_claims`)."""
+    """The law is private and costs at most the value, by the theorem of the question (`law_claims`).
+
+    Parameters
+    ----------
+    given : DeltaInterval or tuple of Fraction, optional
+        What the theorem needs besides question and law (`law_takes`): an enclosure of what is consumed, or further variables of a problem.
+    """
+
+    given: Any = None
 
     speaks_of = ("privacy", "bias", "value")
 
+    def _theorems(self, stated: Certificate) -> Theorems:
+        question = instance("question", stated.question, Theorems)
+        instance("given", self.given, question.law_takes)
+        return question
+
     def privacy_checked(self, stated: Certificate) -> str:
-        return instance("question", stated.question, Theorems).privacy_checked(stated.law)
+        return self._theorems(stated).privacy_checked(stated.law, self.given)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        return instance("question", stated.question, Theorems).law_claims(stated)
+        return self._theorems(stated).law_claims(stated, self.given)
 
 
 @serializable("closed-bound")
 @dataclass(frozen=True, eq=False)
 class ClosedBound(Proof):
-    """No mechanism costs less than the closed form of the question (`least_cost`)."""
+    """No mechanism costs less than the theorem of the question says (`least_cost`): a closed form, but for numbers `given`.
+
+    Parameters
+    ----------
+    given : tuple or float, optional
+        What the theorem needs besides question and law (`bound_takes`): multipliers, or a share of a scale.
+    """
+
+    given: Any = None
 
     speaks_of = ("lower bound",)
 
@@ -293,10 +315,11 @@ class ClosedBound(Proof):
         return instance("question", stated.question, Theorems).bound_how
 
     def among(self, stated: Certificate) -> MechanismClass:
-        return instance("question", stated.question, Theorems).bound_among
+        return instance("question", stated.question, Theorems).bound_among(stated, self.given)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        least = instance("question", stated.question, Theorems).least_cost(stated)
+        question = instance("question", stated.question, Theorems)
+        least = question.least_cost(stated, instance("given", self.given, question.bound_takes))
         yield self.least(stated, least if self.bound_checked(stated) == PROVED else least * (1 + _ROUNDING))
 
 

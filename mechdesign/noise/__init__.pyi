@@ -4,8 +4,6 @@ from .buffered_toeplitz import BufferedNoise as BufferedNoise
 from .buffered_toeplitz import BufferedToeplitz as BufferedToeplitz
 from .buffered_toeplitz import Stream as Stream
 from .calibration import Calibration as Calibration
-from .calibration import CalibrationBound as CalibrationBound
-from .calibration import SpentProof as SpentProof
 from .calibration import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise
 from .cell_noise import IntegerNoise as IntegerNoise
@@ -19,8 +17,6 @@ from .correlated import MatrixMechanism as MatrixMechanism
 from .correlated_noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .correlated_noise import StrategyNoise as StrategyNoise
 from .covariance_problem import CovarianceBound as CovarianceBound
-from .covariance_problem import CovarianceProof as CovarianceProof
-from .covariance_problem import SaddleBound as SaddleBound
 from .families import discrete_gaussian as discrete_gaussian
 from .families import discrete_laplace_law as discrete_laplace_law
 from .families import opendp_measurement as opendp_measurement

@@ -387,7 +387,7 @@ class NoiseAllocation(AllocationPage):
         if best == math.inf:
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         """Noise with a law for each coordinate is private by the exact composition over all coordinates, which change by all they may.
 
         δ of the composition is a bound from above (`composed` of the law): a closed form or basic composition, else in outward-rounded floats.
@@ -413,7 +413,7 @@ class NoiseAllocation(AllocationPage):
             moments = law.absolute_moment(float(self.loss))
         return float((moments if self.weights is None else moments * self.weights).sum())
 
-    def privacy_checked(self, law: object) -> str:
+    def privacy_checked(self, law: object, given: None) -> str:
         return RECOMPUTED
 
     def _of_family(self, clock: Clock) -> Iterator[Law]:

@@ -680,13 +680,13 @@ class BufferedToeplitz(GaussianDesign):
     def _least(self) -> float:
         return least_toeplitz(self.size, largest=self.largest) * self.unit
 
-    def least_cost(self, stated: Certificate) -> float:
+    def least_cost(self, stated: Certificate, given: None) -> float:
         """a² (Σ y)²/(μ² ‖H W^(−1/2)‖²) of every Toeplitz strategy that consumes at most the budget, in integers (this file's head); μ² as the law holds it."""
         if not self.once:
             raise DesignError.of("lower_bound", stated.lower_bound, "must be of counts of which one changes")
         return self._least * (1 - 1e-12)
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         r"""The release shifts by at most :math:`\mu\sigma/h` steps between neighbours, and its answers cost what is stated.
 
         The shift is :math:`m \lVert C u/m \rVert + r \sqrt n` (`mechdesign.noise.buffered_toeplitz`); coefficients are positive and fall, as all ω are positive and

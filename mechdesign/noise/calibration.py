@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -56,8 +56,9 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
+    ClosedBound,
+    LawProof,
     MechanismClass,
-    Proof,
     family,
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -242,7 +243,7 @@ class Calibration(Design):
                 continue
             noise, value, least = priced
             if least:
-                yield Bound(least * (1 - OFF), CalibrationBound())
+                yield Bound(least * (1 - OFF), ClosedBound(0.0))
             yield Law(noise, value, report=SolveReport("family search"))
         if noise is None:
             allowed = f"no {self.family.name} noise of finite, positive variance was found: raise it, or choose other units where doubles do not hold it"
@@ -254,7 +255,7 @@ class Calibration(Design):
             and (part := too_small(noise, self.privacy, clock))
         ):
             power = 2 if self.loss == "squared" else 1
-            yield Bound(value * part**power * (1 - OFF), CalibrationBound(part))
+            yield Bound(value * part**power * (1 - OFF), ClosedBound(part))
 
     @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
     def _priced(self, law: FrozenLaw) -> tuple[AdditiveNoise, float, float] | None:
@@ -262,7 +263,7 @@ class Calibration(Design):
         if not 0 < law_variance(law) < math.inf:  # a tiny ε has such members
             return None
         noise = self.query.noise(law)
-        return noise, cost_of(noise, self.loss), least_cost(noise, self.privacy, self.loss)
+        return noise, cost_of(noise, self.loss), least_symmetric(noise, self.privacy, self.loss)
 
     @property
     def has_scale_only(self) -> bool:
@@ -284,9 +285,11 @@ class Calibration(Design):
             found = f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {budget_of(privacy):.6g} allowed"
             message = f"calibration check failed ({'; '.join(failed)}): {found}"
             raise SolverError(message, solver="calibrate", status="check")
-        return replace(law, proofs=(SpentProof(spent),))
+        return replace(law, proofs=(LawProof(spent),))
 
-    def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
+    law_takes = DeltaInterval
+
+    def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
         """What all rounds of a law consume of the budget.
 
         One coordinate: the exact profile (Muthukrishnan and Kalyani, Theorem 6); Gaussian noise: that of Balle and Wang (2018);
@@ -296,8 +299,34 @@ class Calibration(Design):
         fits = _fits(self, noise)
         if fits:  # nothing is evaluated of the law of another question
             fresh = consumed(noise, self.privacy)
-            yield from evaluated(noise, self.privacy, self.loss, stated.value, stated=spent, fresh=fresh)
+            yield from evaluated(noise, self.privacy, self.loss, stated.value, stated=given, fresh=fresh)
         yield Claim(_FITS, PROVED, math.nan, fits, ABOUT_FILE)
+
+    bound_how = RECOMPUTED
+    bound_takes = float
+
+    def bound_among(self, stated: Certificate, given: float) -> MechanismClass:
+        """Return this family where a share of the scale is given; else independent noise of one law for staircases, log-concave noise for other laws."""
+        noise = checks.instance("law", stated.law, AdditiveNoise)
+        if given and self.has_scale_only:
+            return self.among
+        # a symmetrised law is as private and costs as much, so that the bound of symmetric laws is one of all
+        return INDEPENDENT_NOISE if noise.law.dist.name == "staircase" else LOG_CONCAVE_NOISE
+
+    def least_cost(self, stated: Certificate, given: float) -> float:
+        """What every symmetric law costs at least that is as private (log-concave, where the mechanism's is), or every scale of this law.
+
+        A closed form (`least_symmetric`); or, as less noise of a continuous law is less private, the cost at a share of the law's scale, `given` where
+        scale is all that was free, that is seen, from below, to consume more than the budget: a bound of this family alone. 0 gives none.
+        """
+        noise, share = checks.instance("law", stated.law, AdditiveNoise), checks.probability("given", given)
+        if not _fits(self, noise):
+            return 0.0
+        least = least_symmetric(noise, self.privacy, self.loss)
+        if share and self.has_scale_only and exceeds(noise, self.privacy, share):
+            power = 2 if self.loss == "squared" else 1
+            least = max(least, cost_of(noise, self.loss) * share**power)
+        return min(least, stated.value)
 
     # -- what a result asks --------------------------------------------------------------------------------
 
@@ -397,45 +426,8 @@ def _release_words(noise: AdditiveNoise) -> str:
 
 def _enclosure(result: Result) -> DeltaInterval | None:
     """What the proof says of the budget."""
-    return next((proof.spent for proof in result.proofs if isinstance(proof, SpentProof)), None)
-
-
-@runtime_checkable
-class Spending(Protocol):
-    """A question whose law consumes a budget in all rounds, as an interval encloses it."""
-
-    def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
-        """Recompute that the law keeps the budget, that the interval is what it consumes, and what it costs."""
-
-
-@serializable("spent-proof")
-@dataclass(frozen=True, eq=False)
-class SpentProof(Proof):
-    """What all rounds consume of the budget lies in an interval, whose upper end keeps to it (`spent_claims` of the question).
-
-    Parameters
-    ----------
-    spent : DeltaInterval
-        Encloses δ at ε; the largest privacy loss under pure privacy; ρ under zCDP.
-    """
-
-    spent: DeltaInterval
-    speaks_of = ("privacy", "value")
-
-    def __post_init__(self) -> None:
-        checks.instance("spent", self.spent, DeltaInterval)
-
-    def privacy_checked(self, stated: Certificate) -> str:
-        return self.spent.how
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        return checks.instance("question", stated.question, Spending).spent_claims(stated, self.spent)
-
-
-def _parts(stated: Certificate) -> tuple[Calibration, AdditiveNoise]:
-    return checks.instance("question", stated.question, Calibration), checks.instance(
-        "law", stated.law, AdditiveNoise
-    )
+    found = (getattr(proof, "given", None) for proof in result.proofs)
+    return next((given for given in found if isinstance(given, DeltaInterval)), None)
 
 
 def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
@@ -447,50 +439,7 @@ def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
     return bool(same and dist.name == member.name and (shapes == known or not design.has_scale_only))
 
 
-@serializable("calibration-bound")
-@dataclass(frozen=True, eq=False)
-class CalibrationBound(Proof):
-    """What every symmetric law costs at least that is as private (log-concave, where the mechanism's is), or every scale of this law.
-
-    A closed form (`least_cost`); or, as less noise of a continuous law is less private, the cost at a
-    scale that is seen, from below, to consume more than the budget: a bound of this family alone.
-
-    Parameters
-    ----------
-    share : float
-        A share of the law's scale at which it consumes more than the budget, where scale is all that was free; 0: none.
-    """
-
-    share: float = 0.0
-    speaks_of = ("lower bound",)
-    not_linear = "a closed form, or from the scales of one family"
-    bound_how = RECOMPUTED
-
-    def __post_init__(self) -> None:
-        checks.settle(self, share=checks.probability("share", self.share))
-
-    def among(self, stated: Certificate) -> MechanismClass:
-        design, noise = _parts(stated)
-        if self.share and design.has_scale_only:
-            return design.among
-        # a symmetrised law is as private and costs as much, so that the bound of symmetric laws is one of all
-        return INDEPENDENT_NOISE if noise.law.dist.name == "staircase" else LOG_CONCAVE_NOISE
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, noise = _parts(stated)
-        if stated.lower_bound is None:
-            return
-        least = 0.0
-        if _fits(design, noise):
-            least = least_cost(noise, design.privacy, design.loss)
-            if self.share and design.has_scale_only and exceeds(noise, design.privacy, self.share):
-                power = 2 if design.loss == "squared" else 1
-                least = max(least, cost_of(noise, design.loss) * self.share**power)
-        yield self.least(stated, min(least, stated.value))
-
-
-@np.errstate(under="ignore")
-def least_cost(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:
+def least_symmetric(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:
     """What any symmetric law costs at least that is as private; log-concave, where `noise` is. 0 for discrete laws.
 
     Examples
@@ -498,13 +447,13 @@ def least_cost(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> floa
     >>> from scipy import stats
     >>> from mechdesign.problem.privacy import PureDP
     >>> three = AdditiveNoise(stats.laplace(scale=3.0), 1.0, 3)
-    >>> round(least_cost(three, PureDP(1.0), "squared"), 2), three.variance   # three coordinates: 3 · 2/ε²
+    >>> round(least_symmetric(three, PureDP(1.0), "squared"), 2), three.variance   # three coordinates: 3 · 2/ε²
     (6.0, 18.0)
     """
     if not noise.continuous:
         return 0.0
     if isinstance(privacy, TradeOff):
-        return max(least_cost(noise, part, loss) for part in parts_of(privacy))
+        return max(least_symmetric(noise, part, loss) for part in parts_of(privacy))
     top, square = _moves(noise)
     rounds, rate = noise.rounds, noise.sampling_rate
     if isinstance(privacy, ZeroConcentratedDP | GaussianDP):
@@ -682,7 +631,7 @@ class JointCalibration(Design):
         yield Law(start.times(factor), factor, report=SolveReport("scale search"))
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        return replace(law, proofs=(SpentProof(self._consumed(law.mechanism)),))
+        return replace(law, proofs=(LawProof(self._consumed(law.mechanism)),))
 
     @np.errstate(under="ignore")
     def _consumed(self, noise: JointNoise) -> DeltaInterval:
@@ -695,24 +644,23 @@ class JointCalibration(Design):
             found = replace(found, lower=min(found.lower, again), upper=min(found.upper, again))
         return found
 
-    def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
+    law_takes = DeltaInterval
+
+    def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
         """Recompute what all rounds of all mechanisms consume, and that every scale is the factor times the one asked for."""
         noise = checks.instance("law", stated.law, JointNoise)
         same = noise.stated == JointNoise(self.terms).times(stated.value).stated
         fresh = self._consumed(noise) if same else DeltaInterval(0.0, 1.0)
         margin = self.privacy.delta - fresh.upper
         yield Claim(f"{self.privacy} is kept by all mechanisms together", fresh.how, margin, margin >= 0)
-        agrees, claim = spent.vouched(fresh, self.privacy.delta), "the enclosure stored is that of the noise"
-        yield Claim(claim, RECOMPUTED, spent.upper - fresh.upper, agrees, ABOUT_FILE)
+        agrees, claim = given.vouched(fresh, self.privacy.delta), "the enclosure stored is that of the noise"
+        yield Claim(claim, RECOMPUTED, given.upper - fresh.upper, agrees, ABOUT_FILE)
         exact = 0.0 if same else math.nan
         yield Claim(f"every scale is {stated.value:.9g} times the one asked for", PROVED, exact, same)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        (proof,), budget = (
-            result.proofs or (SpentProof(self._consumed(result.mechanism)),),
-            self.privacy.delta,
-        )
-        spent = checks.instance("proofs", proof, SpentProof).spent.upper
+        spent = (_enclosure(result) or self._consumed(result.mechanism)).upper
+        budget = self.privacy.delta
         unit, slack = f"δ at ε = {self.privacy.epsilon:g}", budget - spent
         row = ("privacy", unit, spent, budget, slack, math.nan, slack <= 1e-2 * budget)
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -26,7 +25,16 @@ import pandas as pd
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.proofs import RECOMPUTED, Claim, MechanismClass, family
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    ClosedBound,
+    LawProof,
+    MechanismClass,
+    family,
+)
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Minimize, Problem
@@ -56,7 +64,13 @@ from mechdesign.noise.correlated_noise import (
     covariance_of,
     within_budget,
 )
-from mechdesign.noise.covariance_problem import ROUNDING, CovarianceProof, SaddleBound, loss_root, trace_loss
+from mechdesign.noise.covariance_problem import (
+    ROUNDING,
+    budget_claims,
+    loss_root,
+    shown_claim,
+    trace_loss,
+)
 from mechdesign.noise.fixed_point import (
     Chain,
     Dense,
@@ -357,9 +371,9 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
                 solver="fixed-point",
                 status="range",
             )
-        yield Bound(solved.lower_bound * self.unit * (1 - 1e-12), SaddleBound(solved.multipliers))
+        yield Bound(solved.lower_bound * self.unit * (1 - 1e-12), ClosedBound(solved.multipliers))
         duals = _duals(solved.multipliers, value, self.budget)
-        yield Law(noise, value, (CovarianceProof(),), report, self._notes(value, solved), duals)
+        yield Law(noise, value, (LawProof(),), report, self._notes(value, solved), duals)
 
     def law_of(self, rows: Array) -> LinearNoise:
         """The law of a strategy up to its scale: scaled until the budget is kept in exact numbers."""
@@ -372,21 +386,32 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             covariance_of(kept, span), kept, span.coordinates, span.lift, self.budget
         )
 
-    def holds(self, law: object) -> bool:
-        """Whether a law answers this question, from a budget that is this question's."""
-        if isinstance(law, StrategyNoise):
-            alike = self.workload is not None and self.workload.same(law.workload)
-        else:
-            numbers = isinstance(law, CorrelatedGaussianNoise) and law.whitening is not None
-            alike = numbers and self.workload is None and law.span.size == self.change_set.size  # type: ignore[attr-defined]
-        return alike and law.budget == self.budget  # type: ignore[attr-defined]
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
+        r"""No change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`, in rational numbers up to 64 dimensions and rounded up beyond.
 
-    def reached(self, law: LinearNoise) -> bool:
-        """Whether noise reaches every direction of the changes."""
-        whole = isinstance(law, StrategyNoise) or (
-            isinstance(law, CorrelatedGaussianNoise) and law.span.lift is None
-        )
-        return whole or all(law.span.inside(row) for row in self.change_set.vectors())  # type: ignore[attr-defined]
+        Unbiased answers, and the loss, are sums in floats.
+        """
+        law: Any = instance("law", stated.law, CorrelatedGaussianNoise, StrategyNoise)
+        asked, coordinates = self.workload, None
+        if isinstance(law, StrategyNoise):
+            alike = asked is not None and asked.same(law.workload)
+        else:
+            alike = law.whitening is not None and asked is None and law.span.size == self.change_set.size
+        if not alike or law.budget != self.budget:
+            raise DesignError("law: must be of this question, from its budget, and held exactly")
+        if isinstance(law, StrategyNoise):
+            root = law.workload.root
+            off = float(np.abs(root - (root @ law.inverse) @ law.strategy).max() / np.abs(root).max())
+            yield Claim("the answers are unbiased, to rounding", RECOMPUTED, 1e-7 - off, off <= 1e-7)
+        else:
+            coordinates = law.span.coordinates
+            inside = law.span.lift is None or all(map(law.span.inside, self.change_set.vectors()))
+            claim = "noise reaches every direction of the set"
+            yield Claim(claim, PROVED, 0.0 if inside else -math.inf, inside)
+            yield shown_claim(law)
+        yield from budget_claims(self.spent_by(law.rows, coordinates), self.budget, self.worth)
+        room = stated.value * (1 + ROUNDING) - self.cost(law)
+        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 
     def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
         """Upper bound on what a change consumes under a matrix R of the coordinates with noise, and whether it is rational."""
@@ -403,10 +428,17 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         plain = self.weights is None and self.subspace.lift is None
         return trace_loss(law.rows, None if plain else self.root)
 
-    def loss_claims(self, law: LinearNoise, value: float, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
-        """That the error is at most a value."""
-        room = value * (1 + ROUNDING) - self.cost(law)
-        yield Claim(f"the loss is at most {value:.9g}", RECOMPUTED, room, room >= 0)
+    bound_how = RECOMPUTED
+    bound_takes = tuple
+
+    def least_cost(self, stated: Certificate, given: Multipliers) -> float:
+        r"""Weights w on the changes, and loads q on the answers, prove what the least covariance costs: :math:`(\operatorname{tr} S)^2/\mu^2`.
+
+        S are the singular values of :math:`\sqrt q A V^\top \sqrt w`: weak duality of the matrix-fractional program (Li et al. 2015 for one changed count and the
+        total error; docs/theory for loads and several changes). By symmetry weights on the numbers of counts that change. A pair (w, q or None) of each
+        factor of the workload is `given`. In floats.
+        """
+        return self.proved_bound(given) * (1 + ROUNDING)
 
     def proved_bound(self, multipliers: Multipliers) -> float:
         """The least error of every covariance, as multipliers of `programs`, or of all at once, prove it."""

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -51,7 +51,16 @@ from mechdesign.accounting.profile import gaussian_most
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    LawProof,
+    MechanismClass,
+    Proof,
+    family,
+)
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import Linear, rows_of
@@ -61,13 +70,11 @@ from mechdesign.model.scales import Covariance
 from mechdesign.noise.correlated_noise import (
     TINY,
     CorrelatedGaussianNoise,
-    LinearNoise,
-    StrategyNoise,
     covariance_of,
     inverse_rows,
     largest_spent,
 )
-from mechdesign.noise.fixed_point import Dense, Multipliers
+from mechdesign.noise.fixed_point import Dense
 from mechdesign.problem.checks import array
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -338,101 +345,8 @@ class CovarianceBound(Proof):
         yield self.least(stated, self.bound(declared))
 
 
-ROUNDING = 1e-11
+ROUNDING = 9e-12
 """Relative tolerance for the roundings of a cost and of a dual bound."""
-
-
-@runtime_checkable
-class Spread(Protocol):
-    """A question for a covariance."""
-
-    budget: float
-    worth: float
-
-    def holds(self, law: object) -> bool:
-        """Whether a law answers the question, from a budget that is the question's."""
-
-    def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
-        """What a change consumes under a matrix of these coordinates at most, and whether that is rational."""
-
-    def reached(self, law: LinearNoise) -> bool:
-        """Whether noise reaches every direction in which neighbours differ."""
-
-    def loss_claims(self, law: Any, value: float, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
-        """That the loss is at most a value, and what else is asked of a law."""
-
-
-@serializable("covariance-proof")
-@dataclass(frozen=True, eq=False)
-class CovarianceProof(Proof):
-    r"""No change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`, and the loss is what is stated.
-
-    What is consumed is checked in rational numbers up to 64 dimensions and rounded up beyond; unbiased answers, and the loss of a design, are sums in
-    floats. Objective and rows of a declared problem are rounded outward.
-
-    Parameters
-    ----------
-    witness : tuple of Fraction
-        Further variables of a declared problem.
-    """
-
-    witness: tuple[Fraction, ...] = ()
-
-    speaks_of = ("privacy", "bias", "value")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        asked: Spread = instance("question", stated.question, Spread)
-        law: Any = instance("law", stated.law, CorrelatedGaussianNoise, StrategyNoise)
-        if not asked.holds(law):
-            yield Claim("the law answers this question, and is held exactly", PROVED, -math.inf, False)
-            return
-        if isinstance(law, StrategyNoise):
-            coordinates = None
-            root = law.workload.root
-            off = float(np.abs(root - (root @ law.inverse) @ law.strategy).max() / np.abs(root).max())
-            yield Claim("the answers are unbiased, to rounding", RECOMPUTED, 1e-7 - off, off <= 1e-7)
-        else:
-            coordinates, inside = law.span.coordinates, asked.reached(law)
-            claim = "noise reaches every direction of the set"
-            yield Claim(claim, PROVED, 0.0 if inside else -math.inf, inside)
-            yield _shown(law)
-        spent, exact = asked.spent_by(law.rows, coordinates)
-        claim = f"the budget covers every change ({'rational' if exact else 'rounded up'})"
-        yield Claim(claim, PROVED, asked.budget - spent, spent <= asked.budget)
-        yield Claim("the budget is worth the requirement", RECOMPUTED, asked.worth, asked.worth >= 0)
-        yield from asked.loss_claims(law, stated.value, self.witness)
-
-
-@runtime_checkable
-class Weighed(Protocol):
-    """A question whose saddle point weights of changes and loads of answers bound."""
-
-    def proved_bound(self, multipliers: Multipliers) -> float:
-        """The least loss of every covariance, as multipliers prove it."""
-
-
-@serializable("saddle-bound")
-@dataclass(frozen=True, eq=False)
-class SaddleBound(Proof):
-    r"""Weights w on the changes, and loads q on the answers, prove what the least covariance costs: :math:`(\operatorname{tr} S)^2/\mu^2`.
-
-    S are the singular values of :math:`\sqrt q A V^\top \sqrt w`: weak duality of the matrix-fractional program (Li et al. 2015 for one changed count and the
-    total error; docs/theory for loads and several changes). By symmetry weights on the numbers of counts that change. In floats.
-
-    Parameters
-    ----------
-    multipliers : tuple of (ndarray, ndarray or None)
-        w and q of each factor of the workload.
-    """
-
-    multipliers: Multipliers
-
-    speaks_of = ("lower bound",)
-    bound_how = RECOMPUTED
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        asked: Weighed = instance("question", stated.question, Weighed)
-        yield self.least(stated, asked.proved_bound(self.multipliers) * (1 + ROUNDING))
 
 
 def loss_root(span: Span, weights: Array | None) -> Array:
@@ -452,12 +366,20 @@ def trace_loss(whitening: Array, root: Array | None) -> float:
     return float((inverse_rows(held) ** 2).sum())
 
 
-def _shown(law: CorrelatedGaussianNoise) -> Claim:
+def shown_claim(law: CorrelatedGaussianNoise) -> Claim:
     """That the covariance shown is that of the whitening."""
     true = covariance_of(law.rows, law.span)
     deviations, off = np.sqrt(np.diag(true)), np.abs(law.covariance - true)
     near = bool((off <= 1e-9 * np.outer(deviations, deviations)).all())
     return Claim("the covariance shown is the law's", RECOMPUTED, -float(off.max()), near)
+
+
+def budget_claims(spent: tuple[float, bool], budget: float, worth: float) -> Iterator[Claim]:
+    """That the budget covers what every change consumes, rational or not, and is worth the requirement."""
+    most, exact = spent
+    claim = f"the budget covers every change ({'rational' if exact else 'rounded up'})"
+    yield Claim(claim, PROVED, budget - most, most <= budget)
+    yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
 
 
 # -- the problem --------------------------------------------------------------------------------------------------
@@ -525,8 +447,8 @@ class CovarianceProblem(Problem):
                 yield Bound(round_down(found.bound(self.declared)), found)
             law, witness = self.law_of(rows), tuple(map(Fraction, further.tolist()))
             value = self.value_of(law, witness)[1]
-            if all(claim.holds for claim in CovarianceProof(witness).check(Certificate(self, law, value))):
-                yield Law(law, value, (CovarianceProof(witness),), report, self._missed(law, witness))
+            if all(claim.holds for claim in self.law_claims(Certificate(self, law, value), witness)):
+                yield Law(law, value, (LawProof(witness),), report, self._missed(law, witness))
                 return
         raise explained(program, None)
 
@@ -549,17 +471,7 @@ class CovarianceProblem(Problem):
         """What the requirements leave beyond the budget."""
         return min(budget_worth(asked.privacy, self.budget) for asked in self.declared.privacy)
 
-    def holds(self, law: object) -> bool:
-        """Whether a law is of these numbers, from a budget that is this question's."""
-        if not isinstance(law, CorrelatedGaussianNoise) or law.whitening is None or law.lift is not None:
-            return False
-        return law.budget == self.budget and law.span.coordinates == tuple(range(self.declared.n))
-
-    def reached(self, law: object) -> bool:
-        """Whether noise reaches every direction of the changes: all directions."""
-        return True
-
-    def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
+    def spent_by(self, rows: Array) -> tuple[float, bool]:
         """What a change consumes under a matrix R at most, and whether that is a rational number rounded up."""
         return largest_spent(rows, self.declared.changes)
 
@@ -575,17 +487,26 @@ class CovarianceProblem(Problem):
             else (round_down(Fraction(low) + rest), round_up(Fraction(high) + rest))
         )
 
-    def loss_claims(
-        self, law: CorrelatedGaussianNoise, value: float, witness: tuple[Fraction, ...]
-    ) -> Iterator[Claim]:
-        """That the objective is at most a value, and that own rows hold: a claim a family."""
-        declared = self.declared
-        if len(witness) != declared.further:
-            raise DesignError("witness: must hold the further variables of the problem")
-        room = value - self.value_of(law, witness)[1]
+    law_takes = tuple
+
+    def law_claims(self, stated: Certificate, given: tuple[Fraction, ...]) -> Iterator[Claim]:
+        r"""No change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`; the objective, and a claim a family of own rows, rounded outward.
+
+        What is consumed is rational up to 64 dimensions and rounded up beyond. The further variables are those `given`.
+        """
+        declared, value = self.declared, stated.value
+        law = instance("law", stated.law, CorrelatedGaussianNoise)
+        whole = law.whitening is not None and law.lift is None
+        if not whole or law.budget != self.budget or law.span.coordinates != tuple(range(declared.n)):
+            raise DesignError("law: must be of this question, from its budget, and held exactly")
+        yield shown_claim(law)
+        yield from budget_claims(self.spent_by(law.rows), self.budget, self.worth)
+        if len(given) != declared.further:
+            raise DesignError("given: must hold the further variables of the problem")
+        room = value - self.value_of(law, given)[1]
         yield Claim(f"the objective is at most {value:.9g}", PROVED, room, room >= 0)
         for k, label in enumerate(declared.labels):
-            slacks = [self._slack(i, law, witness) for i in np.flatnonzero(declared.family == k).tolist()]
+            slacks = [self._slack(i, law, given) for i in np.flatnonzero(declared.family == k).tolist()]
             least = min(slacks, default=0.0)
             yield Claim(f"{label!r} holds", PROVED, least, least >= 0)
 
@@ -622,7 +543,7 @@ class CovarianceProblem(Problem):
         """Every row of every family: privacy by change, and the person's own."""
         declared, law = self.declared, result.mechanism
         bound = next((p for p in result.proofs if isinstance(p, CovarianceBound)), None)
-        witness = next((p.witness for p in result.proofs if isinstance(p, CovarianceProof)), ())
+        witness = next((p.given for p in result.proofs if isinstance(p, LawProof)), ())
         used = np.minimum(((declared.changes @ law.rows.T) ** 2).sum(axis=1), self.spent_by(law.rows)[0])
         left, dual = self.budget - used, math.nan if bound is None else bound.prices(declared)
         sides = range(len(used)), used, self.budget, left

@@ -761,7 +761,7 @@ class KNorm(Design):
 
     bound_how = RECOMPUTED
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         r"""Radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), staircases for one of at most the largest norm.
 
         Privacy is checked in rational numbers, δ in ball arithmetic, the largest norms as the design has them; costs in floats.
@@ -794,7 +794,7 @@ class KNorm(Design):
         assert isinstance(law.body.hull, Planes) and law.largest is not None
         return bool(moved.all()) and self._reach(law.body.hull, widths) <= Fraction(law.largest)
 
-    def least_cost(self, stated: Certificate) -> float:
+    def least_cost(self, stated: Certificate, given: None) -> float:
         """No staircase of a norm costs less, by second-order expansions over all γ; nor other noise whose density falls with the norm (Melbourne, Diaz and Asoodeh)."""
         return min(map(self.least, self.laws()))
 

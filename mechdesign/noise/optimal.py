@@ -361,7 +361,7 @@ CLOSED = ("gaussian", "laplace", *DISCRETE)
 def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
     """A law of a named family on every coordinate: its δ composed on a grid that no search uses, its cost integrated.
 
-    What the accounting proves, and what it recomputes in doubles, is said by `mechdesign.noise.Calibration.spent_claims`.
+    What the accounting proves, and what it recomputes in doubles, is said by `mechdesign.noise.Calibration.law_claims`.
     """
     noise = instance("law", stated.law, AdditiveNoise)
     if noise.dimension != question.dimension or not noise.once:
@@ -647,7 +647,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             raise SolverError("the law failed its own check", solver="family search", status="check")
         return law
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         return (named_claims if isinstance(stated.law, AdditiveNoise) else cell_claims)(self, stated)
 
     def problem(self) -> LatticeProblem:

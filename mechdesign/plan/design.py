@@ -26,6 +26,7 @@ from mechdesign.evidence.proofs import (
     Certificate,
     Claim,
     ClosedBound,
+    LawProof,
     MechanismClass,
     agreement,
     menu,
@@ -33,7 +34,6 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.calibration import SpentProof
 from mechdesign.noise.calibration_search import budget_of
 from mechdesign.plan.bound import Cover
 from mechdesign.plan.ledger import Budget, kept_for_later, kept_for_now
@@ -467,7 +467,7 @@ class Plan(PlanPage):
 
     def certified(self, law: Law, clock: Clock) -> Law:
         spent = law.mechanism.consumed(self.granted(law.value))
-        return replace(law, proofs=(SpentProof(spent),))
+        return replace(law, proofs=(LawProof(spent),))
 
     def _least_budget(self) -> Iterator[Law | Bound]:
         """Every item at the scale that its target allows, the items that some order of divergence prices least."""
@@ -528,10 +528,11 @@ class Plan(PlanPage):
 
     # -- what proofs ask ---------------------------------------------------------------------------------
 
+    law_takes = DeltaInterval
     bound_how = RECOMPUTED
 
-    def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
-        """Recompute what all parts consume together in all rounds, that the interval `spent` encloses it, and what they err.
+    def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
+        """Recompute what all parts consume together in all rounds, that the interval `given` encloses it, and what they err.
 
         Largest losses add up, and ρ (Bun and Steinke 2016); δ is that of the composition of all losses, each of the worst change
         of its part: dominating pairs compose (Zhu, Dong and Wang 2022). Of groups of disjoint people the largest counts: one person is in one of them.
@@ -545,8 +546,8 @@ class Plan(PlanPage):
         fresh, budget = law.consumed(privacy), budget_of(privacy)
         room = budget - fresh.upper
         yield Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
-        agrees, claim = spent.vouched(fresh, budget), "the enclosure stored is that of the plan"
-        yield Claim(claim, RECOMPUTED, spent.upper - fresh.upper, agrees, ABOUT_FILE)
+        agrees, claim = given.vouched(fresh, budget), "the enclosure stored is that of the plan"
+        yield Claim(claim, RECOMPUTED, given.upper - fresh.upper, agrees, ABOUT_FILE)
         if self.targets is None:
             room = value * (1 + _ROUND) - self.cost(law)
             yield Claim(f"the error is at most {value:.9g}", RECOMPUTED, room, room >= 0)
@@ -558,7 +559,7 @@ class Plan(PlanPage):
             room = target**2 * (1 + _ROUND) - worst_error(parts)
             yield Claim(f"the error of {name} is at most {target:.9g}", RECOMPUTED, room, room >= 0)
 
-    def least_cost(self, stated: Certificate) -> float:
+    def least_cost(self, stated: Certificate, given: None) -> float:
         """Return what no plan of the menu costs less than.
 
         Under (ε, δ) it is the bound stated, where boxes of scales in which some plan costs no less or does not keep the budget

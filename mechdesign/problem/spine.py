@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -174,30 +175,33 @@ class Design(Checked, metaclass=_Listed):
         """
         return law
 
-    # -- theorems that need no numbers besides question and law ------------------------------------------
+    # -- theorems ----------------------------------------------------------------------------------------
 
+    law_takes: ClassVar[type] = NoneType
+    """What `law_claims` needs besides question and law: the class of `LawProof.given`."""
+    bound_takes: ClassVar[type] = NoneType
+    """What `least_cost` needs besides question and law: the class of `ClosedBound.given`."""
     bound_how: ClassVar[str] = PROVED
     """How `least_cost` is computed: `PROVED`, or `RECOMPUTED` in doubles."""
 
-    @property
-    def bound_among(self) -> MechanismClass:
-        """Of which mechanisms `least_cost` speaks."""
+    def bound_among(self, stated: Certificate, given: Any) -> MechanismClass:
+        """Return of which mechanisms `least_cost` speaks."""
         return self.among
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: Any) -> Iterator[Claim]:
         """Recompute that the law is private, its bias, and that it costs at most the value: what a `LawProof` claims."""
         raise DesignError.of(
-            "proofs", "law-proof", f"must not be there: {type(self).__name__} needs numbers besides its law"
+            "proofs", "law-proof", f"must not be there: {type(self).__name__} has another proof of its law"
         )
 
-    def privacy_checked(self, law: Any) -> str:
-        """Return how `law_claims` checks privacy."""
-        return PROVED
+    def privacy_checked(self, law: Any, given: Any) -> str:
+        """Return how `law_claims` checks privacy: an enclosure that is given says so itself."""
+        return getattr(given, "how", PROVED)
 
-    def least_cost(self, stated: Certificate) -> Fraction | float:
-        """Return a closed-form lower bound of the cost of every mechanism of `bound_among`: what a `ClosedBound` claims."""
+    def least_cost(self, stated: Certificate, given: Any) -> Fraction | float:
+        """Return a lower bound of the cost of every mechanism of `bound_among`: what a `ClosedBound` claims."""
         raise DesignError.of(
-            "proofs", "closed-bound", f"must not be there: {type(self).__name__} has no closed form"
+            "proofs", "closed-bound", f"must not be there: {type(self).__name__} has another bound"
         )
 
     def solve(

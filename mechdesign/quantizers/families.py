@@ -594,7 +594,7 @@ class BiasedSelection(QuantizerDesign):
                 rows.append({**point, "epsilon": loss, "bias": bias, "value": value})
         return rows, least, tried
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         """Probabilities of a biased selection are monotone between bins: its privacy loss is enclosed in integers there, bias and value are in doubles."""
         law = instance("law", stated.law, BiasedQuantizer)
         fits = law.input_range == self.input_range and self.allows(law.bins)

@@ -410,12 +410,12 @@ class UserHistogram(Design):
         found = sum(map(Fraction, sorted(edges)[-self.total :]))
         return round_down(max(Fraction(anywhere), found) / self.total)
 
-    def privacy_checked(self, law: Any) -> str:
+    def privacy_checked(self, law: Any, given: None) -> str:
         """Proved, but by accounting in doubles of Gaussian noise and shuffling."""
         normal = isinstance(law, LinearRelease) and law.gaussian
         return RECOMPUTED if normal or isinstance(law, ItemwiseRelease) else PROVED
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         """The theorems of `mechdesign.user_level.histogram`: losses of all paths in exact arithmetic, and E|z| = 1/sinh τ.
 
         What `LinearRelease` and `ItemwiseRelease` guarantee follows from their slopes, channels and accounting, computed anew.
@@ -437,13 +437,15 @@ class UserHistogram(Design):
             emd = isinstance(kept, EMDPrivacy)
             found, lost = Fraction(kept.alpha) if emd else Fraction(10**9), kept.delta
         words = f"privacy of users: alpha at most {alpha:g}, delta = {delta:g}"
-        yield Claim(words, self.privacy_checked(law), float(alpha - found), found <= alpha and lost <= delta)
+        yield Claim(
+            words, self.privacy_checked(law, given), float(alpha - found), found <= alpha and lost <= delta
+        )
         spare = stated.value - self.error(law)
         how = PROVED if isinstance(law, TreeHistogram) else RECOMPUTED
         room = 0.0 if how == PROVED else 1e-12 * stated.value
         yield Claim(f"expected distance at most {stated.value!r}", how, spare, spare >= -room)
 
-    def least_cost(self, stated: Certificate) -> float:
+    def least_cost(self, stated: Certificate, given: None) -> float:
         return -math.inf if self.floor is None else self.floor
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:

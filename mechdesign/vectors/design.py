@@ -414,11 +414,10 @@ class VectorQuantizer(Design):
 
     bound_how = RECOMPUTED
 
-    @property
-    def bound_among(self) -> MechanismClass:
+    def bound_among(self, stated: Certificate, given: None) -> MechanismClass:
         return every("unbiased mechanism with any number of bits")
 
-    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         """Codes of the probabilities E/t and 1/t, E ≤ e^ε rational, are ε-private, and so are k coordinates of ε/k each.
 
         Probabilities are checked in rational numbers. The error is a closed form, or at most R²(r² + 1) in a fast rotation, in doubles.
@@ -440,7 +439,7 @@ class VectorQuantizer(Design):
         room = stated.value * (1 + _EQUAL) - proved_error(m)
         yield Claim(f"the worst error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 
-    def least_cost(self, stated: Certificate) -> float:
+    def least_cost(self, stated: Certificate, given: None) -> float:
         """The cap's error, of vectors of one length (Asi, Feldman, Talwar 2022); of a box also what its corners need (`box_error`)."""
         return least_error(self.dimension, self.privacy.epsilon, self.inputs, self.radius)
 

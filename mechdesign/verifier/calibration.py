@@ -308,9 +308,9 @@ def joint(result: Json, account: Account) -> None:
         account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
         account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
         ((spent, budget),) = (
-            (proof["spent"], budget_of(design["privacy"]))
+            (proof["given"], budget_of(design["privacy"]))
             for proof in result["proofs"]
-            if proof[""] == "spent-proof"
+            if proof[""] == "law-proof"
         )
         epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
         found = refined(
@@ -507,7 +507,7 @@ def check(result: Json, account: Account) -> None:
     else:
         name, same = NAMES.get(wanted, wanted), True
     account.agrees("the noise is of the family asked for", name == law["name"] and same)
-    stated = [proof["spent"] for proof in result["proofs"] if proof[""] == "spent-proof"]
+    stated = [proof["given"] for proof in result["proofs"] if proof[""] == "law-proof"]
     if len(stated) != 1:
         raise Refused("not one proof of what is consumed of the budget")
     additive(noise, privacy, design["loss"], value, account, stated[0])

@@ -210,9 +210,9 @@ def shown_is_the_law(law: Json, account: Account) -> None:
 def multipliers_of(result: Json) -> list[Json]:
     """Weights of the changes, and loads of the answers, of each program."""
     proofs = proofs_of(result)
-    if not {*proofs} <= {"covariance-proof", "saddle-bound"} or "covariance-proof" not in proofs:
+    if not {*proofs} <= {"law-proof", "closed-bound"} or "law-proof" not in proofs:
         raise Refused("evidence that is not one proof of a covariance")
-    return list(proofs["saddle-bound"]["multipliers"]) if "saddle-bound" in proofs else []
+    return list(proofs["closed-bound"]["given"]) if "closed-bound" in proofs else []
 
 
 def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -> None:
@@ -309,7 +309,7 @@ def counts(result: Json, account: Account) -> None:
 
 def covariance_problem(result: Json, account: Account) -> None:
     design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
-    if law[""] != "correlated-gaussian-noise" or not {*proofs} <= {"covariance-proof", "covariance-bound"}:
+    if law[""] != "correlated-gaussian-noise" or not {*proofs} <= {"law-proof", "covariance-bound"}:
         raise Refused("another mechanism than correlated noise, or evidence of something else")
     changes, r = design["changes"], law["whitening"]
     n = len(changes[0])
@@ -324,7 +324,7 @@ def covariance_problem(result: Json, account: Account) -> None:
     for one in design["privacy"]:
         budget_is_kept(one["privacy"], law["budget"], account)
     account.bounds("no change consumes more than the budget", most_of(r, changes), law["budget"])
-    rows, witness = own_rows(design, n * n), proofs["covariance-proof"]["witness"]
+    rows, witness = own_rows(design, n * n), proofs["law-proof"]["given"]
     costs = [Fraction(c) for c in design["cost"]]
     if len(witness) != len(costs) - n * n:
         raise Refused("further columns without values")

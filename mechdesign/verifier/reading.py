@@ -484,8 +484,10 @@ def spoken_of(result: Json) -> str:
             if duals["outputs"] is None:
                 return MENU if sought(design) == MENU else EVERY
             return EVERY if duals["between"] else MENU
-        if proof[""] == "calibration-bound":
-            if proof["share"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
+        if proof[""] == "closed-bound" and design[""] == "calibration":
+            if not 0 <= proof["given"] <= 1:
+                raise Refused("a share of the scale that is none")
+            if proof["given"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
             return INDEPENDENT if result["mechanism"]["law"]["name"] == "staircase" else LOG_CONCAVE
         if proof[""] == "subset-bound":

@@ -505,6 +505,13 @@ UNCOVERED = {
     **dict.fromkeys(("user-histogram", "tree-histogram", "laplace-histogram"), "histograms of users"),
 }
 """Kinds of designs and mechanisms without a check, and what they are of."""
+GIVEN = {
+    **{(kind, "law-proof"): "delta-interval" for kind in ("calibration", "joint-calibration", "plan")},
+    ("covariance-problem", "law-proof"): "list",
+    ("correlated-gaussian", "closed-bound"): "list",
+    ("calibration", "closed-bound"): "float",
+}
+"""What the proof of a law, or a bound by the design's theorem, holds besides question and law: nothing for other designs."""
 
 
 def verify(text: str, seconds: float = 5.0) -> Account:
@@ -555,6 +562,11 @@ def evidence(held: Json, account: Account) -> None:
     if not isinstance(held["proofs"], list):
         raise Refused("proofs that are no list")
     account.agrees("a proof is there", bool(held["proofs"]))
+    for proof in held["proofs"]:
+        given = proof.get("given")
+        sort = given[""] if isinstance(given, dict) else type(given).__name__
+        if sort != GIVEN.get((kind, proof[""]), "NoneType"):
+            raise Refused("a proof with other numbers than its design's theorem needs")
     if held["proofs"]:
         CHECKS[kind](held, account)
     neighbours(held["design"], account)

@@ -39,7 +39,6 @@ PRIOR = "@prior-law|@prior-clipped|@prior-truncated|@prior-samples"
 DUAL = "@lattice-bound|@staircase-dual"
 EXCEPTIONS = {
     "(0,1]": "additive-noise.sampling_rate",
-    "[0,1]": "calibration-bound.share",
     "1..1000000|null": "participation.apart participation.every",
     "pos": "bin-search.max_abs choice-rule.rate quantile-rule.rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
     "optimal-noise.sensitivity strategy-noise.budget",
@@ -78,6 +77,8 @@ EXCEPTIONS = {
     "'gaussian'|'laplace'": "independent-noise.noise",
     "'gaussian'|'laplace'|'mixed'|'flipped_huber'|'osgt'|'gennorm'|'logistic'|'staircase'|'truncated_laplace'": "noise-allocation.noise",
     "'add-remove'|'replace'": "noise-allocation.neighbours planned-release.neighbours",
+    "@delta-interval|fracs|null": "law-proof.given",
+    "any": "closed-bound.given",
     "": "itemwise-release.alpha itemwise-release.item_alpha",
 }
 """Members of which annotation and check do not say enough; those of "" are not stored."""

@@ -10,7 +10,7 @@ from campaign import files, trees
 
 import mechdesign as md
 from mechdesign.errors import DesignError
-from mechdesign.evidence.proofs import Certificate
+from mechdesign.evidence.proofs import Certificate, ClosedBound
 from mechdesign.evidence.serialize import encode
 from mechdesign.noise.lattice import LatticeBound
 from mechdesign.noise.scales_problem import AllocationProof
@@ -52,7 +52,7 @@ def test_shifts_beyond_the_sensitivity_prove_nothing() -> None:
 def test_negative_weights_do_not_raise_the_bound_of_a_covariance() -> None:
     vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]])
     result = md.CorrelatedGaussian(vectors, md.ApproximateDP(0.5, 1e-6)).solve()
-    proofs = (*result.proofs[:1], md.noise.SaddleBound(((np.array([0.5, 0.5, -0.9]), None),)))
+    proofs = (*result.proofs[:1], ClosedBound(((np.array([0.5, 0.5, -0.9]), None),)))
     assert not Certificate(
         result.design, result.mechanism, result.value, 2 * result.lower_bound, proofs
     ).verify()
@@ -61,7 +61,7 @@ def test_negative_weights_do_not_raise_the_bound_of_a_covariance() -> None:
 def test_multipliers_next_to_the_least_double_do_not_raise_a_bound() -> None:
     """5e-324 times a budget of 1.4 is 5e-324."""
     result = md.CountsGaussian(4, 2, md.ZeroConcentratedDP(0.7), most=1e-10).solve()
-    proofs = (*result.proofs[:1], md.noise.SaddleBound(((np.array([0.0, 5e-324]), None),)))
+    proofs = (*result.proofs[:1], ClosedBound(((np.array([0.0, 5e-324]), None),)))
     for by, holds in ((1.0, True), (1.2, False)):
         stated = Certificate(result.design, result.mechanism, result.value, by * result.lower_bound, proofs)
         assert stated.verify() == holds
@@ -161,8 +161,27 @@ def test_noise_for_a_sample_is_for_one_record_more_or_less() -> None:
 @pytest.mark.parametrize(("lower", "upper"), [(0.0, 0.0), (2e-6, 3e-6), (1e-6, 0.9e-6)])
 def test_the_enclosure_stated_is_that_of_what_is_consumed(lower: float, upper: float) -> None:
     payload = files.payload("calibration-normal")
-    payload["fields"]["proofs"]["$tuple"][0]["fields"]["spent"]["fields"] |= {"lower": lower, "upper": upper}
+    payload["fields"]["proofs"]["$tuple"][0]["fields"]["given"]["fields"] |= {"lower": lower, "upper": upper}
     assert not files.alone_accepts(payload) and not files.package_accepts(payload)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["calibration", "joint-calibration", "plan", "covariance-problem", "correlated-gaussian", "vectors"],
+)
+def test_a_proof_gives_the_numbers_that_the_theorem_of_its_question_takes(name: str) -> None:
+    """Of each kind those of another: an enclosure, further variables, multipliers, a share, none."""
+    proofs = files.payload(name)["fields"]["proofs"]["$tuple"]
+    interval = files.payload("calibration")["fields"]["proofs"]["$tuple"][0]["fields"]["given"]
+    others = None, interval, {"$tuple": []}, 0.5
+    for k, proof in enumerate(proofs):
+        own = proof["fields"].get("given", 0)
+        for other in others if proof["$kind"] in ("law-proof", "closed-bound") else ():
+            if type(other) is type(own) and (not isinstance(own, dict) or own.keys() == other.keys()):
+                continue
+            payload = files.payload(name)
+            payload["fields"]["proofs"]["$tuple"][k]["fields"]["given"] = other
+            assert not files.alone_accepts(payload) and not files.package_accepts(payload)
 
 
 def test_an_allocation_is_made_for_the_changes_of_its_question() -> None:

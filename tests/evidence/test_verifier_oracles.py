@@ -101,8 +101,8 @@ def test_an_enclosure_is_compared_on_a_grid_that_can_tell() -> None:
     noise = md.Calibration("logistic", privacy, 0.023767129860293324, dimension=2, loss="absolute").solve()
     assert all(holds for *_, holds in verify(dumps(noise)).rows)
     payload = json.loads(dumps(noise))["payload"]
-    (proof,) = (p for p in payload["fields"]["proofs"]["$tuple"] if p["$kind"] == "spent-proof")
-    proof["fields"]["spent"]["fields"]["upper"] = proof["fields"]["spent"]["fields"]["lower"] * 1.001
+    (proof,) = (p for p in payload["fields"]["proofs"]["$tuple"] if p["$kind"] == "law-proof")
+    proof["fields"]["given"]["fields"]["upper"] = proof["fields"]["given"]["fields"]["lower"] * 1.001
     failed = [claim for claim, _, holds in verify(sealed(payload)).rows if not holds]
     assert len(failed) == 1 and failed[0].startswith("what is consumed")
 

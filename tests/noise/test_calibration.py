@@ -34,7 +34,7 @@ def calibrated(
     """A result that keeps its budget and verifies."""
     privacy = md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)
     found = md.calibrate(noise, privacy=privacy, sensitivity=sensitivity, **options)
-    assert found.proofs[0].spent.upper <= (delta or epsilon * (1 + 1e-12))
+    assert found.proofs[0].given.upper <= (delta or epsilon * (1 + 1e-12))
     assert found.certificate.verify()
     return found
 
@@ -57,7 +57,7 @@ def test_published_variances(
 ) -> None:
     found = calibrated(family, epsilon, delta, dimension=dimension)
     assert found.mechanism.variance == pytest.approx(variance, rel=1e-3)
-    assert dimension > 1 or found.proofs[0].spent.upper >= 0.9 * delta
+    assert dimension > 1 or found.proofs[0].given.upper >= 0.9 * delta
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_pure_privacy(law: Any, dimension: int) -> None:
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 def test_any_log_concave_law_can_be_scaled(law: Any) -> None:
     found = calibrated(law, 1.0, 1e-3)
-    assert found.proofs[0].spent.upper == pytest.approx(1e-3, rel=1e-6)
+    assert found.proofs[0].given.upper == pytest.approx(1e-3, rel=1e-6)
     assert privacy_profile(found.mechanism.law, 1.0, 1.0) <= 1e-3
 
 

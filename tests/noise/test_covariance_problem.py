@@ -14,8 +14,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
+from mechdesign.evidence.proofs import ClosedBound
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise import CovarianceBound, SaddleBound
+from mechdesign.noise import CovarianceBound
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
 from mechdesign.noise.covariance_problem import cost_between, dual_below, factor_below, is_below, polar
 from mechdesign.verifier.reading import Refused
@@ -220,7 +221,7 @@ def test_a_law_is_refused_that_breaks_a_row_alone(equal: bool) -> None:
 def test_a_contraction_is_divided_by_its_norm() -> None:
     """At the optimum the bound is the value, whatever Q is multiplied by."""
     result = md.CorrelatedGaussian(CHANGES, PRIVACY).solve()
-    weights = next(p.multipliers for p in result.proofs if isinstance(p, SaddleBound))[0][0]
+    weights = next(p.given for p in result.proofs if isinstance(p, ClosedBound))[0][0]
     roots, factor, most = np.sqrt(weights), np.eye(4), Fraction(result.design.budget)
     best = polar(roots[:, None] * CHANGES, factor)
     for times in (1.0, 1.01, 0.5):

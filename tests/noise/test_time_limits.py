@@ -28,7 +28,7 @@ DESIGNS: dict[str, Any] = {
 
 
 def spent_of(result: Any) -> Any:
-    return result.proofs[0].spent
+    return result.proofs[0].given
 
 
 def passing_after(monkeypatch: pytest.MonkeyPatch, questions: int) -> None:

@@ -171,8 +171,8 @@ def table_two(report: Report) -> None:
                     "epsilon": epsilon,
                     "flipped Huber": noise.value,
                     "α/γ": noise.mechanism.parameters["b"],
-                    "δ from": noise.proofs[0].spent.lower,
-                    "δ to": noise.proofs[0].spent.upper,
+                    "δ from": noise.proofs[0].given.lower,
+                    "δ to": noise.proofs[0].given.upper,
                     "Gaussian": gaussian,
                     "gain over Gaussian, %": saving(noise.value, gaussian),
                 }

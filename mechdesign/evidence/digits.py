@@ -248,12 +248,10 @@ def tabulated(
     return table
 
 
-def show(
-    columns: Iterable[object], rows: Iterable[Iterable[object]], title: str | None = None, *, digits: int = 4
-) -> None:
+def show(columns: Iterable[object], rows: Iterable[Iterable[object]], title: str | None = None) -> None:
     """Print a table."""
     page = console()
-    page.print(tabulated(columns, rows, title, digits=digits, width=page.width))
+    page.print(tabulated(columns, rows, title, width=page.width))
 
 
 def _number(text: str) -> bool:

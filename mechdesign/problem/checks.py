@@ -278,8 +278,8 @@ def check_preserved(name: str, given: npt.NDArray[Any], found: Array) -> None:
             )
 
 
-def increasing(name: str, value: Numbers, least: int = 2) -> Array:
-    """Return `value` as a read-only array of at least `least` strictly increasing numbers, or raise DesignError.
+def increasing(name: str, value: Numbers) -> Array:
+    """Return `value` as a read-only array of at least two strictly increasing numbers, or raise DesignError.
 
     Examples
     --------
@@ -288,8 +288,8 @@ def increasing(name: str, value: Numbers, least: int = 2) -> Array:
     """
     found = array(name, value)
     steps = np.diff(found)
-    if len(found) < least:
-        raise DesignError.of(name, value, f"needs at least {least} values")
+    if len(found) < 2:
+        raise DesignError.of(name, value, "needs at least 2 values")
     if np.any(steps <= 0):
         k = int(np.flatnonzero(steps <= 0)[0])
         what = "repeated" if steps[k] == 0 else "out of order"

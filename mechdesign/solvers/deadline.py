@@ -11,13 +11,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
 from multiprocessing import current_process
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError, instance
 from mechdesign.typing import no_numbers
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _PATIENCE = 2.0
 """Seconds that nobody needs a bar for."""
@@ -130,9 +127,7 @@ def one_thread() -> AbstractContextManager[object]:
 
 
 @contextmanager
-def progress_bar(
-    label: str, total: int | None, *, shown: bool = True, console: Console | None = None
-) -> Iterator[Callable[..., None]]:
+def progress_bar(label: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[..., None]]:
     """Show a bar on a terminal, once two seconds have passed; yields a function that advances it by one and may say how it stands.
 
     Off a terminal it is a line on standard error each 30 seconds, when a step is done.
@@ -141,9 +136,11 @@ def progress_bar(
     """
     outer: Any = _BAR.get()
     alone = threading.current_thread() is threading.main_thread() and current_process().name == "MainProcess"
-    if outer is None and shown and alone and (console is not None or sys.stderr is not None):
-        terminal = console is not None or sys.stderr.isatty()
-        with _bar(console) if terminal else nullcontext(_Lines()) as bar, _line(bar, label, total) as step:
+    if outer is None and shown and alone and sys.stderr is not None:
+        with (
+            _bar() if sys.stderr.isatty() else nullcontext(_Lines()) as bar,
+            _line(bar, label, total) as step,
+        ):
             yield step
     else:
         with _line(outer if shown else False, label, total) as step:
@@ -192,7 +189,7 @@ class _Lines:
 
 
 @contextmanager
-def _bar(console: Console | None) -> Iterator[Any]:
+def _bar() -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -202,7 +199,7 @@ def _bar(console: Console | None) -> Iterator[Any]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    bar = Progress(*columns, console=console or Console(stderr=True), transient=True)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
     late = threading.Timer(_PATIENCE, bar.start)
     late.daemon = True
     if bar.console.is_terminal:

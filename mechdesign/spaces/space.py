@@ -468,11 +468,11 @@ def numbered(name: str, items: Numbers, size: int, names: Sequence[str]) -> Indi
         raise DataError(f"{name}: {remedy}") from None
 
 
-def check_distances(matrix: Array, tolerance: float = TOLERANCE) -> None:
+def check_distances(matrix: Array) -> None:
     """Raise a `DesignError` unless `matrix` is a distance matrix; name the first offending triple."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
         raise DesignError.of("distances", matrix.shape, "must be a square matrix of at least one point")
-    slack = tolerance * float(np.abs(matrix).max())
+    slack = TOLERANCE * float(np.abs(matrix).max())
     for i, j in np.argwhere(matrix < 0)[:1].tolist():
         raise DesignError(f"distances: d({i}, {j}) = {matrix[i, j]} is negative; distances must be >= 0")
     for i in np.flatnonzero(np.diag(matrix) > slack)[:1].tolist():

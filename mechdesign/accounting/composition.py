@@ -305,8 +305,12 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool) -> Gri
     nearest = np.round(where)
     on_grid = on_points(loss.values, step)
     low = np.where(on_grid, nearest, np.floor(where))
-    start = int(low.min())
-    index = (low - start).astype(np.int64)
+    start, points = low.min(), float(np.ptp(low))
+    if points > MOST:
+        raise DesignError.of(
+            "step", step, f"needs {points:.3g} grid points for these losses; use a larger step"
+        )
+    start, index = int(start), (low - start).astype(np.int64)
     # how far from its point an atom on the grid is: hardly more than rounding, where the grid was aligned with it
     off = (loss.values - step * nearest)[on_grid] * (1 if pessimistic else -1)
     slop = float(np.max(off + 1e-15 * np.abs(loss.values[on_grid]), initial=0.0))

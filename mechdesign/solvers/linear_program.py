@@ -14,6 +14,7 @@ For :math:`\min c^\top x` subject to :math:`E x = e`, :math:`A x \le b`, :math:`
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,6 +39,10 @@ _STATUS = {
     highspy.HighsModelStatus.kIterationLimit: Status.LIMIT,
 }
 _UNIT = 2.0**-53
+_LONG = 500
+"""Rows and columns of a program that may take long."""
+_LOOK = 0.1
+"""Seconds between two looks for an interrupt that another thread received."""
 _BLOWN_UP = 2.0**24
 """By which the correction of a step of refinement is enlarged."""
 
@@ -212,11 +217,11 @@ class LinearProgram:
             if self.deadline.passed:
                 return Status.LIMIT
             highs.setOptionValue("time_limit", highs.getRunTime() + self.deadline.left)
-        highs.run()
+        self._run()
         word = highs.getModelStatus()
         if word == highspy.HighsModelStatus.kUnboundedOrInfeasible:
             highs.setOptionValue("presolve", "off")
-            highs.run()
+            self._run()
             highs.setOptionValue("presolve", "choose")
             word = highs.getModelStatus()
         status = _STATUS.get(word, Status.FAILED)
@@ -227,6 +232,37 @@ class LinearProgram:
             self.value = float(highs.getObjectiveValue()) + self.constant
             self.x = np.array(self._found.col_value)
         return status
+
+    def _run(self) -> None:
+        """Run HiGHS, in a thread of its own where it may take long: Python sees an interrupt only between its own steps."""
+        if sum(self.shape) < _LONG or threading.current_thread() is not threading.main_thread():
+            self.highs.run()
+            return
+        asked = (self.highs.cbSimplexInterrupt, self.highs.cbIpmInterrupt)
+        stop, done = threading.Event(), threading.Event()
+
+        def look(event: Any) -> None:
+            event.interrupt(stop.is_set())
+
+        def work() -> None:
+            try:
+                self.highs.run()
+            finally:
+                done.set()
+
+        for each in asked:
+            each.subscribe(look)
+        threading.Thread(target=work).start()
+        try:
+            while not done.wait(_LOOK):  # not for the thread, which passes for ended once an interrupt came
+                pass
+        except KeyboardInterrupt:
+            stop.set()
+            done.wait()
+            raise
+        finally:
+            for each in asked:
+                each.unsubscribe(look)
 
     @property
     def row_dual(self) -> Array:

@@ -10,9 +10,10 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.accounting.composition import discretise_atoms
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound, upper_delta
-from mechdesign.accounting.losses import cell_masses
+from mechdesign.accounting.losses import AtomicLoss, cell_masses
 from mechdesign.accounting.sampling import SampledPlan, SampledRounds
 
 REFERENCE = [  # σ, q, rounds, ε, an upper end on a uniform grid, computed apart from this package
@@ -214,3 +215,9 @@ def test_the_least_noise_uses_the_budget() -> None:
 @pytest.mark.slow
 def test_a_small_rate_in_a_million_rounds() -> None:
     assert epsilon_bound(NoiseTerm(stats.norm(), 1.0), 1e-9, rounds=10**6, sampling_rate=1e-5) <= 0.0652
+
+
+def test_values_far_apart_need_no_more_points_than_memory_holds() -> None:
+    loss = AtomicLoss(np.array([-0.1, 0.0, 1e-12]), np.array([0.1, 0.5, 0.4]))
+    with pytest.raises(md.DesignError, match="grid points"):
+        discretise_atoms(loss, 1e-13, pessimistic=True)

@@ -1,6 +1,8 @@
 """One conformance suite for every installed backend, and the registry's own behaviour."""
 
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -475,3 +477,19 @@ def test_off_a_terminal_a_line_each_30_seconds_says_how_far_a_search_is(
         "sweep: 5 of 9 steps; inner, gap 3%: 1 steps after 100 s",
         "sweep: 6 of 9 steps after 131 s",
     ]
+
+
+def test_an_interrupt_ends_a_run_of_highs_and_not_the_program() -> None:
+    """Python sees it only once HiGHS returns, with an optimum: it is HiGHS that must stop."""
+    rng, n = np.random.default_rng(0), 160
+    program = LinearProgram()
+    program.add_columns("x", rng.random(n * n))
+    for name, rows in (("a", (np.eye(n), np.ones((1, n)))), ("b", (np.ones((1, n)), np.eye(n)))):
+        program.add_rows(name, {"x": sparse.kron(*rows)}, lower=1.0, upper=1.0)
+    cuts = sparse.csr_array(rng.random((150, n * n)) * (rng.random((150, n * n)) < 0.05))
+    program.add_rows("c", {"x": cuts}, upper=2.4)
+    threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        program.run()
+    assert "nterrupt" in program.word
+    assert program.run() is Status.OPTIMAL

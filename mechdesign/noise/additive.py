@@ -167,6 +167,7 @@ def _whole(law: FrozenLaw, s: Sensitivity, dimension: int) -> WorstCases:
                 raise DesignError.of(
                     f"sensitivity.{name}", bound, "must be a whole number for discrete noise"
                 )
+    s = s.whole(dimension)
     found: list[Terms] = []
     for vector, _ in (s.envelope(dimension), *s.packed(dimension)):
         terms = tuple(NoiseTerm(law, math.floor(v), c) for v, c in vector if math.floor(v) >= 1)

@@ -400,7 +400,8 @@ class Plan(PlanPage):
             yield from self._least_budget()
             return
         if search.privacy is None:
-            yield Bound(self._least, ClosedBound())
+            if self._reached:
+                yield Bound(self._least, ClosedBound())
             yield self._law(self._separable[0], self._left, clock)
             return
         if self.weights is None:
@@ -507,7 +508,7 @@ class Plan(PlanPage):
             need = f"{at_most(least, 9)}" if known else f"more than {100 * search.budget:g}"
             reason = f"the targets need a budget of {need}, more than {guarantee(self.privacy)}"
             raise InfeasibleError(reason, smallest_epsilon=least if known else None)
-        if not composes:
+        if not composes and self._reached:
             yield Bound(self._least, ClosedBound())
         yield Law(mechanism, least, report=SolveReport("search"))
 
@@ -585,10 +586,20 @@ class Plan(PlanPage):
         Else by weak duality :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B`, D the largest loss, or ρ of normal noise, at the prices λ at which
         each group uses up its budget.
         """
+        if not self._reached:
+            return 0.0
         if self.targets is None:
             return self._search.bound(self._separable[1], self._order) * (1 - 1e-10)
         least = [min(i.consumed(s, self._order) for i, s in choices) for choices in self._aimed]
         return max(math.fsum(least[k] for k in chain) for chain in self._search.chains) * (1 - 1e-9)
+
+    @property
+    def _reached(self) -> bool:
+        """Whether whole numbers change by as much as their noise is priced for: else other noise may cost less than the bound."""
+        parts = (part for _, versions in self._versions for part in versions if part.whole)
+        norms = self._normal  # those of normal noise are of changes that need not be whole
+        allowed = (p.sensitivity if norms else p.sensitivity.whole(p.dimension) for p in parts)
+        return all(changes.reached_by_whole for changes in allowed)
 
     def cost(self, law: PlannedRelease) -> float:
         """Weighted squared error of all answers of a round."""

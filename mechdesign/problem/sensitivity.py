@@ -265,6 +265,28 @@ class Sensitivity(Checked):
         found = _norm_up(_filled(self.bounds(dimension), self.l1))
         return found if self.l2 is None else min(found, self.l2)
 
+    def whole(self, dimension: int) -> Sensitivity:
+        """Return the bounds of the changes by whole numbers among these, which have a smaller sum.
+
+        Examples
+        --------
+        >>> Sensitivity(l2=3.0).whole(50).l1                    # nine by 1; else 3√50
+        9.0
+        """
+        if self.l1 is None and self.l2 is None:
+            return self
+        most = math.inf if self.l1 is None else math.floor(self.l1)
+        if self.l2 is not None:
+            sizes = tuple((math.floor(v), c) for v, c in self.bounds(dimension))
+            most = min(most, _most_whole(sizes, math.floor(Fraction(self.l2) ** 2)))
+        return replace(self, l1=float(most)) if most else self
+
+    @property
+    def reached_by_whole(self) -> bool:
+        """Whether changes by whole numbers have the largest sum and the largest norm that these bounds allow."""
+        sizes = (self.linf, self.l1, *(self.each or ()))
+        return self.l2 is None and all(b is None or b == math.floor(b) for b in sizes)
+
     def widths(self, dimension: int) -> Array:
         """The most that each coordinate changes."""
         self.check(checks.integer("dimension", dimension, 1))
@@ -415,6 +437,20 @@ def _water(bounds: Shifts, norm: float) -> float:
     t = max(float(level[j]), 1e-300)
     gains = np.where(sizes > t, t / 2, sizes - sizes**2 / (2 * t))
     return (math.fsum((counts * gains).tolist()) + norm * norm / (2 * t)) * (1 + 1e-13)
+
+
+def _most_whole(bounds: tuple[tuple[int, int], ...], square: int) -> int:
+    """The largest Σ v of whole v ≤ b, Σ v² ≤ square: each step of 1 takes 2v + 1 of it, the cheapest are taken first."""
+
+    def taken(level: int) -> int:
+        return sum(c * min(b, level) ** 2 for b, c in bounds)
+
+    low, high = 0, bounds[0][0]
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if taken(middle) <= square else (low, middle - 1)
+    more = min(sum(c for b, c in bounds if b > low), (square - taken(low)) // (2 * low + 1))
+    return sum(c * min(b, low) for b, c in bounds) + more
 
 
 def _capped(bounds: Shifts, l1: float, l2: float) -> Shifts:

@@ -122,6 +122,10 @@ def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account)
     if sensitivity["l2"] is not None:
         most_moved = watered([(Fraction(b), 1) for b in bounds], Fraction(sensitivity["l2"]))
         total = min(total, Decimal(most_moved.numerator) / most_moved.denominator * ROUND)
+        if name in WHOLE:
+            total = min(
+                total, Decimal(most_whole([int(b) for b in bounds], int(Fraction(sensitivity["l2"]) ** 2)))
+            )
     norm = Decimal(sensitivity["l2"] or Decimal(dimension).sqrt() * bounds[0]) * ROUND
     if name == "norm":
         square, left = ZERO, total
@@ -140,6 +144,17 @@ def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account)
         found = [[Decimal(int(v)) for v in vector] for vector in found]
     cases = (grouped([v for v in vector if v > 0]) for vector in found)
     return sorted({tuple(case): case for case in cases}.values(), key=len)
+
+
+def most_whole(bounds: list[int], square: int) -> int:
+    """The largest sum of whole numbers within these bounds whose squares add up to so much: each further 1 goes where it adds least."""
+    level, open_, total = 0, bounds, 0
+    while open_ := [b for b in open_ if b > level]:
+        steps = min(len(open_), square // (2 * level + 1))
+        total, square, level = total + steps, square - steps * (2 * level + 1), level + 1
+        if steps < len(open_):
+            break
+    return total
 
 
 def grouped(vector: list[Decimal]) -> Shifts:

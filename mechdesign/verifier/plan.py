@@ -241,7 +241,8 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
         smooth = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
         cases = cases_of(noise, "norm" if smooth else name, scale, account)
         most += copies * most_lost(name, shapes, cases)
-        shifts = [(v, count * copies) for v, count in cases[0]]
+        least = min(cases, key=lambda case: sum(count * v * v for v, count in case))
+        shifts = [(v, count * copies) for v, count in (least if name == "discrete_gaussian" else cases[0])]
         if smooth:
             square += sum((count * (v / (shapes[0] if shapes else ONE)) ** 2 for v, count in shifts), ZERO)
         else:

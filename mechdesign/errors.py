@@ -6,6 +6,7 @@ Every message names the argument, the value it had and what is allowed instead.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ class DesignError(MechdesignError, ValueError):
         if all(part is not None for part in law):  # a frozen law of SciPy, whose own repr is an address
             named = [*map(repr, law[1]), *(f"{key}={v!r}" for key, v in law[2].items())]
             text = f"{getattr(law[0], 'name', 'law')}({', '.join(named)})"
+        text = re.sub(r"\s*\n\s*", " ", text)  # of arrays and frames
         if len(text) > 120:
             text = text[:117] + "..."
         return cls(f"{argument} = {text}: {allowed}")

@@ -345,9 +345,16 @@ def test_numbers_are_still_numbers() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_what_is_masked_is_no_number() -> None:
+    table = md.Table(["a", "b"], ["a", "b"])
+    found = md.Problem(md.Minimize(table.expected("error")), [table.private(PURE)]).solve()
+    with pytest.raises(md.DataError):
+        found.release(np.ma.masked_array(["a", "b"], mask=[1, 0]))
     for wrong in (
         lambda: md.PureDP(np.ma.masked),
         lambda: md.NoiseAllocation("laplace", [1.0, np.ma.masked], PURE),
+        lambda: md.Table([0, 1], [0, 1]).expected(
+            np.ma.masked_array(np.eye(2, dtype=bool), [[1, 0], [0, 0]])
+        ),
     ):
         with pytest.raises(md.DesignError, match="masked"):
             wrong()
@@ -382,3 +389,39 @@ def test_tables_of_far_inputs_are_solved(inputs: tuple[float, float]) -> None:
     table = md.Table(inputs, inputs)
     found = md.Problem(md.Minimize(table.expected("absolute")), [table.private(PURE)]).solve()
     assert found.certificate.verify() and found.value == pytest.approx(sum(map(abs, inputs)) / (1 + math.e))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1e200, 1e307])
+def test_tables_in_far_units_are_those_in_near_ones(unit: float) -> None:
+    def solved(unit: float) -> Any:
+        table = md.Table([-unit / 4, unit / 4], [-3 * unit / 4, 3 * unit / 4])
+        asked = [table.private(PURE), table.unbiased()]
+        return md.Problem(md.Minimize(table.expected("absolute")), asked).solve()
+
+    near, far = solved(1.0), solved(unit)
+    assert far.value / unit == pytest.approx(near.value) and far.certificate.verify()
+    assert far.notes == near.notes
+    for name in ("standard_deviation", "absolute_error", "half_width"):
+        assert getattr(far.errors(), name) / unit == pytest.approx(getattr(near.errors(), name))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+@pytest.mark.parametrize("points", [1, 2])
+def test_losses_that_no_doubles_hold_are_refused(unit: float, points: int) -> None:
+    labels = unit * np.arange(3.0 * points).reshape(3, points).squeeze()
+    table = md.Table(labels, labels)
+    with pytest.raises(md.DesignError, match="doubles do not hold: choose other units"):
+        table.expected("squared")
+    lengths = unit * np.abs(np.subtract.outer(np.arange(3), np.arange(3))) * points * math.sqrt(points)
+    assert table.losses() == pytest.approx(lengths)
+
+
+@pytest.mark.parametrize(
+    "bad", [np.full((3, 3), np.nan), np.ma.masked_array([1.0, 2.0], mask=[1, 0])], ids=["array", "masked"]
+)
+def test_errors_are_one_line(bad: Any) -> None:
+    with pytest.raises(md.DesignError) as caught:
+        md.NoiseAllocation("laplace", bad, PURE)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith("sensitivities = ")

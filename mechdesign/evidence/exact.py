@@ -129,18 +129,18 @@ def round_down(value: Fraction | float | int) -> float:
     >>> round_down(Fraction(1, 3)) <= Fraction(1, 3) < round_up(Fraction(1, 3))
     True
     """
-    near = _near(value)
+    near = nearest(value)
     return math.nextafter(near, -math.inf) if Fraction(near) > value else near
 
 
 def round_up(value: Fraction | float | int) -> float:
     """Return the smallest double not below `value` (to one step)."""
-    near = _near(value)
+    near = nearest(value)
     return math.nextafter(near, math.inf) if Fraction(near) < value else near
 
 
-def _near(value: Fraction | float | int) -> float:
-    """A double next to `value`, the outermost finite one beyond the range of doubles."""
+def nearest(value: Any) -> float:
+    """Return the double next to an exact number, the outermost finite one beyond the range of doubles."""
     try:
         return float(value)
     except OverflowError:

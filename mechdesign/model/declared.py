@@ -118,6 +118,12 @@ class Part:
         self.sums = first + listed
         self.end = first + listed + floors + (len(self.pairs) if self.delta else 0)
 
+    @property
+    def factors(self) -> Array:
+        """e^ε of each pair, in finite doubles."""
+        with np.errstate(over="ignore"):
+            return np.nan_to_num(np.exp(self.losses))
+
     def low(self, pair: int) -> fmpq:
         """A rational at most e^ε."""
         return self._enclosed(0, pair)
@@ -235,8 +241,7 @@ class Part:
     def sides(self, declared: Declared, table: Array) -> tuple[list[str], Array, Array]:
         """Names of the rows that a table is checked by, their left and their right sides in doubles."""
         a, b = self.pairs.T
-        with np.errstate(over="ignore"):
-            rates = np.exp(self.losses)[:, None]
+        rates = self.factors[:, None]
         inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
         who = [f"{inputs[i]}, {inputs[j]}" for i, j in self.pairs.tolist()]
         if self.delta:

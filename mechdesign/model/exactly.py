@@ -182,8 +182,8 @@ def _independent(equations: list[Equation]) -> tuple[list[Equation], list[int]]:
             v = np.zeros(len(columns))
             for j, a in equations[i][0].items():
                 v[place[j]] = float(a)
-            size = np.linalg.norm(v)
-            v = v / size if size else v
+            v = v / (np.abs(v).max(initial=0.0) or 1.0)  # doubles do not hold squares of far numbers
+            v = v / (np.linalg.norm(v) or 1.0)
             for _ in range(2):
                 v = v - basis.T @ (basis @ v)
             rest = np.linalg.norm(v)

@@ -27,7 +27,7 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.results import Accuracy, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown, named
-from mechdesign.problem.checks import array, by_label, integer, one_of, read
+from mechdesign.problem.checks import NARROWEST, array, by_label, integer, one_of, read
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -87,6 +87,12 @@ def points_of_labels(name: str, labels: Labels) -> Array:
     if isinstance(labels[0], str):
         raise DesignError.of(name, labels[0], "is a name: give losses and targets as arrays")
     return np.array(labels, dtype=float).reshape(len(labels), -1)
+
+
+def _lengths(off: Array) -> Array:
+    """Euclidean lengths along the last axis; squares are those of numbers near 1, which doubles hold."""
+    unit = np.frexp(np.abs(off).max())[1]
+    return np.asarray(np.ldexp(np.sqrt((np.ldexp(off, -unit) ** 2).sum(axis=-1)), unit))
 
 
 @serializable("table-privacy")
@@ -186,14 +192,19 @@ class Errors:
             x, y = points_of_labels("inputs", self.inputs), points_of_labels("outputs", self.outputs)
             if x.shape[1] != y.shape[1]:
                 raise DesignError.of("loss", loss, "needs inputs and outputs of as many coordinates")
-            off = x[:, None] - y
-            if loss == "absolute" and x.shape[1] == 1:
-                return np.abs(off[..., 0])
-            squared = np.asarray((off * off).sum(axis=2))
-            return squared if loss == "squared" else np.sqrt(squared)
+            with np.errstate(over="ignore", under="ignore"):
+                off = x[:, None] - y
+                squared = np.asarray((off * off).sum(axis=2))
+                plain = np.abs(off[..., 0]) if x.shape[1] == 1 else _lengths(off)
+            found, least = (squared, NARROWEST**2) if loss == "squared" else (plain, 0.0)
+            if off.any() and not least < found.max() < np.inf:
+                raise DesignError.of(
+                    "loss", loss, "asks for numbers that doubles do not hold: choose other units"
+                )
+            return found
         try:
             given = [[loss(x, y) for y in self.outputs] for x in self.inputs] if callable(loss) else loss
-            held = np.asarray(given)
+            held = np.ma.asarray(given)
         except (TypeError, ValueError, ArithmeticError, LookupError) as reason:
             allowed = f"must be a number of each input and output, or a function of the two: {reason}"
             raise DesignError.of("loss", getattr(loss, "__name__", "given"), allowed) from reason
@@ -345,7 +356,7 @@ class Table(Errors, Unknown):
         else:
             points = points_of_labels("inputs", self.inputs)
             if points.shape[1] > 1 and privacy.metric == "absolute":
-                found = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2))
+                found = _lengths(points[:, None] - points)
             else:
                 x = points[:, 0] if points.shape[1] == 1 else points
                 found = array("metric", privacy.distance(x[:, None], x[None]), ndim=None)
@@ -445,7 +456,8 @@ class TableMechanism(Rows, Drawn):
         places = {label: k for k, label in enumerate(self.inputs)}
         size = len(self.inputs[0]) if isinstance(self.inputs[0], tuple) else 0
         try:
-            held = np.asarray(x, dtype=object) if isinstance(self.inputs[0], str) else read("x", x)
+            named = isinstance(self.inputs[0], str) and not np.ma.is_masked(x)
+            held = np.asarray(x, dtype=object) if named else read("x", x)
             flat = map(tuple, held.reshape(-1, size).tolist()) if size else held.ravel().tolist()
             found = [places[label] for label in flat]  # as given: what rounds to an input is none
         except (KeyError, TypeError, ValueError):
@@ -466,6 +478,7 @@ class TableMechanism(Rows, Drawn):
             x, y = points_of_labels("inputs", self.inputs), points_of_labels("outputs", self.outputs)
             if space is not None or x.shape[1] != y.shape[1]:
                 raise DesignError("outputs: are no places of the inputs, from which they have no distance")
-            off = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
+            off = _lengths(x[:, None] - y)
         joint = self.probabilities / len(self.inputs)
-        return Accuracy(math.sqrt((joint * off**2).sum()), float((joint * off).sum()), quantile(off, joint))
+        deviation = float(_lengths((np.sqrt(joint) * off).ravel()))
+        return Accuracy(deviation, float((joint * off).sum()), quantile(off, joint))

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import fraction, rational, round_down, round_up
+from mechdesign.evidence.exact import fraction, nearest, rational, round_down, round_up
 from mechdesign.evidence.proofs import (
     CLAIMED,
     PROVED,
@@ -411,7 +411,7 @@ class TableProblem(FiniteProblem):
         P, rows = self.unknown, list[Any]()
         for part in self.declared.parts:
             a, b = (P[side.tolist()] for side in part.pairs.T)
-            over = a - cp.multiply(np.exp(part.losses)[:, None], b)
+            over = a - cp.multiply(part.factors[:, None], b)
             row = cp.sum(cp.pos(over), axis=1) <= part.delta if part.delta else over <= 0
             rows.append(named(part.label, row))
         return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
@@ -629,7 +629,7 @@ def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fractio
     table = x[: declared.cells].reshape(declared.n, declared.m)
     many = any(len(part.pairs) * part.m > MOST_LISTED for part in declared.parts if not part.delta)
     close = () if many else face.close(v, listed=True)
-    near = {number: float(face.slack(number, v)) for number in close if number >= 0}
+    near = {number: nearest(face.slack(number, v)) for number in close if number >= 0}
     for part in declared.parts:
         if not part.delta and len(part.pairs) * part.m > MOST_LISTED:
             frames.append(_tightest(declared, part, table, face, v, multipliers))
@@ -645,8 +645,8 @@ def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fractio
     activity = declared.matrix @ x
     for family, label in enumerate(declared.labels):
         rows = np.flatnonzero(declared.family == family)
-        dual = np.array([float(multipliers.get(i, 0)) for i in rows.tolist()])
-        exact = [-float(declared.rows[i].at(v)) for i in rows.tolist()]
+        dual = np.array([nearest(multipliers.get(i, 0)) for i in rows.tolist()])
+        exact = [-nearest(declared.rows[i].at(v)) for i in rows.tolist()]
         slack = np.where(declared.equal[rows] > 0, -np.abs(exact), exact) + 0.0
         sides = activity[rows], -declared.offsets[rows]
         frames.append(audit_rows(label, list(range(len(rows))), *sides, slack, dual=dual))
@@ -665,13 +665,13 @@ def _tightest(
         found.append(numbers.reshape(-1, part.m)[np.arange(len(rows)), rows])
     rows = np.concatenate(found)
     (a, b), y = part.pairs.T, (rows - part.first) % part.m
-    lhs, rhs, dual = table[a, y], np.exp(part.losses) * table[b, y], np.zeros(len(rows))
+    lhs, rhs, dual = table[a, y], part.factors * table[b, y], np.zeros(len(rows))
     for number, value in multipliers.items():
         if part.first <= number < part.sums:
-            dual[(number - part.first) // part.m] += float(value)
+            dual[(number - part.first) // part.m] += nearest(value)
     inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
     index = [f"{inputs[i]}, {inputs[j]}: {outputs[k]}" for i, j, k in zip(a.tolist(), b.tolist(), y.tolist())]
-    slack = np.array([float(face.slack(number, v)) for number in rows.tolist()])
+    slack = np.array([nearest(face.slack(number, v)) for number in rows.tolist()])
     return audit_rows(part.label, index, lhs, rhs, slack, dual=dual)
 
 
@@ -680,11 +680,11 @@ def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int)
     dual = np.zeros(count)
     for number, value in multipliers.items():
         if first <= number < first + count:
-            dual[number - first] = float(value)
+            dual[number - first] = nearest(value)
     if part.floors:
         n, m = part.n, part.m
         above, below = (
-            np.array([float(multipliers.get(start + j, 0)) for j in range(n * m)]).reshape(n, m)
+            np.array([nearest(multipliers.get(start + j, 0)) for j in range(n * m)]).reshape(n, m)
             for start in (part.upper, part.lower)
         )
         a, b = part.pairs.T

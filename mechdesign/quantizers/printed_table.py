@@ -49,6 +49,15 @@ _COARSEST = Fraction(1, 10**9)  # of tables of doubles: what a solver leaves
 _EPSILON = 200
 _SHOWN = 20  # faults of a table, at most
 _BITS = 128  # of e^ε, rounded down
+_MISSING = {
+    "",
+    "None",
+    "nan",
+    "NaN",
+    "sNaN",
+    "NaT",
+    "<NA>",
+}  # as libraries write it: what is missing compares with nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,7 +367,7 @@ def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.Da
 
 
 def _rows_of(table: object) -> Iterable[Sequence[Any]]:
-    found = np.array(table, dtype=object)
+    found = np.ma.array(table, dtype=object).filled(math.nan)
     if found.ndim != 2 or not found.size:
         raise DesignError.of("table", np.shape(found), "must have two axes: inputs, and outputs")
     return list(found)
@@ -377,8 +386,9 @@ def _number(name: str, value: object) -> float:
 
 def _distinct(name: str, values: Numbers) -> Array:
     found = array(name, values)
-    if np.abs(found).max() > 1e100:
-        raise DesignError.of(name, values, "must be at most 1e100 in size: choose another unit")
+    if found.any() and not 1e-100 <= np.abs(found).max() <= 1e100:
+        wanted = "must be between 1e-100 and 1e100 in size, the largest of them: choose another unit"
+        raise DesignError.of(name, values, wanted)
     for k in range(1, len(found)):
         if found[k] in found[:k]:
             raise DesignError.of(name, float(found[k]), "stands there twice")
@@ -388,12 +398,13 @@ def _distinct(name: str, values: Numbers) -> Array:
 def _cell(value: object, x: float, y: float, percent: bool) -> Decimal | Fraction:
     """An entry, exactly as it is written; of a double its shortest decimal."""
     where = f"table: the probability of output {y:g} at input {x:g}"
-    if value is None or (isinstance(value, str) and not value) or value != value:
-        raise DesignError(f"{where} is missing")
     if isinstance(value, Fraction):
         found: Decimal | Fraction = value
     else:
-        text = value if isinstance(value, str) else repr(value.item() if hasattr(value, "item") else value)
+        alone = value.item() if hasattr(value, "item") and not np.ndim(value) else value
+        text = str(alone) if isinstance(alone, str | Decimal) else repr(alone)
+        if value is np.ma.masked or text in _MISSING:
+            raise DesignError(f"{where} is missing")
         text = text.removesuffix("%").rstrip() if percent else text
         if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text):
             raise DesignError(f"{where} is {text[:40]!r}, which is no number")

@@ -188,6 +188,16 @@ def test_audit(kind: str) -> None:
     assert (tight["slack"] < 1e-9).all()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("epsilon", [710.0, 1000.0, 1e300])
+def test_an_audit_holds_finite_numbers_however_weak_the_privacy(epsilon: float) -> None:
+    table = md.Table(inputs=[-1, -0.5, 0, 0.5, 1], outputs=[-3, -0.5, 0.5, 3])
+    asked = [table.private(md.PureDP(epsilon)), table.unbiased()]
+    audit = md.Problem(md.Minimize(table.expected("absolute")), asked).solve().audit()
+    assert np.isfinite(audit[["lhs", "rhs", "slack"]]).all(axis=None)
+    assert (audit["slack"] >= 0).all()
+
+
 def test_draws() -> None:
     result = problem().solve()
     drawn = result.release(np.array([[0.5, -1.0], [0.0, 1.0]]))

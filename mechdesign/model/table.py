@@ -204,7 +204,7 @@ class Errors:
             return found
         try:
             given = [[loss(x, y) for y in self.outputs] for x in self.inputs] if callable(loss) else loss
-            held = np.ma.asarray(given)
+            held: Any = np.ma.asarray(given)
         except (TypeError, ValueError, ArithmeticError, LookupError) as reason:
             allowed = f"must be a number of each input and output, or a function of the two: {reason}"
             raise DesignError.of("loss", getattr(loss, "__name__", "given"), allowed) from reason

@@ -367,7 +367,7 @@ def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.Da
 
 
 def _rows_of(table: object) -> Iterable[Sequence[Any]]:
-    found = np.ma.array(table, dtype=object).filled(math.nan)
+    found: Any = np.ma.array(table, dtype=object).filled(math.nan)
     if found.ndim != 2 or not found.size:
         raise DesignError.of("table", np.shape(found), "must have two axes: inputs, and outputs")
     return list(found)
@@ -395,7 +395,7 @@ def _distinct(name: str, values: Numbers) -> Array:
     return found
 
 
-def _cell(value: object, x: float, y: float, percent: bool) -> Decimal | Fraction:
+def _cell(value: Any, x: float, y: float, percent: bool) -> Decimal | Fraction:
     """An entry, exactly as it is written; of a double its shortest decimal."""
     where = f"table: the probability of output {y:g} at input {x:g}"
     if isinstance(value, Fraction):

@@ -273,9 +273,11 @@ def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) ->
     :math:`C \ge \frac12(N-1)e^{-\varepsilon_0}`, hence C + 1 ≥ M/2, but for a probability
     :math:`e^{-(N-1)e^{-\varepsilon_0}/8} \le \delta/2`. For such c, :math:`h_c \le P[A + 1 > (c+1)u/(1+u)]`, which
     by Hoeffding is at most δ/2 if :math:`\frac{\gamma}{2+\gamma} \ge \frac{1+\sqrt{2cL}}{c+1}`; the right side is at
-    most r = 2/M + 2√(L/M). The left side grows with γ, and γ ≥ 4r gives 2r/(1+2r) ≥ r when r ≤ ½. The rest, M
-    within a few units of 16L, is where log(4/δ) in place of L is needed; it holds for δ ≤ 0.1 (checked on a grid in
-    the tests), larger δ are Feldman et al.'s Lemma A.1. ∎
+    most r = 2/M + 2√(L/M). The left side is 2R/(1+2R) with R = 2/M + κ 2√(L/M), κ² = 1 + (log 2)/L, as log(4/δ)
+    = L + log 2; it is at least r if 2R(1 − r) ≥ r. With s = 2√(L/M) ≤ ½ and 2/M = s²/2L that is
+    h(s) = 2(s/2L + κ)(1 − s − s²/2L) − s/2L − 1 ≥ 0. h falls, h′ ≤ 1/2L − 2κ, and h(½) ≥ 0 is
+    κ(1 − y/4) ≥ 1 + y²/16, y = 1/L; squared, log 2 − ½ − (½ log 2 + 1/16) y + y² (log 2)/16 − y³/256 ≥ 0, true for
+    y ≤ 1/log 20, that is δ ≤ .1. Larger δ are Feldman et al.'s Lemma A.1. ∎
 
     It is concave in t with slope :math:`\alpha_0\gamma/2` at 0 (paper, Appendix B.3).
     """

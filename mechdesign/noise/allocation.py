@@ -8,8 +8,8 @@ independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Lapla
 - **P3**: :math:`\min \sum_i w_i E|T_i|^p` subject to :math:`\sum_i \lambda_i^2/\sigma_i^2 \le \mu_0^2`, convex;
 - **P4**: the same for Laplace noise subject to :math:`\sum_i \lambda_i/\beta_i \le \varepsilon`.
 
-Declared in `mechdesign.model.scales`; solved in `separable` and `scales_solving`; lower bound in `lagrangian`; claims and audit in
-`scales_problem`; release in `vector_noise` over `release`.
+Declared in `mechdesign.model.scales`; solved in closed form in `separable`, with own rows and several bounds in `scales_solving`; the lower bound found there is proved in
+`lagrangian`; claims and audit in `scales_problem`; release in `vector_noise` over `release`. `gaussian_budget` is in `mechdesign.accounting.gaussian`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@ r"""Deployment: any symmetric law of this package, rounded to a lattice, drawn e
 A query is rounded to multiples of a step h, a power of two, so that answers Δ apart are at most :math:`m = \lceil
 \Delta/h \rceil` steps apart. Noise Z of the law, widened by mh/Δ, is rounded to the lattice too. As the rounded query
 x is a multiple of h, :math:`x + [Z] = [x + Z]`: what leaves the machine is a function of the continuous mechanism's answer
-to a query of sensitivity mh, and every guarantee of that mechanism (δ at every ε, zCDP, composition) carries over.
+to a query of sensitivity mh, and every guarantee of that mechanism (δ at every ε, zCDP, composition) carries over. Where each coordinate has a scale
+and a step of its own it is `noisy` that rounds, and `mechdesign.noise.vector_noise.IndependentNoise.exact` that accounts for it.
 
 [Z] is drawn by rejection below a staircase of integer heights: a piece by its weight, half a step of the piece uniformly, a
 sign, and a coin of the probability that the density in that half step has of its hat. Doubles decide the coin unless

@@ -8,6 +8,9 @@ grid of their own that is refined twice around the best. Beyond four bins the bi
 **Algorithm 2** is a grid over bins around a grid over bounds. The authors' search at m = 4: outer bins ±(c + Δ), Δ ∈ {1, 1.1, …, 2}, inner bins ±{0.1, …, 1}, bounds
 :math:`o = l, u = l + 0.01`, l = 0.01, …, 0.99: 10,890 linear programs per ε. Here one chunk of work is one
 choice of bins; its linear programs are changes of one, each solved from the last basis.
+
+Theorems and grids of bounds are in `selection_program`; search of boxes and repair in `selection_problem`; the exact law in `exact_law`;
+proof and audit in `proofs`, the lower bound in `dual_pieces`; release in `mechanism` over `sampling`.
 """
 
 from __future__ import annotations

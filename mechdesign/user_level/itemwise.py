@@ -5,12 +5,13 @@ equal size m at earth mover's distance t differ, in the best pairing, in k ≤ m
 release is (α, δ)-EMD-DP with
 
 * **composition**: α = mα₀, δ = 0;
-* **shuffling**: α = mα₀ tanh(½ log u), see `mechdesign.accounting.shuffling`, with N = m shuffled items in the local
-  model (one user's own) and N = nm in the central model (Theorem 4.4).
+* **shuffling**: α the largest m f(t)/t over distances t, f(t) what one item moved by t loses among N = m shuffled items in the local
+  model (one user's own), N = nm in the central model (Theorem 4.4; proof and numbers in `mechdesign.accounting.shuffling`).
 
-`ItemwiseRelease` goes both ways: from (α, δ) to the largest α₀, or from a channel to the α it gives.
+`ItemwiseRelease` goes both ways: from (α, δ) to the largest α₀, or from a channel to the α it gives. Channels are in
+`mechdesign.channels`; `release` is that of `mechdesign.problem.mechanism.Drawn`, whose `Deployment` shuffles.
 
-**Datasets of any sizes.** Every user draws s items with replacement from its own data; a bounded (α, δ)-EMD-DP mechanism runs on the draws.
+**Datasets of any sizes** (BoundedEMDReduction). Every user draws s items with replacement from its own data; a bounded (α, δ)-EMD-DP mechanism runs on the draws.
 
 **Guarantee.** Let EMD(D, D′) ≤ r and π be their optimal plan. Draw s pairs from π: the marginals are what the two
 runs draw, so by joint convexity of the hockey-stick divergence (coupling) it is at most the mean, over the pairs, of

@@ -46,6 +46,16 @@ def test_rare_counts_of_clones_are_not_left_out(total, item_epsilon, s):
     assert whole * (1 - 1e-14) <= found <= whole * (1 + 1e-9) + 1e-289
 
 
+def test_the_last_step_of_theorem_4_3_holds_where_its_proof_says_so():
+    """γ/(2 + γ) is at least the largest (1 + √(2cL))/(c + 1), c + 1 ≥ M/2, for δ ≤ .1 and M ≥ 16 L."""
+    for delta in [0.1, 0.05, *np.logspace(-2, -300, 40)]:
+        least, more = math.log(2 / delta), math.log(4 / delta)
+        m = 16 * least * np.logspace(0, 6, 400)
+        gamma = 8 * np.sqrt(more / m) + 8 / m
+        c = m / 2 - 1
+        assert (gamma / (2 + gamma) >= (1 + np.sqrt(2 * c * least)) / (c + 1)).all()
+
+
 def exact_clone_divergence(u, total, share):
     """h(u) in rational arithmetic, by summing every outcome of the two count vectors."""
     answer = Fraction(0)

@@ -411,13 +411,25 @@ class OwnRows:
                     found[-1].set_label(label)
         return found
 
-    def sample(self, number: int) -> tuple[str, str]:
-        """The first row of a family as an inequality, cut after four terms, and how many rows it has."""
-        members = np.flatnonzero(self.family == number)
-        count = f"{len(members)} row{'' if len(members) == 1 else 's'}"
-        if not len(members):
-            return "", count
-        row = self.rows[int(members[0])]
+    @property
+    def cells(self) -> int:
+        """Number of columns of the unknown, the first ones; further variables stand after them."""
+        return self.width
+
+    def sample(self, number: int) -> str:
+        """A family's rows: how many, the first as an inequality, cut after four terms, and where one names a further variable the first that bounds it.
+
+        A convex atom is a further variable t, of which the rows "... - t <= 0" say that it is the atom or more: what limits it, as
+        the person wrote, are the rows in which no further variable is subtracted.
+        """
+        members = np.flatnonzero(self.family == number).tolist()
+        defining = [k for k in members if any(a < 0 and j >= self.cells for j, a in self.rows[k].terms)]
+        limits = [k for k in members if k not in set(defining)]
+        parts = (limits, defining) if limits else (defining,)
+        return ", where ".join(self._sampled(part) for part in parts if part) or "no rows"
+
+    def _sampled(self, members: list[int]) -> str:
+        row, several = self.rows[members[0]], len(members) > 1
         parts = [
             f"{'-' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(float(a)):.4g} '}{self.column(j)}"
             for j, a in row.terms[:_TERMS]
@@ -425,12 +437,12 @@ class OwnRows:
         text = " ".join(parts).removeprefix("+ ") or "0"
         text = f"-{text[2:]}" if text.startswith("- ") else text
         dots = " + ..." if len(row.terms) > _TERMS else ""
-        return f"{text}{dots} {'=' if row.equal else '<='} {-float(row.offset) + 0.0:.6g}", count
+        count = f"({len(members)} rows, the first)" if several else "(1 row)"
+        return f"{text}{dots} {'=' if row.equal else '<='} {-float(row.offset) + 0.0:.6g} {count}"
 
     def printed(self, number: int) -> str:
         """A family in a line."""
-        row, count = self.sample(number)
-        return f"{self.labels[number]}: {row} ({count}{', the first' if (self.family == number).sum() > 1 else ''})"
+        return f"{self.labels[number]}: {self.sample(number)}"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -586,7 +598,8 @@ class Declared(Linear):
 
     def printed(self, number: int) -> str:
         if self.labels[number] in self.curved:
-            return f"{self.labels[number]}: convex, by its tangents ({self.sample(number)[1]})"
+            count = int((self.family == number).sum())
+            return f"{self.labels[number]}: convex, by its tangents ({count} row{'' if count == 1 else 's'})"
         return super().printed(number)
 
     def family_of(self, row: int) -> str:

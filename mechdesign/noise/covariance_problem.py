@@ -207,7 +207,7 @@ class DeclaredCovariance(Linear):
     def column(self, j: int) -> str:
         """The name of an entry or of a further variable."""
         i, k = divmod(j, self.n)
-        return f"S[{i}, {k}]" if i < self.n else f"t{j - self.n**2 + 1}"
+        return f"S[{i}, {k}]" if i < self.n else f"t{j - self.cells + 1}"
 
     def meaning(self, asked: Any) -> str:
         return f"v' S^-1 v <= {asked.budget:.6g} for each change v ({len(self.changes)} rows)"
@@ -218,9 +218,14 @@ class DeclaredCovariance(Linear):
         return int(self.changes.shape[1])
 
     @property
+    def cells(self) -> int:
+        """Entries of S."""
+        return self.n**2
+
+    @property
     def further(self) -> int:
         """Further variables: those of piecewise linear atoms."""
-        return len(self.cost) - self.n**2
+        return len(self.cost) - self.cells
 
     @cached_property
     def budget(self) -> float:

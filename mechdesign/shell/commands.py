@@ -345,7 +345,9 @@ def _checked(
 
 def audit(
     result: Annotated[Path, typer.Argument(help="Result file, or a table of probabilities (CSV).")],
-    rows: Annotated[int, typer.Option(help="Rows of least slack to show.", min=0)] = 20,
+    rows: Annotated[
+        int, typer.Option(help="Rows of least slack to show, of a result one of each family at least.", min=0)
+    ] = 20,
     csv: Annotated[Path | None, typer.Option(help="Write the whole audit table as CSV.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="ε that the table claims.")] = None,
     delta: Annotated[float, typer.Option(help="δ that the table claims.")] = 0.0,

@@ -535,6 +535,8 @@ for _solver in (
     CvxpySolver(
         "scs", "SCS", _CONIC, accuracy=1e-7, options={"eps_abs": 1e-8, "eps_rel": 1e-8, "max_iters": 100_000}
     ),
-    _highs("highs-pdlp", "pdlp", accuracy=1e-7, kkt_tolerance=1e-7),
+    _highs(
+        "highs-pdlp", "pdlp", accuracy=1e-7, kkt_tolerance=1e-7, output_flag=False
+    ),  # cuPDLP-C asks no other one
 ):
     register(_solver)

@@ -576,11 +576,10 @@ def evidence(held: Json, account: Account) -> None:
 
 
 def neighbours(said: Json, account: Account) -> None:
-    """What one record does to the answer is the question's: nothing in the file says whether it is so."""
+    """What one record does to the answer is the question's: nothing in the file says whether it is so. A report of one person has no records."""
     parts = (said.get("bounds"), said.get("sensitivity"), said)
-    if (
-        stated := next((part for part in parts if isinstance(part, dict) and "neighbours" in part), None)
-    ) is not None:
+    stated = next((part for part in parts if isinstance(part, dict) and "neighbours" in part), None)
+    if stated is not None and stated.get("of") != "person":
         account.given(f"the change is what one record does ({stated['neighbours']}), as stated")
 
 
@@ -631,7 +630,8 @@ def main(words: list[str]) -> int:
         print(json.dumps(rows, indent=1))
         return 0 if all(holds for *_, holds in account.rows) else 1
     for claim, how, holds in account.rows:
-        print(f"{'ok ' if holds else 'NO '} {how:10} {account.margin(claim, how):>11}  {claim}")
+        mark = ("--" if how == "claimed" else "ok") if holds else "NO"
+        print(f"{mark}  {how:10} {account.margin(claim, how):>11}  {claim}")
     if page is not None:
         print("of the file that the page carries: what the page shows is not compared with it")
     print(account.summary())

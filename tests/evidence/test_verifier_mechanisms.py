@@ -228,6 +228,28 @@ def test_what_one_record_changes_is_said_of_every_file_that_has_bounds() -> None
             assert (claim, "claimed", True) in rows(part)
 
 
+def test_a_report_of_one_person_has_no_records() -> None:
+    """Neither records nor neighbouring data sets are in the question of a table that each person draws from."""
+    for of in ("person", "data"):
+        P = md.Table([0, 1], [0, 1], of=of, neighbours="replace")
+        result = md.Problem(md.Minimize(P.expected("error")), [P.private(md.PureDP(1.0))]).solve()
+        said = [claim for claim, how, _ in rows(result) if how == "claimed"]
+        assert said == ["the change is what one record does (replace), as stated"] * (of == "data")
+
+
+def test_a_line_that_checks_nothing_does_not_begin_with_ok(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = md.Calibration("laplace", md.PureDP(1.0), md.Sensitivity(linf=1, l0=2), dimension=3).solve()
+    result.save(tmp_path / "file.json")
+    assert verify.main([str(tmp_path / "file.json")]) == 0
+    begun = {tuple(line.split()[:2]) for line in capsys.readouterr().out.splitlines()[:-1]}
+    assert ("--", "claimed") in begun and {how for first, how in begun if first == "ok"} <= {
+        "proved",
+        "recomputed",
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "how"),
     [

@@ -22,7 +22,7 @@ import mechdesign as md
 import mechdesign.verifier.table
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.results import AUDIT_COLUMNS
-from mechdesign.evidence.serialize import dumps, result_schema
+from mechdesign.evidence.serialize import dumps, loads, result_schema
 from mechdesign.plan.ledger import consumption
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.arithmetic import exp_bounds
@@ -175,6 +175,37 @@ def test_prints() -> None:
     assert r"$P_{x, y}$ $\le$ $e^\varepsilon $ $P_{x', y}$" in said
     assert r"cap: $P_{-1, -0.5}$ $\le$ 0.2 (5 rows, the first)" in said
     assert "2 listed pairs only" in str(names())
+
+
+def test_a_row_by_an_atom_says_its_limit_and_what_it_limits() -> None:
+    """A convex atom is a further variable, which the person never wrote: the limit is what was asked, and a row says what t stands for.
+
+    Also of a problem from a file, which holds the rows and not the person's expression.
+    """
+    P = md.Table([0, 1, 2], [0, 1, 2])
+    rows = [
+        md.named("largest", cp.max(P[:, 1]) <= 0.45),
+        md.named("several", cp.max(P, axis=0) <= 0.9),
+        md.named("change", P[1, 1] + cp.norm1(P[0] - P[1]) <= 1.5),
+        md.named("least", cp.min(P[0]) >= 0.01),
+    ]
+    problem = md.Problem(md.Minimize(P.expected("absolute")), [P.private(md.PureDP(1.0)), *rows])
+    said = [line.strip() for line in problem.printed()[-4:]]
+    assert said == [
+        "largest: t1 <= 0.45 (1 row), where P[0, 1] - t1 <= 0 (3 rows, the first)",
+        "several: t2 <= 0.9 (3 rows, the first), where P[0, 0] - t2 <= 0 (9 rows, the first)",
+        "change: P[1, 1] + t5 + t6 + t7 <= 1.5 (1 row), where P[0, 0] - P[1, 0] - t5 <= 0 (6 rows, the first)",
+        "least: t8 <= -0.01 (1 row), where -P[0, 0] - t8 <= 0 (3 rows, the first)",
+    ]
+    again = loads(dumps(problem.solve())).design
+    assert again.printed() == problem.printed()
+    S = md.Covariance(np.eye(2))
+    asked = [S.private(md.GaussianDP(1.0)), md.named("spread", cp.max(cp.diag(S)) <= 3)]
+    line = md.Problem(md.Minimize(cp.trace(S)), asked).printed()[-1].strip()
+    assert line == "spread: t1 <= 3 (1 row), where S[0, 0] - t1 <= 0 (2 rows, the first)"
+    quantizer = md.OPTM([-2.5, -0.6, 0.6, 2.5], md.PureDP(1.0), stats.uniform(-1, 2)).problem()
+    capped = quantizer.subject_to(md.named("cap", quantizer.unknown.probability(1) <= 0.15))
+    assert "cap: t1 <= 0.15 (1 row), where q_2(2) - t1 <= 0 (3 rows, the first)" in str(capped)
 
 
 @pytest.mark.parametrize("kind", KINDS)

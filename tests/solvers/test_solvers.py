@@ -61,6 +61,14 @@ class TestConformance:
             solvers.solve(model, name, fallback=False)
         assert caught.value.solver and caught.value.status
 
+    def test_no_solver_prints(self, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+        """What a library writes of its own accord would stand in the answer of a command, or in a pipe."""
+        covering = np.random.default_rng(0).random((40, 30))  # too large for a presolve to solve
+        x = cp.Variable(30, nonneg=True)
+        solvers.solve(cp.Problem(cp.Minimize(cp.sum(x)), [covering @ x >= 1]), name, fallback=False)
+        printed = capfd.readouterr()
+        assert printed.out == printed.err == ""
+
     def test_degenerate(self, name: str) -> None:
         # Three constraints through one vertex of the plane.
         x = cp.Variable(2, nonneg=True)

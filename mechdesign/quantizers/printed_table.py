@@ -349,6 +349,10 @@ def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.Da
             f"table: {path} has {len(rows)} lines; the first holds the outputs, every other an input and its probabilities"
         )
     head = rows.pop(min(rows))
+    if all(";" in "".join(row) for row in rows.values()):
+        raise DesignError(
+            f"table: {path} is separated by semicolons: separate by commas, and turn decimal commas into points (tr ',;' '.,')"
+        )
     if index is not None and index not in head:
         raise DesignError.of(
             "index", index, f"must be a heading of the first line that is read, {head!r:.200}"

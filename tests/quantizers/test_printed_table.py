@@ -116,6 +116,8 @@ def test_an_output_that_gives_an_input_away():
         ("x,-2,2\n-1,.6,.4\n1,.4\n", "line 3"),
         ("x,-2,2\n-1,.6,.4\n-1,.4,.6\n", "inputs = -1.0: stands there twice"),
         ("x,-2,2\n-1,.6,.4\n", "has 2 lines"),
+        ("x;-0,5;0,5\n-1;51,4%;48,6%\n1;48,6%;51,4%\n", "separated by semicolons.*decimal commas"),
+        ("A title\nx;-2;2\n-1;0.6;0.4\n1;0.4;0.6\n", "separated by semicolons"),
     ],
 )
 def test_files_with_faults_are_named_by_row_and_column(tmp_path, text, words):

@@ -85,6 +85,8 @@ _MOST_CELLS = 2**20
 _LONGER = 8
 """Times as long as a transform's takes a point of one loss."""
 _EXTREME = 1e100
+_LARGEST = 709.0
+"""Exponent of a double."""
 _SMALL = 1e-6
 """A loss to which rounding errors are nothing."""
 
@@ -151,7 +153,9 @@ class _Stretch:
         exponent = self.tilt.log_mgf - self.tilt.theta * losses
         slack = 1e-14 * (10 + np.abs(self.tilt.log_mgf) + np.abs(self.tilt.theta * losses))
         with np.errstate(under="ignore", over="ignore"):
-            return np.asarray(tilted * np.exp(exponent + (slack if up else -slack)))
+            power = exponent + (slack if up else -slack)
+        found = tilted * np.exp(np.minimum(power, _LARGEST))
+        return np.where((power > _LARGEST) & (tilted > 0), math.inf, found) if up else np.asarray(found)
 
     def beyond(self, loss: float) -> float:
         """Bound P's mass on the far side of a loss at the end of the stretch: below it if θ ≤ 0, above it if θ ≥ 0."""

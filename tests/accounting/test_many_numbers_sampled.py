@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechdesign.accounting.composition import GridLoss, composed_delta
+from mechdesign.accounting.composition import GridLoss, Tilt, composed_delta
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.interval import NoiseTerm, delta_interval
 from mechdesign.accounting.planning import plan_grid
-from mechdesign.accounting.sampling import compose_grid
+from mechdesign.accounting.sampling import _Stretch, compose_grid
 
 
 @settings(max_examples=40, deadline=None)
@@ -124,3 +124,10 @@ def test_many_gaussian_coordinates_compose_to_one(count: int) -> None:
     assert lower <= exact <= upper <= lower * 1.05
     assert composed_delta(parts, 1.0, enough=exact / 1e3)[0] == pytest.approx(upper, rel=1e-12)
     assert upper <= composed_delta(parts, 1.0, enough=0.5)[0] * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("up", [False, True])
+def test_no_mass_is_undefined_where_a_tilt_is_beyond_doubles(up: bool) -> None:
+    stretch = _Stretch(Tilt(1.0, 1000.0, 0.0, 1.0), 0, np.zeros(2), 0.0, 0.0)
+    found = stretch.untilted(np.array([0.0, 1e-320]), np.array([0.0, 1.0]), up=up)
+    assert found[0] == 0 and (found[1] == math.inf if up else 0 <= found[1] < math.inf)

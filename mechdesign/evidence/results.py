@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, instance
+from mechdesign.errors import DesignError, MechdesignError, ResultFormatError, instance
 from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.digits import at_least, at_most, folded, gap_words, meaningful, width, within
 from mechdesign.evidence.page import Exportable, Fact, Page, Section, versions
@@ -210,6 +210,14 @@ class Result(Exportable):
             raise DesignError.of("design", self.design, "must be a design")
         for proof in instance("proofs", self.proofs, tuple):
             instance("proofs", proof, Proof)
+
+    @classmethod
+    def from_fields(cls, held: dict[str, Any]) -> Result:
+        """Return the result of a file, which leaves out its proofs only where its status says so."""
+        found = cls(**held)
+        if not found.proofs and found.status is not Status.UNCERTIFIED:
+            raise ResultFormatError(f"no proofs, and the status {found.status.value!r}, which needs them")
+        return found
 
     @property
     def certificate(self) -> Certificate | None:

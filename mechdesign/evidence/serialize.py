@@ -15,16 +15,20 @@ depth and numbers are limited, and nothing that it says is called. What it *clai
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import enum
 import functools
+import gzip
 import hashlib
+import io
 import json
 import math
 import os
 import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from fractions import Fraction
@@ -455,22 +459,42 @@ def loads(text: str, *, source: str = "result file") -> Any:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read a result (or any other stored value) back from `path`.
+    """Read a result (or any other stored value) back from `path`, which may be compressed (.json.gz) or a report page.
 
     Raises
     ------
     ResultFormatError
         Missing, truncated, edited, or of another version; one line that says which.
     """
+    return loads(read_text(path), source=str(path))
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a result file: as it is, compressed (.json.gz), or as a report page carries it."""
     name = file_path(path)
     try:
-        with open(name, encoding="utf-8") as file:
-            text = file.read(LIMIT + 1)
+        with open(name, "rb") as file:
+            text = _text(file)
+        if "<html" not in text[:2000].lower():
+            return text
+        carried = _CARRIED.search(text)
+        if carried is None:
+            raise ValueError("a page that carries no result file")
+        return _text(io.BufferedReader(io.BytesIO(base64.b64decode(carried[1], validate=True))))
     except FileNotFoundError:
         raise ResultFormatError(f"{path}: no such file") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise ResultFormatError(f"{path}: cannot be read ({error})") from None
-    return loads(text, source=str(path))
+
+
+_CARRIED = re.compile(r'href="data:application/gzip;base64,([^"]*)"')
+
+
+def _text(file: io.BufferedReader) -> str:
+    """As many characters as are read, and one more."""
+    packed = file.peek(2)[:2] == b"\x1f\x8b"
+    with io.TextIOWrapper(gzip.GzipFile(fileobj=file) if packed else file, encoding="utf-8") as text:
+        return text.read(LIMIT + 1)
 
 
 def result_schema() -> dict[str, Any]:

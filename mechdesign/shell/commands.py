@@ -445,13 +445,13 @@ def verify(result: File, modules: Modules = None) -> None:
     from mechdesign.evidence.digits import show
     from mechdesign.evidence.proofs import counted
     from mechdesign.evidence.results import margin_of
-    from mechdesign.evidence.serialize import dumps
+    from mechdesign.evidence.serialize import dumps, read_text
 
     loaded, found, failed, claimed = _checked(result, modules)
     counts, by = [], []
     for one in found:
         alone = one.result is loaded
-        rows, said = _stand_alone(result.read_text(encoding="utf-8") if alone else dumps(one.result))
+        rows, said = _stand_alone(read_text(result) if alone else dumps(one.result))
         if alone:
             if rows:
                 show(("claim", "how", "margin", "holds"), rows, "by the stand-alone verifier")

@@ -1,6 +1,7 @@
 """Result files: round trips to the same bytes, refusal of everything else, exports, schema."""
 
 import copy
+import gzip
 import json
 import pickle
 import re
@@ -18,6 +19,7 @@ import pandas as pd
 import pytest
 from campaign import files
 from cheap import DESIGNS, solved
+from commands import ended
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -267,3 +269,55 @@ def test_what_is_no_path(path: object) -> None:
         md.load(path)  # type: ignore[arg-type]
     with pytest.raises((md.DesignError, OSError)):
         cheap.solved("noise-allocation").save(path)  # type: ignore[arg-type]
+
+
+# -- What carries a file: compressed, or a page ----------------------------------------------------------------
+
+
+def carriers(folder: Path) -> dict[str, Path]:
+    result = solved("noise-allocation")
+    plain, packed, page = (folder / f"result.{ending}" for ending in ("json", "json.gz", "html"))
+    result.save(plain)
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    result.report(page)
+    return {"plain": plain, "packed": packed, "page": page}
+
+
+@pytest.mark.parametrize("kind", ["plain", "packed", "page"])
+def test_what_carries_a_file_is_read_like_it(kind: str, tmp_path: Path, capsys, monkeypatch) -> None:
+    path = carriers(tmp_path)[kind]
+    found = md.load(path)
+    assert dumps(found) == dumps(solved("noise-allocation")) and found.certificate.verify()
+    for words in (["verify", str(path)], ["audit", str(path)]):
+        assert ended(words, capsys, monkeypatch)[0] == 0
+
+
+def test_damaged_carriers_are_refused_in_one_line(tmp_path: Path) -> None:
+    made = carriers(tmp_path)
+    packed, page = made["packed"].read_bytes(), made["page"].read_text()
+    link = 'href="data:application/gzip;base64,'
+    for data in (
+        packed[:-20],
+        packed + b"junk",
+        gzip.compress(packed),
+        gzip.compress(b" " * (2**26 + 1)),
+        b"<html></html>",
+        page.replace(link, f"{link}?").encode(),
+        page.replace(link, f"{link}AAAA").encode(),
+    ):
+        (path := tmp_path / "damaged").write_bytes(data)
+        with pytest.raises(
+            md.ResultFormatError, match=r"damaged: (cannot be read|67108865 characters)"
+        ) as caught:
+            md.load(path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_file_without_its_proofs_is_refused_unless_its_status_says_so(tmp_path: Path) -> None:
+    result = solved("noise-allocation")
+    replace(result, proofs=()).save(tmp_path / "emptied.json")
+    with pytest.raises(md.ResultFormatError, match="no proofs, and the status"):
+        md.load(tmp_path / "emptied.json")
+    open_ = md.OPTM(cheap.BINS, cheap.PURE, cheap.UNIFORM).solve("highs", certify=False)
+    open_.save(tmp_path / "open.json")
+    assert md.load(tmp_path / "open.json").status.value == "not certified"

@@ -53,12 +53,12 @@ from mechdesign.model.problem import Minimize, named
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table
-from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof, proved_bounds
+from mechdesign.model.table_problem import SHOWN, TableDesign, TableProblem, TableProof, proved_bounds
 from mechdesign.plotting import NAMED, draw_matrix
 from mechdesign.problem.checks import DOWN, array, field, instance, number, one_of, positive, settle
 from mechdesign.problem.privacy import MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import Description, never_sent
+from mechdesign.problem.words import FARTHEST, Description, never_sent, weights_words
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace, draw_map, graph_stretch, greedy_spanner
 from mechdesign.typing import Array, Indices, Numbers, Weights
@@ -221,7 +221,7 @@ class MetricChannel(TableDesign):
             rows.append(named("unbiased", P @ values == query))
         cost = P.expected(self.losses, self.weights)
         cost.set_label(
-            f"expected {self._loss_words}, over {'a uniform prior' if self.prior is None else 'the prior given'}"
+            f"expected {self._loss_words}, over {'a uniform prior' if self.prior is None else weights_words(self.weights)}"
         )
         return TableProblem(Minimize(cost), tuple(rows), design=self)
 
@@ -447,7 +447,19 @@ class MetricChannel(TableDesign):
 
     def describe(self, result: Result) -> Description:
         space, unit, channel = self.space, self.space.unit, result.mechanism
-        prior = "all items are equally likely" if self.prior is None else "items follow the given prior"
+        prior = (
+            "all items are equally likely"
+            if self.prior is None
+            else f"items follow {weights_words(self.weights)}"
+        )
+        table, picture = None, "The probability of every report (across) for every item (down)."
+        if self._mapped:
+            picture = "A map: places as dots by their probability, reports as rings by how often they are sent, and lines from the likeliest place to its reports."
+        if max(channel.matrix.shape) <= SHOWN:
+            names = channel.places or [*map(str, range(channel.outputs))]
+            table = pd.DataFrame(channel.matrix, columns=[f"P[{name}]" for name in names])
+            table = pd.concat([self.frame(result)[["item", "prior"]], table], axis=1)
+            picture = f"The table: the prior and P, a row an item and a column a report. The picture: {picture[0].lower()}{picture[1:]}"
         return Description(
             title=f"Private channel for {space.size} items",
             what=f"One of {space.size} items is reported as one of {channel.outputs}. Distances between the items say how alike they are"
@@ -456,10 +468,9 @@ class MetricChannel(TableDesign):
             f"loss, {prior}.",
             loss=f"expected {self._loss_words}",
             consumed=f"exact loss at most {at_most(channel.alpha)} per {unit or 'unit of distance'}",
-            picture="A map: places as dots by their probability, reports as rings by how often they are sent, and lines from the likeliest "
-            "place to its reports."
-            if self._mapped
-            else "The probability of every report (across) for every item (down).",
+            picture=picture,
+            table=table,
+            attacked=FARTHEST,
             rivals="The exponential mechanism at its largest parameter that is α-private, and the same with each report replaced by "
             "the best guess after it.",
         )

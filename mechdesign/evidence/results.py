@@ -517,10 +517,13 @@ _HOW = {
 def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> list[Fact]:
     """Return the key numbers: privacy, value, lower bound, gap, status, and how many claims hold."""
     bound, digits = result.lower_bound, meaningful(result.gap, 7)
-    facts = [privacy, ("Error", at_most(result.value, digits), loss)]
+    # The value to the digits of its gap is an upper bound, and not what a print to the nearest digit gives.
+    value = at_most(result.value, digits)
+    facts = [privacy, ("Error", value, loss + " (rounded up)" * (float(value) != result.value))]
     if bound is not None and result.among is not None and math.isfinite(bound):
         others = "" if result.among.every else "; others may"
-        least = f"{result.bound_how}: no {result.among.noun} costs less{others}"
+        down = " (rounded down)" * (float(at_least(bound, digits)) != bound)
+        least = f"{result.bound_how}: no {result.among.noun} costs less{others}{down}"
         if far := within(result.gap or 0.0):  # what cannot be near is no headline
             facts.append(("Lower bound", "not near", f"{at_least(bound, digits)}, {least}; {far}"))
         else:
@@ -559,7 +562,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
         curve = result.tradeoff(_ONE_IN)
         yield Section(
             "What an attacker gains",
-            f"{str(curve.attack(_ONE_IN)).capitalize()}, whatever else is known of everybody.",
+            f"{str(curve.attack(_ONE_IN)).capitalize()}, whatever else is known of everybody. {said.attacked}".strip(),
             figure=curve.plot,
             caption="What is found at most, by what share of the innocent is accused.",
         )

@@ -262,12 +262,10 @@ class Problem(ModelledDesign):
         asked = self.requirements
         return asked[0].privacy if len(asked) == 1 else "; ".join(map(str, asked))
 
-    def _described(self, title: str, what: str, picture: str, consumed: str = "") -> Description:
+    def _described(self, title: str, what: str, picture: str, **said: Any) -> Description:
         """Describe a result, and print the problem."""
         more = ("The problem as declared:", *self.printed())
-        return Description(
-            title=title, what=what, loss=self.minimised, more=more, consumed=consumed, picture=picture
-        )
+        return Description(title=title, what=what, loss=self.minimised, more=more, picture=picture, **said)
 
     def __str__(self) -> str:
         return folded("\n".join(self.printed()), 14)

@@ -38,7 +38,7 @@ from mechdesign.problem.privacy import (
     ZeroConcentratedDP,
     pairs_of,
 )
-from mechdesign.problem.words import guarantee
+from mechdesign.problem.words import guarantee, weights_words
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Weights, no_numbers
 
@@ -225,7 +225,7 @@ class Errors:
             raise DesignError.of(
                 "prior", prior, f"must be a weight of each of the {count} inputs, not all zero"
             )
-        over = "a uniform prior" if prior is None else "the prior given"
+        over = "a uniform prior" if prior is None else weights_words(weights)
         total = math.fsum(weights.tolist())
         costs = self.losses(loss) * weights[:, None] / total
         found: cp.Expression = cp.sum(cp.multiply(costs, self._table))
@@ -266,7 +266,7 @@ class Table(Errors, Unknown):
     inputs, outputs : sequences of numbers, points or names
         All different; in the order of rows and columns.
     of : {"person", "data"}
-        Whether an input is one person's value, who sends the output (a local report), or a statistic of a data set, whose
+        Whether each person holds one input and sends one output (a local report), or an input is a statistic of a data set, whose
         releases a ledger counts.
     neighbours : {"add-remove", "replace"}
         Of ``of="data"``: which data sets the protected pairs of inputs come from.

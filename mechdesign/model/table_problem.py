@@ -56,9 +56,9 @@ from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, TableMechanism, shown_label
 from mechdesign.plotting import NAMED, draw_matrix
-from mechdesign.problem.privacy import Consumption
+from mechdesign.problem.privacy import Consumption, MetricDP
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
-from mechdesign.problem.words import Description, never_sent
+from mechdesign.problem.words import FARTHEST, Description, never_sent, privacy_words
 from mechdesign.solvers.registry import Solution, solve
 from mechdesign.spaces.space import MetricSpace, draw_map
 from mechdesign.typing import Array, Indices, Weights
@@ -392,6 +392,10 @@ class FiniteProblem(TableDesign, Problem):
         return "; ".join(str(asked) for asked in self.declared.privacy)
 
 
+SHOWN = 12
+"""Inputs and outputs of a table that a page shows in numbers, beside its picture."""
+
+
 @serializable("table-problem")
 @dataclass(frozen=True, eq=False)
 class TableProblem(FiniteProblem):
@@ -514,15 +518,30 @@ class TableProblem(FiniteProblem):
         return never_sent(names, result.mechanism.probabilities.max(axis=0), "outputs")
 
     def describe(self, result: Result) -> Description:
-        declared, who = self.declared, "one person's value, who sends the output"
+        declared, who = self.declared, "Each person holds one of the inputs and sends one of the outputs"
         if declared.of != "person":
-            who = "a statistic of a data set, released about all of its people"
+            who = "The input is a statistic of a data set, and one of the outputs is released in its place"
+        pairs = {"all": "any two inputs", "adjacent": "any two adjacent inputs"}
+        kept = [
+            privacy_words(
+                asked.privacy,
+                pairs[asked.between] if isinstance(asked.between, str) else "two inputs of a listed pair",
+            )
+            for asked in declared.privacy
+        ]
+        first, small = declared.privacy[0], max(declared.n, declared.m) <= SHOWN
+        far = (
+            len(declared.privacy) == 1 and isinstance(first.privacy, MetricDP) and str(first.between) == "all"
+        )
+        picture = "The probability of every output (across) at every input (down)."
+        if self._mapped:
+            picture = "A map: places as dots, outputs as rings by how often they are sent, and lines from the first place to its outputs."
         return self._described(
             f"A table of {declared.n} inputs and {declared.m} outputs",
-            f"An input is {who}. An output y is drawn at input x with probability P[x, y].",
-            "A map: places as dots, outputs as rings by how often they are sent, and lines from the first place to its outputs."
-            if self._mapped
-            else "The probability of every output (across) at every input (down).",
+            "\n\n".join([f"{who}: at input x the output y with probability P[x, y].", *kept]),
+            f"The table, P[x, y]. The picture: {picture[0].lower()}{picture[1:]}" if small else picture,
+            table=self.frame(result) if small else None,
+            attacked=FARTHEST if far else "",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:

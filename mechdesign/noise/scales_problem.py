@@ -432,7 +432,12 @@ class ScalesProblem(ScalesDesign, Problem):
         if several:
             what += " Every requirement below holds for the changes that it names."
         title = f"{noise} noise for {len(self.declared.weights)} numbers"
-        return self._described(title, what, "The scale of the noise on each number.")
+        table, asked = self.frame(result), self.asked[0]
+        if not several and asked.bounds is None:
+            lam = np.asarray(asked.sensitivities, dtype=float)
+            ratio = np.divide(lam, result.mechanism.scales, out=np.zeros(len(lam)), where=lam > 0)
+            table["share of the budget"] = power(ratio, asked.spend) / asked.budget
+        return self._described(title, what, "The noise on each number. The picture: its scale.", table=table)
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the scales."""

@@ -26,7 +26,11 @@ from mechdesign.typing import Array
 NEGLIGIBLE = 1e-6
 LOCAL = "any two inputs that a person might have"
 NEIGHBOURS = "any two neighbouring data sets"
+FARTHEST = (
+    "That is between any two inputs, the two that are farthest apart too; between nearer ones less is found."
+)
 _WHOLE = "as long as the changes are stated for all records of a person. Further releases consume more."
+_LISTED = 8  # probabilities of a prior that stand in a sentence
 _UNITS = {
     None: "one report of one person, randomized before it leaves the device. Every further report of a person consumes the budget again.",
     "add-remove": f"one person more or less (add-remove neighbours), {_WHOLE}",
@@ -53,9 +57,11 @@ class Description:
     consumed : str
         What the mechanism consumes of the budget.
     picture, rivals : str
-        What the picture shows, and which mechanisms the result is compared with.
+        What picture and table show, and which mechanisms the result is compared with.
     table : DataFrame, optional
         What the mechanism consists of.
+    attacked : str
+        Between which inputs an attacker is bounded, in a sentence, where privacy is less between farther ones (`FARTHEST`).
     """
 
     title: str
@@ -67,6 +73,7 @@ class Description:
     picture: str = ""
     rivals: str = "The same question answered by known mechanisms."
     table: pd.DataFrame | None = None
+    attacked: str = ""
 
     def question(self, privacy: object, neighbours: str | None, among: object) -> str:
         """Return the question in sentences, paragraphs apart by an empty line.
@@ -145,7 +152,7 @@ def privacy_words(privacy: Privacy, pair: str) -> str:
         )
     if isinstance(privacy, ZeroConcentratedDP):
         return (
-            f"zero-concentrated differential privacy with ρ = {shown(privacy.rho)}"
+            f"Zero-concentrated differential privacy with ρ = {shown(privacy.rho)}"
             + (f", ξ = {shown(privacy.xi)}" if privacy.xi else "")
             + f": for {pair}, the Rényi divergence of order α between the answers is at most "
             f"{'ξ + ' if privacy.xi else ''}ρα, for all α > 1."
@@ -161,10 +168,11 @@ def privacy_words(privacy: Privacy, pair: str) -> str:
             f"(ε, δ)-differential privacy at {guarantee(privacy)}: for {pair}, {curve.attack(0.01)}, and whoever accuses any share "
             f"of the innocents finds at most that and {at_most(100 * curve.advantage, 3)} percentage points more of the guilty."
         )
-    metric = privacy.metric if isinstance(privacy.metric, str) else "a given"
+    how = f"{privacy.metric} " if isinstance(privacy.metric, str) else ""
+    unit = getattr(privacy.metric, "unit", "")
     return (
-        f"metric differential privacy with ε = {shown(privacy.epsilon)} per unit of distance: for {pair}, no answer is more "
-        f"than e^(ε d) times likelier under one than under the other, where d is {metric} distance between them."
+        f"Metric differential privacy with ε = {shown(privacy.epsilon)} per {unit or 'unit of distance'}: for {pair}, no answer is more "
+        f"than e^(ε d) times likelier under one than under the other, where d is the {how}distance between them{f' in {unit}' if unit else ''}."
     )
 
 
@@ -190,6 +198,18 @@ def prior_words(spec: object) -> str:
     law = prior.law
     cuts: dict[type, str] = {ClippedPrior: ", clipped to", TruncatedPrior: ", truncated to"}
     return f"the law {law_shown(law)}{cuts.get(type(prior), ' on')} [{low}, {high}]"
+
+
+def weights_words(weights: Array) -> str:
+    """Return a prior of few inputs by its probabilities, of many as what is given.
+
+    Examples
+    --------
+    >>> weights_words(np.array([1.0, 3.0])), weights_words(np.ones(50))
+    ('the prior (0.25, 0.75)', 'the prior given')
+    """
+    shares = ", ".join(shown(w) for w in weights / weights.sum())
+    return f"the prior ({shares})" if len(weights) <= _LISTED else "the prior given"
 
 
 def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:

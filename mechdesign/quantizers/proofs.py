@@ -53,7 +53,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.spine import Bound, Design, Law
-from mechdesign.problem.words import Description, loss_words, never_sent, prior_words
+from mechdesign.problem.words import FARTHEST, Description, loss_words, never_sent, prior_words
 from mechdesign.quantizers.dual_pieces import Asked, DualPieces, OutputSpace, bound_words
 from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer, duchi
@@ -236,6 +236,7 @@ class QuantizerDesign(Design):
             loss=f"{'largest' if worst else 'expected'} {loss_words(self.loss)}",
             consumed=f"exact loss at most {at_most(mechanism.privacy_loss())}{distance}",
             picture="Above: the probability of each output, for every input. Below: the expected error at every input.",
+            attacked=FARTHEST if distance else "",
             rivals="Known mechanisms for the same inputs, loss and privacy. They may have other outputs; Laplace noise is not sent in "
             "a few bits.",
         )

@@ -213,7 +213,7 @@ class Proof(ABC):
     speaks_of: ClassVar[tuple[str, ...]]
     bound_how: ClassVar[str] = PROVED
     """How `check` checks the lower bound, where the proof speaks of one."""
-    not_linear: ClassVar[str] = "a closed form or a convex program"
+    not_linear: ClassVar[str] = "a closed form, a convex program or the scales of a family"
     """What the lower bound comes from, where that is no finite linear program."""
 
     def privacy_checked(self, stated: Certificate) -> str:

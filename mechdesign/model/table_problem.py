@@ -58,7 +58,7 @@ from mechdesign.model.table import Table, TableMechanism, shown_label
 from mechdesign.plotting import NAMED, draw_matrix
 from mechdesign.problem.privacy import Consumption, MetricDP
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
-from mechdesign.problem.words import FARTHEST, Description, never_sent, privacy_words
+from mechdesign.problem.words import FARTHEST, SHOWN, Description, never_sent, privacy_words
 from mechdesign.solvers.registry import Solution, solve
 from mechdesign.spaces.space import MetricSpace, draw_map
 from mechdesign.typing import Array, Indices, Weights
@@ -390,10 +390,6 @@ class FiniteProblem(TableDesign, Problem):
     def granted(self, value: float) -> Any:
         """The requirements in words."""
         return "; ".join(str(asked) for asked in self.declared.privacy)
-
-
-SHOWN = 12
-"""Inputs and outputs of a table that a page shows in numbers, beside its picture."""
 
 
 @serializable("table-problem")

@@ -78,7 +78,7 @@ from mechdesign.noise.fixed_point import Dense
 from mechdesign.problem.checks import array
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import Description
+from mechdesign.problem.words import SHOWN, Description
 from mechdesign.problem.workload import Span
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
@@ -571,12 +571,15 @@ class CovarianceProblem(Problem):
         return found
 
     def describe(self, result: Result) -> Description:
-        used = at_most(self.spent_by(result.mechanism.rows)[0] / self.budget)
+        used, small = at_most(self.spent_by(result.mechanism.rows)[0] / self.budget), self.declared.n <= SHOWN
         return self._described(
             f"Correlated Gaussian noise for {self.declared.n} numbers",
             f"{self.protection()} Gaussian noise is added, its coordinates correlated.",
-            "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
-            f"at most {used} of the budget consumed",
+            "The table: the covariance S. The picture: the correlations of the noise, 1 on the diagonal, 0 where two numbers get independent noise."
+            if small
+            else "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
+            consumed=f"at most {used} of the budget consumed",
+            table=self.frame(result) if small else None,
         )
 
     @property

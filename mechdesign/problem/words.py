@@ -30,6 +30,7 @@ FARTHEST = (
     "That is between any two inputs, the two that are farthest apart too; between nearer ones less is found."
 )
 _WHOLE = "as long as the changes are stated for all records of a person. Further releases consume more."
+SHOWN = 12  # rows and columns of a matrix that a page shows in numbers, beside its picture
 _LISTED = 8  # probabilities of a prior that stand in a sentence
 _UNITS = {
     None: "one report of one person, randomized before it leaves the device. Every further report of a person consumes the budget again.",

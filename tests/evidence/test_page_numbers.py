@@ -60,6 +60,14 @@ def test_scales_with_own_rows_are_on_the_page_and_their_shares_of_the_budget(tmp
     assert table["share of the budget"].sum() == pytest.approx(1, abs=1e-6)
 
 
+def test_a_covariance_is_on_the_page(tmp_path: Path) -> None:
+    S = md.Covariance([[1.0, 0.5], [0.0, 1.0]])
+    asked = [S.private(md.GaussianDP(1.0)), md.named("cap", S[0, 0] <= 1.5)]
+    result = md.Problem(md.Minimize(S[0, 0] + S[1, 1]), asked).solve()
+    said = page(result, tmp_path)
+    assert all(f" {v!r} " in said for v in np.ravel(result.mechanism.covariance).tolist())
+
+
 def test_a_headline_says_which_way_it_is_rounded(tmp_path: Path) -> None:
     result = md.NoiseAllocation("gaussian", [1.0, 2.0, 0.5], md.ApproximateDP(1.0, 1e-6)).solve()
     result = dataclasses.replace(result, value=result.value + 1e-12)

@@ -2,6 +2,11 @@
 
 import sys
 
-from mechdesign.verifier.verify import main
+try:
+    from mechdesign.verifier.verify import main
 
-sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+except KeyboardInterrupt:
+    print("error: interrupted", file=sys.stderr)
+    status = 130
+sys.exit(status)

@@ -69,13 +69,21 @@ class Planes:
     def most(self, points: list[list[Fraction]]) -> Fraction:
         """The largest norm of points: in doubles, those in doubt exactly."""
         self.account.takes(len(self.planes) * len(points) * len(self.planes[0]) / 4)
-        nearest, top, seen = [[*map(float, point)] for point in points], Fraction(0), 0.0
+        top, seen, held = Fraction(0), 0.0, []
+        for point in points:
+            over = math.lcm(*(x.denominator for x in point))
+            whole, near = [int(x * over) for x in point], [*map(float, point)]
+            bits = max(x.bit_length() for x in (over, *whole))
+            held.append((whole, over, bits, near, 1e-13 * max(map(abs, near)) + 1e-300))
         for plane in self.planes:
-            room = 1e-13 * sum(map(abs, plane))
-            for point, near in zip(points, nearest):
-                if abs(sum(map(mul, plane, near))) + room > seen:
-                    top = max(top, abs(sum(map(mul, plane, point), Fraction(0))))
-                    seen = float(top) * (1 - 1e-15)
+            size = sum(map(abs, plane))
+            for whole, over, bits, near, room in held:
+                if abs(sum(map(mul, plane, near))) + room * size > seen:
+                    self.account.takes(len(plane), bits)
+                    found = abs(sum(map(mul, plane, whole)))
+                    if found * top.denominator > top.numerator * over:
+                        top = Fraction(found, over)
+                        seen = float(top) * (1 - 1e-15)
         return top / 2**24
 
 

@@ -592,6 +592,14 @@ ALONE = {"result": result, "certificate": certificate}
 SEVERAL = {"comparison": comparison, "frontier": frontier}
 
 
+def work(word: str) -> float:
+    """Seconds, any number of them."""
+    seconds = float(word)
+    if seconds != seconds:
+        raise ValueError
+    return seconds
+
+
 def arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m mechdesign.verifier",
@@ -601,7 +609,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
         "file",
         help="a saved result, certificate, comparison, frontier or mechanism, also as .json.gz, or a report page",
     )
-    parser.add_argument("--seconds", type=float, default=5.0, help="work allowed, beside a second a megabyte")
+    parser.add_argument("--seconds", type=work, default=5.0, help="work allowed, beside a second a megabyte")
     parser.add_argument("--json", action="store_true", help="print the claims as JSON")
     return parser.parse_args(words)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import gzip
 import json
+import os
 import random
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Container, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import cheap
+import numpy as np
 import pytest
 from campaign import files
 from scipy import stats
@@ -28,6 +32,8 @@ from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.noise import LatticeBound
 from mechdesign.quantizers.proofs import QuantizerProof
 from mechdesign.verifier import archive, arithmetic, verify
+from mechdesign.verifier.knorm import Planes
+from mechdesign.verifier.reading import Account
 
 
 def outcome(text: str) -> str:
@@ -248,3 +254,53 @@ def test_what_is_too_much_work_is_refused_before_it_is_done(outputs: int, tmp_pa
         law[side] = encode(tuple(tuple(rng.randrange(1, 2**72) for _ in range(k)) for k in range(1, outputs)))
     (tmp_path / "large.json").write_text(cheap.sealed(payload))
     assert verify.main([str(tmp_path / "large.json")]) == 2
+
+
+def planes() -> dict[str, Any]:
+    changes = np.random.default_rng(0).normal(size=(60, 10)) * np.logspace(0, 1, 10)
+    result = md.noise.KNorm(10, md.PureDP(1.0), changes.tolist()).solve()
+    assert result.mechanism.planes is not None
+    return json.loads(dumps(result))["payload"]
+
+
+def test_long_numbers_in_planes_are_work_that_is_counted() -> None:
+    payload = planes()
+    widths = payload["fields"]["mechanism"]["fields"]["widths"]["$tuple"]
+    started = time.process_time()
+    assert all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
+    usual = time.process_time() - started
+    widths[:] = [1e300 * width for width in widths]
+    started = time.process_time()
+    verify.verify(cheap.sealed(payload))
+    assert time.process_time() - started < 10 * usual + 0.5
+
+
+@pytest.mark.parametrize(
+    "unit", [Fraction(1, 10**320), Fraction(1, 10**200), Fraction(1), Fraction(10**9), Fraction(10**300)]
+)
+def test_the_largest_norm_by_planes_is_that_of_fractions_in_every_unit(unit: Fraction) -> None:
+    rng = random.Random(0)
+    rows = [[rng.randint(-(2**24), 2**24) for _ in range(4)] for _ in range(30)]
+    rows += [
+        [x + rng.randint(-1, 1) for x in row] for row in rows
+    ]  # which doubles tell from the others at times
+    points = [[unit * Fraction(rng.gauss(0, 1)) for _ in range(4)] for _ in range(20)]
+    largest = max(abs(sum(a * x for a, x in zip(row, point))) for row in rows for point in points)
+    assert Planes({"planes": rows}, Account()).most(points) == largest / 2**24
+
+
+@pytest.mark.parametrize("word", ["nan", "x"])
+def test_work_is_a_number_of_seconds(word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "file.json").write_text("{}")
+    assert verify.main([str(path), "--seconds", word]) == 1
+    assert "--seconds" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_answered_in_one_line(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "file.json")
+    words = [sys.executable, "-m", "mechdesign.verifier", str(path)]
+    child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    with child, open(path, "w"):  # it has opened the file, and waits for its text
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    assert (child.returncode, said) == (130, "error: interrupted\n")

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import excess, least_kept, round_down, round_up
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -475,6 +476,10 @@ class KNormNoise(Checked, AddedNoise):
         return round_up(Fraction(shift) / Fraction(self.scale))
 
     def __str__(self) -> str:
+        return folded(self.summary())
+
+    def summary(self) -> str:
+        """Name the norm."""
         parts = [f"norm {self.norm:g}"]
         if self.cap is not None:
             parts.append(f"or of norm 1 over {self.cap:g}")
@@ -705,9 +710,12 @@ class KNorm(Design):
         else:
             shape["planes"], least = planes_around(units, deadline), _LEAST_LISTED
             body = planes_cached(shape["planes"])
-        kept = Ball(units.shape[1], math.inf, hull=body).around[1]
+        try:
+            kept = Ball(units.shape[1], math.inf, hull=body).around[1]
+        except np.linalg.LinAlgError:  # flat, in doubles
+            kept = 0.0
         if kept < least:
-            allowed = f"has a hull that fills {kept:.1g} of the box around it, too little to draw from: change the unit, or give bounds"
+            allowed = f"has a hull that fills {kept:.1g} of the box around it, too thin to draw from: add small changes across it (a hundredth of the others costs little), or give bounds"
             raise DesignError.of("sensitivity", units.shape, allowed)
         return self._law(math.inf, round_up(self._reach(body, widths)), **shape)
 
@@ -752,7 +760,7 @@ class KNorm(Design):
         """Compare the norms: closed forms, and one search for the best staircase each."""
         laws = self.laws(clock)
         noise = min(laws, key=self.cost)
-        notes = [f"the noise falls with the {noise}"]
+        notes = [f"the noise falls with the {noise.summary()}"]
         if self._profile[1] > 0 and self.dimension > _MOST_ROUND:
             notes.append(f"no δ is counted beyond {_MOST_ROUND} numbers: Gaussian noise may cost less")
         yield Law(noise, self.cost(noise), (LawProof(),), notes=tuple(notes))
@@ -821,7 +829,7 @@ class KNorm(Design):
             title=f"Noise drawn together for {self.dimension} numbers",
             what=f"{self.protection()} Noise on all numbers is drawn at once.",
             loss=f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number, on average",
-            more=(f"The noise falls with the {result.mechanism}.",),
+            more=(f"The noise falls with the {result.mechanism.summary()}.",),
             consumed="for all numbers together",
             picture="Left: the noise on two of the numbers, drawn a few thousand times. Right: how often a number is off by more than t.",
             rivals="The same question answered by noise that falls with other norms; ℓ1 noise is Laplace noise.",

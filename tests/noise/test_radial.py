@@ -584,3 +584,20 @@ def test_coordinates_that_do_not_change_are_returned_as_they_are() -> None:
     out = law.release(x)
     assert np.array_equal(out[:, 1], x[:, 1]) and (out[:, 0] != x[:, 0]).all() and np.array_equal(x, given)
     assert (law.sample(x, rng=0)[:, 1] == x[:, 1]).all()
+
+
+def test_a_list_whose_hull_is_thin_is_refused_as_that():
+    rng = np.random.default_rng(1)
+    changes = rng.normal(size=(60, 10))
+    thin = np.hstack([changes, changes[:, :1] + 1e-9 * rng.normal(size=(60, 1))])
+    with pytest.raises(md.DesignError, match=r"too thin to draw from: add small changes across it"):
+        KNorm(11, md.PureDP(1.0), thin).solve()
+
+
+def test_a_print_is_as_wide_as_the_terminal_and_a_note_is_one_line(monkeypatch):
+    changes = [[1, 1, 0], [0.7, 0, 0], [0, 0.3, 2], [0, 1, -1]]
+    result = KNorm(3, md.PureDP(5.0), changes).solve()
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = str(result.mechanism).splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= 40
+    assert f"the noise falls with the {result.mechanism.summary()}" in result.notes

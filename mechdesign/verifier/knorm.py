@@ -183,6 +183,9 @@ def knorm(result: Json, account: Account) -> None:
     k, rounds, order = design["dimension"], design["rounds"], 2 if design["loss"] == "squared" else 1
     if rounds < 1:
         raise Refused("rounds that are none")
+    changes, near = design["sensitivity"], design["neighbours"]
+    if isinstance(changes, dict) and near not in ("add-remove", changes["neighbours"]):
+        raise Refused("bounds for other neighbours than the design's")
     norm, cap, gamma = law["norm"], law["cap"], law["gamma"]
     listed = isinstance(design["sensitivity"], list)
     plain = cap is None and law["signed"] and law["widths"] is None and not listed

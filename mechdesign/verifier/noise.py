@@ -578,7 +578,8 @@ def spans_excess(law: Json, ends: list[int], spans: list[int], growth: Fraction)
 def decays(r: Fraction, epsilon: Fraction) -> bool:
     """Whether r is e^−ε, rounded up to 64 bits."""
     low, high = exp_bounds(epsilon)
-    return r * high >= 1 and (r - Fraction(1, 2**64)) * low <= 1 + Fraction(1, 10**12)
+    whole = 2**64 % r.denominator == 0
+    return whole and r * high >= 1 and (r - Fraction(1, 2**64)) * low <= 1 + Fraction(1, 10**12)
 
 
 def lattice_problem(result: Json, account: Account) -> None:

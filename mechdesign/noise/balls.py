@@ -281,6 +281,20 @@ class Polytope:
         """n of the planes, in doubles."""
         return np.array([[a / m for a in n] for *n, m in self.rows])
 
+    @cached_property
+    def first(self) -> Array:
+        """E|u_j| of a uniform point, from above."""
+        return self._moment(1)
+
+    @cached_property
+    def second(self) -> Array:
+        """E u_j² of a uniform point, from above."""
+        return self._moment(2)
+
+    def _moment(self, power: int) -> Array:
+        """E|u_j|^p of a uniform point, from above."""
+        raise NotImplementedError
+
     def most(self, points: Sequence[Sequence[Fraction]]) -> Fraction:
         """The largest norm of points, exactly."""
         near = np.abs(np.array(points, dtype=float) @ self.normals.T)
@@ -389,16 +403,6 @@ class Hull(Polytope):
         d, unit = len(self.vertices[0]), self._whole[1]
         return float(Fraction(2 * sum(map(abs, self._solved[0])), math.factorial(d) * unit**d))
 
-    @cached_property
-    def first(self) -> Array:
-        """E|u_j| of a uniform point, from above."""
-        return self._moment(1)
-
-    @cached_property
-    def second(self) -> Array:
-        """E u_j² of a uniform point, from above."""
-        return self._moment(2)
-
     def _moment(self, power: int) -> Array:
         sizes, _, corners = self._solved
         d, unit = len(self.vertices[0]), self._whole[1]
@@ -466,17 +470,8 @@ class Planes(Polytope):
         _, weights, unit = self._simulated
         return math.exp(unit) * float(weights.mean())
 
-    @cached_property
-    def first(self) -> Array:
-        """E|u_j| of a uniform point, simulated, and three standard errors."""
-        return self._moment(1)
-
-    @cached_property
-    def second(self) -> Array:
-        """E u_j² of a uniform point, simulated, and three standard errors."""
-        return self._moment(2)
-
     def _moment(self, power: int) -> Array:
+        """Simulated, and three standard errors."""
         points, weights, _ = self._simulated
         d, share = points.shape[1], weights / weights.sum()
         powers = np.abs(points) ** power

@@ -93,6 +93,22 @@ def instance(name: str, value: object, *kinds: type[T]) -> T:
     return value
 
 
+def listed(name: str, value: Any, allowed: str) -> tuple[Any, ...]:
+    """Return what an iterable that is no text holds, or raise DesignError saying what is `allowed`.
+
+    Examples
+    --------
+    >>> listed("at", range(2), "must be shares")
+    (0, 1)
+    """
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return tuple(value)
+    except Exception:  # whatever an object raises when it is read
+        raise DesignError.of(name, value, allowed) from None
+
+
 class InfeasibleError(MechdesignError):
     """No mechanism meets the requirement.
 

@@ -16,6 +16,8 @@ import types
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,8 +27,9 @@ import cheap
 import cvxpy as cp
 import house
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 
 import mechdesign as md
 from mechdesign.accounting import privacy_profile
@@ -47,7 +50,11 @@ BAD: list[Any] = [
     [], [math.nan], [[1], [2, 3]], ["a"], [[]], "", (1, None), range(3), stats.norm, slice(1),
     np.array(["a"]), np.zeros((0, 3)), np.zeros((2, 2, 2)), np.array([math.inf, 1.0]), np.array(3), np.array([1j]),
     np.array([3.0, 1.0, 2.0]), np.full(3, 1e300), np.array([None, 1]), np.datetime64("now"), [10**400, 1],
+    Decimal("NaN"), Decimal("sNaN"), Fraction(10**400, 3), np.longdouble(2), pd.NaT, [pd.NA], [np.ma.masked], pd.Series([1, None], dtype="Int64"),
+    pd.DataFrame({"a": [1.0]}), sparse.csr_array(np.eye(2)), np.matrix([[1.0, 2.0]]), np.array([(1, 2.0)], dtype="i4,f8"), iter(()), memoryview(b"xx"),
 ]  # fmt: skip
+ALWAYS = (np.ma.masked, pd.NA)
+"""What is neither true nor false, or looks like an array and cannot be read as one: no flag, list or number checks find it by chance."""
 
 
 @functools.cache
@@ -173,7 +180,7 @@ def calls(label: str, function: Callable[..., Any], each: int = EACH) -> Iterato
 def some(label: str, each: int) -> list[Any]:
     """So many of the bad values, others for every label."""
     start = zlib.crc32(label.encode())
-    return [BAD[(start + 7 * k) % len(BAD)] for k in range(min(each, len(BAD)))]
+    return [*ALWAYS] + [BAD[(start + 7 * k) % len(BAD)] for k in range(min(each, len(BAD)))]
 
 
 class TooLong(BaseException):

@@ -32,7 +32,7 @@ from flint import arb
 from scipy import stats
 
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import UP, Checked, field, integer, positive
+from mechdesign.problem.checks import UP, Checked, field, integer, listed, positive
 from mechdesign.problem.law_moments import Tail, frozen_parts, inverse_of
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
@@ -595,11 +595,11 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
         return (terms,)
     if hasattr(terms, "noise_terms"):
         return tuple(terms.noise_terms())
-    if isinstance(terms, Iterable) and not isinstance(terms, (str, bytes)):
-        out = tuple(term for item in terms for term in as_terms(item))
-        if out:
-            return out
-    raise DesignError.of("terms", terms, "must be NoiseTerm values or additive mechanisms, at least one")
+    allowed = "must be NoiseTerm values or additive mechanisms, at least one"
+    out = tuple(term for item in listed("terms", terms, allowed) for term in as_terms(item))
+    if not out:
+        raise DesignError.of("terms", terms, allowed)
+    return out
 
 
 def is_gaussian(law: FrozenLaw) -> bool:

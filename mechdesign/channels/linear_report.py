@@ -474,6 +474,7 @@ class SubsetReport(Checked, LinearDecoder):
 
     def cost(self, *, worst: bool) -> Fraction:
         """An upper bound of the worst variance, or of the mean variance and ‖W‖²/k."""
+        instance("worst", worst, bool)
         diagonal, sums, common = margins(self.workload)
         entries, trace = centred_diagonal(diagonal, sums, common)
         if not worst:

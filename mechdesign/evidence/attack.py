@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import optimize
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, listed
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.serialize import serializable
@@ -121,9 +121,7 @@ class TradeOff:
         The bounds are unimodal in ε, as δ is convex in e^ε.
         """
         known: dict[float, float] = {}
-        if not isinstance(at, Iterable):
-            raise DesignError.of("at", at, "must be shares of the innocent")
-        shares = [share("at", alpha) for alpha in at]
+        shares = [share("at", alpha) for alpha in listed("at", at, "must be shares of the innocent")]
 
         def delta(epsilon: float) -> float:
             if epsilon not in known:

@@ -405,6 +405,8 @@ class Certificate(Saved):
     _agreements: Callable[[], Iterable[Claim]] = field(init=False, repr=False)
 
     def __post_init__(self, agreements: Callable[[], Iterable[Claim]] | None) -> None:
+        if agreements is not None and not callable(agreements):
+            raise DesignError.of("agreements", agreements, "must be a function without arguments")
         object.__setattr__(self, "_agreements", agreements or tuple)
         if not dataclasses.is_dataclass(self.question):
             raise DesignError.of("question", self.question, "must be a design")

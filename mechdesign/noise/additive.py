@@ -547,7 +547,7 @@ class AdditiveNoise(Checked, AddedNoise):
         Parameters
         ----------
         width : float
-            Of the enclosure.
+            Of the enclosure; 1e-9 where less is asked.
 
         Examples
         --------
@@ -571,7 +571,7 @@ class AdditiveNoise(Checked, AddedNoise):
             return found.lower, found.upper
 
         largest = self.rounds * self.worst_cases.largest_loss() * (1 + 1e-15)
-        return least_mu(interval, rho, largest, width=positive("width", width))
+        return least_mu(interval, rho, largest, width=max(positive("width", width), 1e-9))
 
     def consumption(self) -> Consumption:
         """What all rounds consume of a ledger: μ of Gaussian noise, ρ of the discrete one, else the largest losses, where they are finite."""

@@ -321,7 +321,7 @@ class NoiseAllocation(AllocationPage):
         else:
             self.check_feasible()
             against, evidence = self.separable.optimum(), ()
-            scales = self.spread(against.scales)
+            scales = self._spread(against.scales)
             value = self.cost_of(scales) if against.loss is None else self._loss_of_groups(against.loss)
         value, lost = (
             rounded_cost(value, float(self.loss)),
@@ -530,7 +530,7 @@ class NoiseAllocation(AllocationPage):
 
     def _loss_of_groups(self, moments: float) -> float:
         """Return the whole loss where Σ W s^p of the groups that need noise is `moments`, limits on the others included."""
-        forced = 0.0 if self.needs is None else self.cost_of(self.spread(np.zeros(len(self.needs))))
+        forced = 0.0 if self.needs is None else self.cost_of(self._spread(np.zeros(len(self.needs))))
         return absolute_moment(self.noise, self.loss) * moments + forced
 
     # The separable problem over the groups that need noise -------------------------------------------------
@@ -580,7 +580,7 @@ class NoiseAllocation(AllocationPage):
         weight, lower, upper = others
         return Separable(lam, weight, float(self.loss), self.spend, self.budget, lower, upper)
 
-    def spread(self, scales: Array) -> Array:
+    def _spread(self, scales: Array) -> Array:
         """Scales of the groups as scales of the coordinates; what needs no noise gets its lower limit."""
         if self.needs is not None:
             lam, _, lower, _ = self._grouped

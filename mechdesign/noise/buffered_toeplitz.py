@@ -216,6 +216,7 @@ class BufferedNoise(Checked, NormalNoise):
 
     def cost(self, *, largest: bool) -> Fraction:
         """The largest variance of an answer, or their sum, rounded up: of b by doubling, G of m and k steps being G_m + M^m G_k M^mᵀ."""
+        instance("largest", largest, bool)
         d = len(self.poles)
         with ctx.workprec(_DIGITS):
             rows = [[-arb(w) / UNIT for w in self.weights] + [arb(0)] for _ in range(d + 1)]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.errors import instance as instance
+from mechdesign.errors import listed as listed
 from mechdesign.typing import Array, Indices, Numbers, Randomness, as_given, no_numbers
 
 T = TypeVar("T")
@@ -326,7 +327,8 @@ def generator(rng: Randomness) -> np.random.Generator:
     try:
         if rng is not None and no_numbers(rng):
             raise TypeError
-        return np.random.default_rng(rng)
+        # NumPy reads a matrix row by row without an end
+        return np.random.default_rng(np.asarray(rng) if isinstance(rng, np.ndarray) else rng)
     except (TypeError, ValueError):
         raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
 

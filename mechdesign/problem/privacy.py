@@ -368,6 +368,10 @@ class Consumption:
     @classmethod
     def largest(cls, each: Sequence[Consumption], neighbours: str) -> Consumption:
         """One release that consumes each of these of other people: the largest of every number."""
+        allowed = "must be Consumption values, at least one"
+        each = [instance("each", one, Consumption) for one in checks.listed("each", each, allowed)]
+        if not each:
+            raise DesignError.of("each", each, allowed)
         epsilon, rho, mu = (max(getattr(one, key) for one in each) for key in ("epsilon", "rho", "mu"))
         stated = [one.statement for one in each if one.statement is not None]
         statement = (

@@ -578,7 +578,7 @@ class ModelledDesign(Design):
         >>> round(result.value, 4), result.certificate.verify()
         (1.8785, True)
         """
-        if solver is not None and solver not in self.algorithms:
+        if solver is not None and not (isinstance(solver, str) and solver in self.algorithms):
             solvers.get(solver)
         return super().solve(
             solver=solver, gap=gap, certify=certify, time_limit=time_limit, progress=progress, **options

@@ -24,7 +24,7 @@ from scipy.spatial.distance import cdist
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import array, finite, indices, integer, one_of, positive, settle
+from mechdesign.problem.checks import array, finite, indices, integer, listed, one_of, positive, settle
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Numbers
 
@@ -438,7 +438,7 @@ TOLERANCE = 1e-9  # relative to the diameter: what rounding may break in a dista
 
 def check_names(names: object, size: int) -> tuple[str, ...]:
     """Return the names of `size` points, or of none, as texts, or raise a `DesignError`."""
-    held = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (names,)
+    held = listed("names", names, "must be a list of texts, one for each point")
     for i, name in enumerate(held):
         if not (isinstance(name, str) and name.strip() and name.isprintable()):
             raise DesignError.of("names", name, f"point {i} needs a name of printable characters")

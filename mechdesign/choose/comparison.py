@@ -365,8 +365,8 @@ COLUMNS = ["mechanism", "error", "ratio", "standard deviation", "mean absolute e
 COLUMNS += ["privacy", "bits", "assumes", "seconds", "note"]
 OTHER = "made for another question"
 """What `assumes` says of a result that answers more than is asked, or is the best for another loss or prior."""
-_STEPS = 300
-"""Grid of outputs, on each side, from which the least loss of any report is bounded."""
+_STEPS = 200
+"""Grid of outputs, on each side, from which the least loss of any report is bounded: 300 take three times as long for .02%, at ε = 4 1.5%."""
 
 
 def measured(
@@ -467,24 +467,22 @@ def least_error(
 def _least_report(
     q: LocalReport, privacy: Requirement, results: dict[str, Result], time_limit: float | None, gap: float
 ) -> tuple[float | None, str]:
-    """A bound for all unbiased reports, of any number of outputs, as far out as those compared.
-
-    An output between two points of a grid of step h may be replaced by one of these at random, without bias: that costs at
-    most h/2 in absolute and h²/4 in squared error, so the least loss on the grid less that bounds all of them.
-    """
+    """A bound for all unbiased reports, of any number of outputs, as far out as those compared: from outputs on a fine grid."""
     if q.loss.function is not None or q.clients is not None:
         return None, ""
     reach = max(float(np.abs(result.mechanism.bins).max()) for result in results.values()) * (1 + 1e-12)
-    grid = Alphabet(reach, reach / _STEPS)
+    design = OptimalQuantizer(
+        Alphabet(reach, reach / _STEPS),
+        instance("privacy", privacy, PureDP),
+        q.prior,
+        q.loss,
+        input_range=q.input_range,
+    )
     try:
-        found = OptimalQuantizer(
-            grid, instance("privacy", privacy, PureDP), q.prior, q.loss, input_range=q.input_range
-        ).solve(gap=gap, time_limit=time_limit)
+        bound = design.any_outputs_bound(design.solve(gap=gap, time_limit=time_limit))
     except MechdesignError:
         return None, ""
-    step = 2 * reach / (grid.size - 1) * (1 + 1e-9)
-    bound = (found.lower_bound or 0.0) - q.loss.absolute * step / 2 - q.loss.squared * step**2 / 4
-    if bound <= 0:
+    if bound is None or bound <= 0:
         return None, ""
     return (
         bound,

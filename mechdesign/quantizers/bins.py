@@ -53,12 +53,17 @@ def any_outputs_bound(problem: FloorProblem, bound: float) -> float | None:
     step = float(np.diff(grid).max())
     square = loss.squared * step * step / 4
     if problem.objective == "worst":
-        return bound - loss.absolute * step / 2 - square
+        return bound - (loss.absolute * step / 2 + square) * _ROOM
     moments = problem.prior.moments(grid)
     low, high = grid[:-1], grid[1:]
     rise = 2 * ((low + high) * moments[:, 1] - moments[:, 2] - low * high * moments[:, 0]) / (high - low)
     rise = np.maximum(rise, 0.0)
-    return bound - loss.absolute * min(float(rise.sum()), problem.rho * float(rise.max())) - square
+    moved = min(float(rise.sum()), problem.rho * float(rise.max()))
+    return bound - (loss.absolute * moved + square) * _ROOM
+
+
+_ROOM = 1 + 1e-9
+"""For the roundings of what an output that is moved costs: a cell's moments cancel."""
 
 
 @dataclass

@@ -71,6 +71,9 @@ class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
     def _shape_info(self) -> list[object]:
         return []
 
+    def _construct_doc(self, *args: object) -> None:
+        """Keep the class's docstring: SciPy writes one anew for each law that is frozen, most of the time that takes."""
+
     def _pdf(self, t: Values, *shapes: Values) -> Values:
         return np.exp(self._logpdf(t, *shapes))
 

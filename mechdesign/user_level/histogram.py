@@ -328,6 +328,13 @@ NAMES = {
 }
 
 
+def released(law: TreeHistogram | LinearRelease | ItemwiseRelease) -> str:
+    """Which of the mechanisms it is."""
+    if isinstance(law, LinearRelease):
+        return "gaussian" if law.gaussian else "linear"
+    return "tree" if isinstance(law, TreeHistogram) else "itemwise"
+
+
 @serializable("user-histogram")
 @dataclass(frozen=True, eq=False)
 class UserHistogram(Design):
@@ -429,6 +436,7 @@ class UserHistogram(Design):
         if isinstance(law, LinearRelease):
             fits = fits and np.array_equal(law.query.values, np.eye(space.size)) and law.model == "central"
         yield agreement("the mechanism is for the question's users", PROVED, fits)
+        yield agreement("it is the one asked for", PROVED, self.by in (None, released(law)))
         alpha, delta = self.privacy.alpha, self.privacy.delta
         if isinstance(law, TreeHistogram):
             found, lost = law.alpha * _NEARLY, 0.0

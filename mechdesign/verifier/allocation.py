@@ -40,6 +40,7 @@ from mechdesign.verifier.changes import Changes, Shifts, changes_of, left_of_bud
 from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
 from mechdesign.verifier.laws import ONE, PI, ROUND, ZERO, gamma, normal
 from mechdesign.verifier.reading import (
+    LOST,
     NEAR,
     Account,
     Json,
@@ -154,16 +155,16 @@ def loss(
 ) -> None:
     """That Σ w E|T|^p is at most the value."""
     moments = {kind: moment(order, kind) for kind in set(peaked)}
-    claim, room = f"the value is at most {value:.12g}", Fraction(value) * Fraction(NEAR / 1000)
+    claim = f"the value is at most {value:.12g}"
     if len(scales) > EXACT and order != int(order):
         cost = math.fsum(w * s**order * float(moments[kind]) for w, s, kind in zip(weights, scales, peaked))
-        account.at_most(claim, cost, value + room, "recomputed")
+        account.at_most(claim, cost, value * (1 + LOST), "recomputed")
         return
     account.takes(60 * len(scales))
     terms = (
         Decimal(w) * power(Decimal(s), order) * moments[kind] for w, s, kind in zip(weights, scales, peaked)
     )
-    account.bounds(claim, Fraction(sum(terms, ZERO) * ROUND), value, room)
+    account.costs(claim, Fraction(sum(terms, ZERO) * ROUND), value)
 
 
 def power(s: Decimal, order: float) -> Decimal:

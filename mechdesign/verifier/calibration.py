@@ -75,7 +75,16 @@ from mechdesign.verifier.laws import (
     mills,
     staircase_atoms,
 )
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, points_of, spoken_of
+from mechdesign.verifier.reading import (
+    LOST,
+    Account,
+    Json,
+    NotCovered,
+    Refused,
+    TooLarge,
+    points_of,
+    spoken_of,
+)
 
 NORMAL = CONTINUOUS["norm"]()
 WIDTH = 16
@@ -304,7 +313,7 @@ def joint(result: Json, account: Account) -> None:
                 and {**noise, "law": ZERO} == {**term, "law": ZERO}
                 and law_of(noise)[:2] == law_of(term)[:2]
             )
-            same = same and abs(law_of(noise)[2] - scale) <= scale * NEAR_ENDS
+            same = same and abs(Fraction(law_of(noise)[2] / scale) - 1) <= LOST
         account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
         account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
         ((spent, budget),) = (
@@ -525,9 +534,8 @@ def additive(
     name, shapes, scale = law_of(noise)
     power = {"squared": 2, "absolute": 1}[loss]
     cost = Fraction(COSTS[name](power, *shapes) * scale**power)
-    room = Fraction(value) / 10**9
-    account.bounds(f"the {loss} loss is at most {value!r}", cost, Fraction(value), room)
-    left = cost + 1000 * room - Fraction(value)
+    account.costs(f"the {loss} loss is at most {value!r}", cost, value)
+    left = cost - Fraction(value) * (1 - 10**6 * LOST)
     account.agrees("the value is no more than the loss", left >= 0, left)
     name, shapes, scale = plainest(name, shapes, scale)
     budget = budget_of(privacy)

@@ -39,9 +39,10 @@ from mechdesign.verifier.arithmetic import between
 from mechdesign.verifier.changes import Bounds, beyond_changes, bounds_of, coordinates, reached, share
 from mechdesign.verifier.composition import PLACES, left_after
 from mechdesign.verifier.laws import HALF, ONE, PI, TINY
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.reading import LOST, Account, Json, Refused
 
-ROOM = Fraction(1, 10**12)
+NEARLY = 1 - 10 * LOST
+"""The share of a lower bound that is shown: sums of doubles show no more."""
 LEAST_SUM = 1e-280  # below which a double keeps too few digits of a sum over its largest term
 MOST_CAPPED, MOST_ROUND, MOST_LISTED, LEAST_KEPT = 400, 2000, 12, 1e-4
 SUMMED = 1 + Decimal("1e-25")
@@ -229,21 +230,20 @@ def knorm(result: Json, account: Account) -> None:
         claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' if rounds > 1 else ''} is"
         left = Fraction(most - round_delta(k, largest / scale, epsilon, account) * SUMMED)
     account.at_most(f"{claim} private as asked", 0, left)
-    room = Fraction(stated) * ROOM
+    claim = f"the {design['loss']} error is at most {stated!r}"
     if law["planes"] is not None:
         if result["lower_bound"] is not None:
             raise Refused("a bound of noise whose moments are simulated")
-        account.claimed(f"the {design['loss']} error is at most {stated!r}, simulated")
+        account.claimed(f"{claim}, simulated")
         return
     if gamma is None:
         radial = math.prod(size + i for i in range(1, order + 1)) * scale**order
         exact = unit(shape, k, design["loss"]) * radial
-        account.bounds(f"the {design['loss']} error is at most {stated!r}", exact, stated, room)
+        account.costs(claim, exact, stated)
     else:
         stairs = Stairs(size, float(largest / scale), account)
         found = stairs.moment(order, gamma) * unit(shape, k, design["loss"]) * largest**order
-        claim = f"the {design['loss']} error is at most {stated!r}"
-        account.at_most(claim, found, stated + room, "recomputed")
+        account.at_most(claim, found, stated * (1 + LOST), "recomputed")
     if result["lower_bound"] is not None:
         tried = [(shape, top)] if shape.hull else plain_and_hulls(design, bounds, l1, l2)
         least(result, account, tried)
@@ -285,11 +285,11 @@ def least(result: Json, account: Account, tried: list[tuple[Shape, Fraction]]) -
     epsilon, left = most_epsilon(design["privacy"]), math.inf
     for shape, largest in tried:
         stairs = Stairs(moving(shape, k), epsilon / design["rounds"], account)
-        asked = float(bound * (1 - Fraction(NEAR)) / largest**order / unit(shape, k, design["loss"]))
+        asked = float(bound * NEARLY / largest**order / unit(shape, k, design["loss"]))
         asked *= float(shape.hull.slack) ** (2 * moving(shape, k) + 2) if shape.hull else 1.0
         left = min(left, stairs.left_above(order, asked) * float(bound) / (asked or 1.0))
         if bound and shape.norm == 2 and counts_delta(design):
-            radial = bound * (1 - Fraction(NEAR)) / unit(shape, k, design["loss"])
+            radial = bound * NEARLY / unit(shape, k, design["loss"])
             scale = float(radial / math.prod(k + i for i in range(1, order + 1))) ** (1 / order)
             counted, most = profile(design)
             found = round_delta(k, largest / Fraction(scale), counted, account)

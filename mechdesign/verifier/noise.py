@@ -603,8 +603,8 @@ def lattice_problem(result: Json, account: Account) -> None:
     sensitivity = Fraction(design["sensitivity"])
     spare = (n + 1 if whole else n * step) - sensitivity
     account.proved("shifts up to the sensitivity", spare > 0 if whole else spare >= 0, spare)
-    if not design["privacy"]:
-        raise Refused("a problem without privacy")
+    if not design["privacy"] or design["of"] != "data":
+        raise Refused("noise without privacy, or for the report of one person")
     points = []
     for one in design["privacy"]:
         for epsilon, delta in points_of(one["privacy"]):

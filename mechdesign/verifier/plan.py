@@ -110,7 +110,6 @@ def check(result: Json, account: Account) -> None:
         cost += Fraction(weights.get(name, 1.0)) * worth * dimension * variance
         if settled[name].get("values") is not None and name not in claimed:
             claimed.append(name)
-    room = Fraction(value) / 10**9
     for name in claimed:
         account.claimed(f"the bias of the clip of {name}")
     granted = dict(design["privacy"])
@@ -123,11 +122,11 @@ def check(result: Json, account: Account) -> None:
             if name in unknown:
                 account.claimed(f"the error of {name} is at most {targets[name]!r}")
             else:
-                account.bounds(f"the error of {name} is at most {targets[name]!r}", error, most, most / 10**9)
+                account.costs(f"the error of {name} is at most {targets[name]!r}", error, most)
     elif unknown:
         account.claimed(f"the weighted squared error is at most {value!r}")
     else:
-        account.bounds(f"the weighted squared error is at most {value!r}", cost, Fraction(value), room)
+        account.costs(f"the weighted squared error is at most {value!r}", cost, value)
     if taken:
         key = "rho" if granted[""] == "zcdp" else "epsilon"
         if (left := Fraction(granted[key]) - taken) <= 0:
@@ -316,5 +315,4 @@ def allocated(result: Json, account: Account) -> None:
         each = [COSTS[name](power, *shapes) * scale**power for name, shapes, scale in laws]
         terms = zip(weights, law["sensitivities"], law["which"])
         found = sum((Decimal(w) * Decimal(s) ** power * each[k] for w, s, k in terms if s), ZERO)
-        said = f"the value is at most {value:.12g}"
-        account.bounds(said, Fraction(found * ROUND), Fraction(value), Fraction(value) / 10**9)
+        account.costs(f"the value is at most {value:.12g}", Fraction(found * ROUND), value)

@@ -35,6 +35,8 @@ MEMBERS: dict[str, dict[str, str]] = {
 }
 """What a file says of each kind of object, no less and no more, and what each member may be: data, made of the package's dataclasses."""
 NEAR = 1e-9
+LOST = Fraction(1, 10**12)
+"""The share of what a law costs that doubles may have lost of it."""
 OPERATIONS = 2_000_000
 """Of those that are counted, what a slow processor does in a second."""
 
@@ -203,6 +205,10 @@ class Account:
         low, high = Fraction(low), Fraction(high)
         left = high + room - low
         self.add(claim, "recomputed" if high < low and left >= 0 else "proved", left >= 0, left)
+
+    def costs(self, claim: str, cost: Json, value: Json) -> None:
+        """Whether a law costs at most its value."""
+        self.bounds(claim, cost, value, Fraction(value) * LOST)
 
     def at_most(self, claim: str, low: Json, high: Json, how: str = "proved") -> None:
         """Whether low ≤ high, as both are; what is left is the margin."""

@@ -2,8 +2,11 @@
 
 import copy
 import random
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from mechdesign.verifier.reading import MEMBERS
 
 ATOMS: list[Any] = [
     None, True, False, 0, 1, -1, 2**63, 10**30, 1e308, -0.0, 5e-324, 0.5, "", "x", "nan", "\ud800", "__import__('os')",
@@ -70,6 +73,7 @@ _WORDS = (
     *(("total", "largest"), ("ball", "sphere", "box"), ("identity", "total", "prefix"), ("central", "local"), ("l1", "l2")),
 )  # fmt: skip
 """Words that may stand in each other's place."""
+_WORD = re.compile("'([^']*)'")
 _TAGS = ("fields", "$array", "$tuple", "$items", "$float", "$fraction", "$callable")
 
 
@@ -106,6 +110,14 @@ def leaves(payload: Any) -> Iterator[Leaf]:
     return iter({(leaf.owner, leaf.name): leaf for leaf in walk(payload, "", "", ())}.values())
 
 
+def words_of(leaf: Leaf) -> list[str | None]:
+    """The words of its kind that its member may be: none where it is no member, or no word."""
+    member = leaf.path[-1] if leaf.path[-2:-1] == ("fields",) else None
+    allowed = MEMBERS.get(leaf.owner, {}).get(str(member), "")
+    found: list[str | None] = [*_WORD.findall(allowed)]
+    return [*found, *[None] * ("null" in allowed.split("|"))] if found else []
+
+
 def alterations(rng: random.Random, payload: Any, leaf: Leaf) -> Iterator[tuple[str, Any]]:
     """The payload with more (+) and with less (-) in place of a number, something else in place of a text, fewer values of a list."""
     value, path = at(payload, leaf.path), leaf.path
@@ -126,18 +138,10 @@ def alterations(rng: random.Random, payload: Any, leaf: Leaf) -> Iterator[tuple[
         case str() if path[-1] == "$float":
             path, others = path[:-1], [rng.choice([1e-6, 1.0, 1e6])]
         case str():
-            others = [
-                "x",
-                *(
-                    word
-                    for words in _WORDS
-                    if value in words
-                    for word in rng.sample(words, 2)
-                    if word != value
-                ),
-            ]
+            near = [word for words in _WORDS if value in words for word in rng.sample(words, 2)]
+            others = [word for word in dict.fromkeys(["x", *near, *words_of(leaf)]) if word != value]
         case None:
-            others = [rng.choice([12345.5, 1e-3, 3])]
+            others = [rng.choice([12345.5, 1e-3, 3]), *filter(None, words_of(leaf))]
         case _:
             k = rng.randrange(len(value))
             others = [value[:k] + value[k + 1 :]]

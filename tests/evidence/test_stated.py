@@ -15,7 +15,7 @@ import cheap
 import numpy as np
 import pandas as pd
 import pytest
-from campaign import files, trees
+from campaign import files, mutations, trees
 
 import mechdesign as md
 from mechdesign.evidence.proofs import OWN_WORDS, counted, tightest
@@ -110,6 +110,22 @@ def test_numbers_are_no_better_than_what_is_found(name: str, member: str) -> Non
         )
         assert not files.package_accepts(forged)
         assert not files.alone_accepts(forged) or (name, member) == ("matrix-mechanism", "lower_bound")
+
+
+VALUE_CLAIMED = {"plan", "triangle"}
+"""Of which the verifier takes the bias of a clip, or the moments of a prior, as stated."""
+
+
+@pytest.mark.parametrize("name", files.DESIGNS)
+def test_both_checkers_leave_doubles_the_same_room(name: str) -> None:
+    """A value that is better by 1e-10, or a bound by 1e-9, which the package refuses, the verifier does not believe either."""
+    payload = files.payload(name)
+    value, bound = (payload["fields"][member] for member in ("value", "lower_bound"))
+    forged = trees.put(payload, ("fields", "value"), value * (1 - 1e-10))
+    assert not files.alone_accepts(forged) or name in VALUE_CLAIMED
+    if bound is not None:
+        raised = cheap.sealed(trees.put(payload, ("fields", "lower_bound"), bound * (1 + 1e-9)))
+        assert not mutations.verdicts(name, raised)["alone"].startswith("FAULT")
 
 
 def test_a_law_that_answers_at_random_is_not_unbiased() -> None:

@@ -15,6 +15,7 @@ from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.profile import fast_profile, privacy_profile, profile_epsilon
 from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.noise.laws import flipped_huber
 from mechdesign.problem.law_moments import Tail
 from tests.accounting.reference import LAWS as REFERENCE
@@ -166,3 +167,40 @@ def test_who_is_in_no_sample_is_not_told_apart(law, scale: float) -> None:
     """However little noise there is, δ is at most the chance of being in a sample."""
     found = delta_interval(NoiseTerm(law(scale=scale), 1.0), 1.0, rounds=10, sampling_rate=0.1)
     assert found.lower <= 1 - 0.9**10 <= found.upper <= 0.6514
+
+
+# -- The least point at which a budget is kept: on either side of where it starts, and at the ends of the range
+
+
+@pytest.mark.parametrize("start", [-5.0, 0.0, math.log(10), 7.0])
+def test_it_is_kept_and_hardly_less_is_not(start: float) -> None:
+    def over(u: float) -> float:
+        return excess(math.exp(-u), 0.1)
+
+    found = least_kept(over, start)
+    assert over(found) <= 0 < over(found - 1e-12)
+
+
+def test_a_jump_is_found() -> None:
+    def over(x: float) -> float:
+        return 5.0 if x < 2 else -1.0
+
+    found = least_kept(over, 0.0, xtol=1e-12)
+    assert 2 <= found <= 2 + 1e-11
+
+
+def test_the_ends_of_the_range() -> None:
+    assert least_kept(lambda x: 3 - x, 0.0, most=2.0) == math.inf
+    assert least_kept(lambda x: -1 - x, 5.0, least=0.0) == 0.0
+    assert least_kept(lambda x: 1 - x, 0.0, least=0.0, most=1.0) == pytest.approx(1.0)
+
+
+def test_no_point_is_evaluated_twice() -> None:
+    seen: list[float] = []
+
+    def over(x: float) -> float:
+        seen.append(x)
+        return 3 - x**3
+
+    least_kept(over, 0.5)
+    assert len(seen) == len(set(seen))

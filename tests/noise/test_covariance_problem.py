@@ -4,7 +4,6 @@ import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -238,25 +237,6 @@ def test_several_requirements_are_kept_at_once() -> None:
     assert both.value == pytest.approx(alone.value, rel=1e-7) and accepted(both)
 
 
-REFUSED: list[tuple[Any, str]] = [
-    (lambda S: [S[0, 0] <= 0.1], "no covariance meets 'private' and 'S.*' together .proved in rationals"),
-    (lambda S: [md.named("a", S[0, 0] <= 60), md.named("b", S[0, 0] >= 61)], "'a' and 'b'"),
-    (lambda S: [cp.norm(S, "fro") <= 100], "no linear row"),
-    (lambda S: [cp.lambda_max(S) <= 100], "no linear row|cone"),
-    (lambda S: [S[0, 0] <= cp.Variable(name="mine")], "variable of your own"),
-    (lambda S: [S[0, 0] <= np.nan], "finite"),
-    (lambda S: [cp.sqrt(S[0, 0]) <= 1], "not convex"),
-]
-
-
-@pytest.mark.parametrize("at", range(len(REFUSED)))
-def test_it_is_refused_by_name(at: int) -> None:
-    rows, message = REFUSED[at]
-    asked = problem("total")
-    with pytest.raises(md.MechdesignError, match=message):
-        asked.subject_to(*rows(asked.unknown)).solve()
-
-
 @pytest.mark.parametrize("above", [0.0, 1e-2, 1e-4])
 def test_a_cap_near_its_floor(above: float) -> None:
     """Where S[0, 0] is 1 the other variance is infinite; near it solvers lose their digits in the coordinates of the loss."""
@@ -280,20 +260,6 @@ def test_an_equality_to_zero_is_met() -> None:
     result = asked.solve()
     # independent noise: 1/a + 1/b <= 1
     assert result.value == pytest.approx(4.0, rel=1e-7) and accepted(result)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ([[1.0, 1.0]], "span 1 of 2"),
-        ([[np.nan]], "finite"),
-        ([[1e200, 0], [0, 1.0]], "1e100"),
-        ([], "changes"),
-    ],
-)
-def test_changes_are_refused_by_name(changes: Any, message: str) -> None:
-    with pytest.raises(md.DesignError, match=message):
-        md.Covariance(changes)
 
 
 @pytest.mark.parametrize("loss", ["total", "largest"])

@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise import CellProduct, IntegerNoise, KNorm, KNormNoise, Participation
+from mechdesign.accounting.losses import loss_of
+from mechdesign.noise import BufferedToeplitz, CellProduct, IntegerNoise, KNorm, KNormNoise, Participation
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, StrategyNoise
 from mechdesign.noise.vector_noise import IndependentNoise
@@ -39,6 +42,49 @@ def summed(n: int = 5, privacy: object = A, **more: object) -> md.MatrixMechanis
 
 def optimal(privacy: object = md.ApproximateDP(1.0, 0.1), *words: object, **more: object) -> md.OptimalNoise:
     return md.OptimalNoise(privacy, *words, **more)
+
+
+class Broken(stats.rv_continuous):
+    """A law whose density fails."""
+
+    def _pdf(self, x):
+        raise RuntimeError("no density")
+
+
+def together(terms: object, privacy: object = md.ApproximateDP(1.0, 1e-5), *noise: str) -> md.Result:
+    return md.calibrate(*noise, terms=terms, privacy=privacy)
+
+
+def large(noise: str, privacy: object, loss: float, **more: object) -> md.Result:
+    """An allocation to numbers of which the first is 60.99 in a unit."""
+    return allocated(noise, [60.99, 1.0], privacy, loss=loss, **more).solve()
+
+
+def covered(*rows: Callable[[object], object]) -> md.Result:
+    """The least total of four variances, under rows of one's own."""
+    S = md.Covariance(np.random.default_rng(1).standard_normal((6, 4)))
+    return md.Problem(md.Minimize(S.total()), [S.private(A), *(row(S) for row in rows)]).solve()
+
+
+def scaled(
+    *rows: Callable[[object], object], objective: Callable[[object], object] | None = None
+) -> md.Result:
+    """The least scales of three numbers, under rows of one's own."""
+    s = md.Scales([1.0, 2.0, 0.5], "laplace")
+    loss = objective(s) if objective else s.expected(0.5)
+    return md.Problem(md.Minimize(loss), [s.private(P), *(row(s) for row in rows)]).solve()
+
+
+NORMAL = md.AdditiveNoise(stats.norm(), 1.0)
+HULL = KNormNoise(2, 1.0, INF, vertices=[[1, 0], [0, 1], [1, 1]], largest=1.0)
+PLANES = replace(HULL, vertices=None, simplices=None, planes=((2**24, 0), (0, 2**24), (2**24, 2**24)))
+
+
+def thin() -> list[list[float]]:
+    """Changes of eleven numbers, the last of them next to the first."""
+    rng = np.random.default_rng(1)
+    changes = rng.normal(size=(60, 10))
+    return np.hstack([changes, changes[:, :1] + 1e-9 * rng.normal(size=(60, 1))]).tolist()
 
 
 # fmt: off
@@ -80,6 +126,17 @@ ALLOCATIONS: Cases = [
     (lambda: allocated("mixed").problem(), "searched for"),
     (lambda: IndependentNoise("laplace", np.ones(2), np.array([1.0, -1.0])), "sensitivities"),
     (lambda: md.noise.majorizes([1, 2], [1, 1, 1]), "other"),
+    *(
+        (lambda noise=noise, bounds=bounds: large(noise, md.ApproximateDP(1.7e-6, 1e-12), 40, bounds=bounds), r"loss = 40.*overflow")
+        for noise in ("gaussian", "laplace", "mixed")
+        for bounds in (None, S(each=[60.99, 1.0]))
+    ),
+    *((lambda bounds=bounds: large("laplace", md.PureDP(1e155), 2, bounds=bounds), r"loss = 2.*underflow") for bounds in (None, S(each=[60.99, 1.0]))),
+    (lambda: allocated("flipped_huber", privacy=P), "delta > 0"),
+    (lambda: allocated("staircase", privacy=md.ZeroConcentratedDP(1.0)), "delta > 0"),
+    (lambda: allocated("gennorm", loss=3), "loss"),
+    (lambda: allocated("logistic", privacy=P, lower=0.5), "lower"),
+    (lambda: allocated("gennorm", S(each=[1.0, 2.0], l0=1)), "noise"),
 ]
 BEYOND = "finite, positive variance.*choose other units where doubles do not hold it"
 CALIBRATIONS: Cases = [
@@ -106,6 +163,22 @@ CALIBRATIONS: Cases = [
     ),
     (lambda: calibrated("gaussian", md.GaussianDP(1e-20), sensitivity=1e140), BEYOND),
     (lambda: md.AdditiveNoise(stats.cosine(), 1.0).release(0.0), "laplace"),
+    (lambda: loss_of(Broken(name="broken")(scale=2.0), 1.0), r"law = .*raises RuntimeError: no density"),
+    *(
+        (lambda law=law: md.noise.flipped_huber_sufficient(law, 1.0), "law")
+        for law in (stats.norm(), md.noise.flipped_huber(1.0, loc=1.0), "flipped_huber")
+    ),
+    *(
+        (lambda terms=terms: together(terms), "terms")
+        for terms in (
+            [], [md.AdditiveNoise(md.noise.discrete_gaussian(2.0), 1.0)], [1.0], NORMAL,
+            [NORMAL, md.AdditiveNoise(stats.norm(), S(l2=1, neighbours="replace"))],
+        )
+    ),
+    (lambda: together([NORMAL], A, "gaussian"), "noise"),
+    (lambda: together(None, A, "gaussian"), "sensitivity"),
+    (lambda: together([NORMAL], md.ApproximateDP(1.0, 0.0)), "delta"),
+    *((lambda wrong=wrong: together([NORMAL], wrong), "privacy") for wrong in (P, None)),
 ]
 COVARIANCES: Cases = [
     (lambda: md.CorrelatedGaussian([], A), "changes"),
@@ -144,6 +217,34 @@ COVARIANCES: Cases = [
     (lambda: summed(1024, participation=Participation(4, apart=64, fewer=False)), "too many patterns.*fewer=True"),
     (lambda: summed(560, participation=Participation(16, apart=4)), "at most 559 steps"),
     (lambda: summed(32, participation=Participation(4, every=8), l0=2), "participation says"),
+    (lambda: summed(20, buffers=2, l0=3, participation=Participation(1, apart=1)), "participation says"),
+    (lambda: md.MatrixMechanism(W.ranges(20), A, buffers=2), "prefix sums"),
+    (lambda: BufferedToeplitz(9, A, buffers=99), "buffers = 99"),
+    (lambda: BufferedToeplitz(9, P, buffers=2), "privacy"),
+    (lambda: BufferedToeplitz(9, A, buffers=2, participation=Participation(3, apart=9)), "cannot happen"),
+    (lambda: BufferedToeplitz(9, md.ZeroConcentratedDP(1e-40), buffers=2).solve(), "so small"),
+    (lambda: md.Covariance([[1.0, 1.0]]), "span 1 of 2"),
+    (lambda: md.Covariance([[NAN]]), "finite"),
+    (lambda: md.Covariance([[1e200, 0], [0, 1.0]]), "1e100"),
+    (lambda: md.Covariance([]), "changes"),
+]
+PROBLEMS: Cases = [
+    (lambda: covered(lambda S: S[0, 0] <= 0.1), "no covariance meets 'private' and 'S.*' together .proved in rationals"),
+    (lambda: covered(lambda S: md.named("a", S[0, 0] <= 60), lambda S: md.named("b", S[0, 0] >= 61)), "'a' and 'b'"),
+    (lambda: covered(lambda S: cp.norm(S, "fro") <= 100), "no linear row"),
+    (lambda: covered(lambda S: cp.lambda_max(S) <= 100), "no linear row|cone"),
+    (lambda: covered(lambda S: S[0, 0] <= cp.Variable(name="mine")), "variable of your own"),
+    (lambda: covered(lambda S: S[0, 0] <= NAN), "finite"),
+    (lambda: covered(lambda S: cp.sqrt(S[0, 0]) <= 1), "not convex"),
+    (lambda: scaled(lambda s: md.named("cap", s <= 1.0)), "no scales meet 'private' and 'cap' together .proved in rationals.*epsilon = 3.5"),
+    (lambda: scaled(lambda s: md.named("low", s[0] >= 9), lambda s: md.named("high", s[0] <= 3)), "'low' and 'high' .proved in rationals"),
+    (lambda: scaled(lambda s: md.named("gap", s[0] - s[1] <= -1.0)), "'gap': mixes signs"),
+    (lambda: scaled(lambda s: md.named("ball", cp.norm(s) <= 9)), "'ball': is not affine"),
+    (lambda: scaled(lambda s: s.private(P, [1.0])), "sensitivity = .*must be of 3 numbers"),
+    (lambda: md.Scales([1.0], "laplace").private(md.GaussianDP(1.0)), "privacy = GaussianDP"),
+    (lambda: scaled(objective=cp.sum), "objective: must be the loss of the scales"),
+    (lambda: scaled(objective=lambda s: s.expected(2) + s[0]), "objective: must be the loss of the scales"),
+    (lambda: optimal(md.PureDP(1e-9), loss=np.abs).solve(), "lattice of"),
 ]
 OPTIMAL: Cases = [
     (lambda: optimal(md.GaussianDP(1.0)), r"proved of Gaussian noise alone: calibrate.*TradeOff"),
@@ -184,6 +285,18 @@ RADIAL: Cases = [
     (lambda: KNormNoise(3, 1e9, INF, 1e-9).release(np.zeros(3)), "raise epsilon"),
     (lambda: KNormNoise(300, 1.0, INF, 1.0, cap=110.0).release(np.zeros(300)), "norm=inf"),
     (lambda: KNormNoise(10_000, 1.0, INF, 800.0, gamma=2.0**-24), "gamma"),
+    (lambda: KNorm(11, P, thin()).solve(), "too thin to draw from: add small changes across it"),
+    *(
+        (lambda faces=faces: replace(HULL, **faces), ".")
+        for faces in (
+            {"simplices": HULL.simplices[1:]}, {"simplices": ((1, 2), *HULL.simplices[1:])}, {"simplices": ((1, 9),)},
+            {"vertices": ((2.0, 0.0), (0.0, 1.0), (1.0, 1.0))}, {"vertices": None}, {"norm": 1.0}, {"cap": 1.5}, {"signed": False},
+        )
+    ),
+    *(
+        (lambda other=other: replace(PLANES, **other), ".")
+        for other in ({"norm": 1.0}, {"cap": 1.5}, {"signed": False}, {"planes": PLANES.planes[1:]}, {"planes": ((1, 2),)})
+    ),
 ]
 OF_CURVES: Cases = [
     (lambda privacy=privacy, make=make: make(privacy), "privacy")
@@ -200,6 +313,7 @@ LISTS = {
     "allocations": ALLOCATIONS,
     "calibrations": CALIBRATIONS,
     "covariances": COVARIANCES,
+    "problems": PROBLEMS,
     "optimal": OPTIMAL,
     "radial": RADIAL,
     "curves": OF_CURVES,
@@ -212,5 +326,5 @@ LISTS = {
 )
 def test_it_is_refused_by_name(cases: str, at: int) -> None:
     call, word = LISTS[cases][at]
-    with pytest.raises(md.DesignError, match=word):
+    with pytest.raises(md.MechdesignError if cases == "problems" else md.DesignError, match=word):
         call()

@@ -178,27 +178,6 @@ def test_a_mix_of_changes_that_have_one_bound_a_number_proves_nothing() -> None:
             assert not all(holds for *_, holds in verify(dumps(false)).rows)
 
 
-S = md.Scales([1.0, 2.0, 0.5], "laplace")
-ASKED = S.private(md.PureDP(1.0))
-REFUSED: dict[str, tuple[Any, str]] = {
-    "limits": (
-        lambda: [ASKED, md.named("cap", S <= 1.0)],
-        "no scales meet 'private' and 'cap' together .proved in rationals.*epsilon = 3.5",
-    ),
-    "rows": (
-        lambda: [ASKED, md.named("low", S[0] >= 9), md.named("high", S[0] <= 3)],
-        "'low' and 'high' .proved in rationals",
-    ),
-    "mixed signs": (lambda: [ASKED, md.named("gap", S[0] - S[1] <= -1.0)], "'gap': mixes signs"),
-    "curved": (lambda: [ASKED, md.named("ball", cp.norm(S) <= 9)], "'ball': is not affine"),
-    "other noise": (
-        lambda: [md.Scales([1.0], "laplace").private(md.GaussianDP(1.0))],
-        "privacy = GaussianDP",
-    ),
-    "other size": (lambda: [S.private(md.PureDP(1.0), [1.0])], "sensitivity = .*must be of 3 numbers"),
-}
-
-
 @pytest.mark.parametrize("seed", [11, 23, 34, 47])
 def test_an_equality_of_all_scales_beside_a_fixed_one(seed: int) -> None:
     """Newton's steps on the multipliers may leave all scales: the solver's own point stands then."""
@@ -217,19 +196,6 @@ def test_an_equality_of_all_scales_beside_a_fixed_one(seed: int) -> None:
     ).solve()
     assert result.certificate is not None and result.certificate.verify()
     assert result.gap is not None and result.gap < 1e-7
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_met_or_stated_is_refused_by_name(name: str) -> None:
-    rows, words = REFUSED[name]
-    with pytest.raises((md.DesignError, md.InfeasibleError), match=words):
-        md.Problem(md.Minimize(S.expected(0.5)), rows()).solve()
-
-
-@pytest.mark.parametrize("objective", [lambda: cp.sum(S), lambda: S.expected(2) + S[0]])
-def test_another_objective_is_refused(objective: Any) -> None:
-    with pytest.raises(md.DesignError, match="objective: must be the loss of the scales"):
-        md.Problem(md.Minimize(objective()), [ASKED])
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

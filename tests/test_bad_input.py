@@ -52,6 +52,7 @@ BAD: list[Any] = [
     np.array([3.0, 1.0, 2.0]), np.full(3, 1e300), np.array([None, 1]), np.datetime64("now"), [10**400, 1],
     Decimal("NaN"), Decimal("sNaN"), Fraction(10**400, 3), np.longdouble(2), pd.NaT, [pd.NA], [np.ma.masked], pd.Series([1, None], dtype="Int64"),
     pd.DataFrame({"a": [1.0]}), sparse.csr_array(np.eye(2)), np.matrix([[1.0, 2.0]]), np.array([(1, 2.0)], dtype="i4,f8"), iter(()), memoryview(b"xx"),
+    np.timedelta64(1), 5e-324, 2**63, np.float32(2), np.ones((3, 1)), ValueError, [[[]]],
 ]  # fmt: skip
 ALWAYS = (np.ma.masked, pd.NA)
 """What is neither true nor false, or looks like an array and cannot be read as one: no flag, list or number checks find it by chance."""

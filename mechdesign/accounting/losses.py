@@ -596,10 +596,11 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
     if hasattr(terms, "noise_terms"):
         return tuple(terms.noise_terms())
     allowed = "must be NoiseTerm values or additive mechanisms, at least one"
-    out = tuple(term for item in listed("terms", terms, allowed) for term in as_terms(item))
-    if not out:
+    held = listed("terms", terms, allowed)
+    alone = not all(isinstance(item, NoiseTerm) or hasattr(item, "noise_terms") for item in held)
+    if not held or alone:
         raise DesignError.of("terms", terms, allowed)
-    return out
+    return tuple(term for item in held for term in as_terms(item))
 
 
 def is_gaussian(law: FrozenLaw) -> bool:

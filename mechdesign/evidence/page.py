@@ -497,7 +497,7 @@ class Exportable(Saved, ABC):
             kept = [name for name in known if name not in ("seconds", "note")]
         else:
             kept = list(instance("columns", columns, list, tuple))
-            if not kept or not set(kept) <= set(known):
+            if not kept or not all(isinstance(name, str) and name in known for name in kept):
                 raise DesignError.of("columns", columns, f"must be some of {known}")
         frame = frame.set_axis(known, axis=1)[kept].rename(columns=self._headings)
         return _written(as_latex(frame, float_format="%.6g"), path)

@@ -328,7 +328,7 @@ class Result(Exportable):
             if disjoint is not False:
                 raise DesignError.of("disjoint", disjoint, "is said to a ledger: give one")
             return self.mechanism.release(x, **options)
-        if not hasattr(ledger, "release"):
+        if not hasattr(ledger, "charge"):
             raise DesignError.of("ledger", ledger, "must be a Ledger")
         return ledger.release(self, x, disjoint=disjoint, **options)
 

@@ -139,7 +139,7 @@ class LatticeNoise(Unknown):
         if not integer:
             self.change = math.ceil(Fraction(self.sensitivity) / Fraction(step) * (1 - Fraction(1, 10**9)))
             self.step = round_width(max(Fraction(step), Fraction(self.sensitivity) / self.change))
-        self.side = math.floor(reach / step * (1 + 1e-9))
+        self.side = math.floor(min(reach / step, MOST_POINTS) * (1 + 1e-9))
         self.decay = Fraction(0) if tails is None else outward_decay(positive("tails", tails))
         self.tails = tails
         least = self.change if self.decay else 1

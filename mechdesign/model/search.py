@@ -322,7 +322,10 @@ def search(
         )
     made: Callable[..., Any] = (lambda: build) if isinstance(build, Problem) else build
     clock = Deadline(time_limit)
-    taken = inspect.signature(made).parameters
+    try:
+        taken = inspect.signature(made).parameters
+    except ValueError:
+        raise DesignError.of("build", build, "must be a function whose parameters are known") from None
     free = any(p.kind is p.VAR_KEYWORD for p in taken.values())
     own = [name for name in grid.axes if free or name in taken]
     rest = [name for name in grid.axes if name not in own]

@@ -500,7 +500,7 @@ class CellNoise(_OnCells):
         A cell by its integer weight (one of its span, uniformly), a repetition of it in the tails by exact coin flips.
         """
         n, count = self.cells_per_shift, self.count
-        cell = self._cells.draw(checks.integer("size", size, 0))
+        cell = self._cells.draw(checks.integer("size", size, 0, 2**40))
         spike = cell == len(self.weights)
         if self.spans:
             drawn, cell = cell, np.full(size, count)

@@ -306,7 +306,7 @@ class KNormNoise(Checked, AddedNoise):
 
     def shells(self, power: int) -> Shells:
         """Moments of the staircases for changes of this size at this scale."""
-        integer("power", power, 1)
+        power = integer("power", power, 1, 2)
         assert self.largest is not None
         return Shells(self.size, self.largest / self.scale, power)
 
@@ -398,7 +398,8 @@ class KNormNoise(Checked, AddedNoise):
 
     def factor(self, power: int) -> float:
         """E|z_i|^p over E R^p, on average over the coordinates."""
-        moment, weights = self.body.moment(integer("power", power, 1)), self._widths**power
+        power = integer("power", power, 1, 2)
+        moment, weights = self.body.moment(power), self._widths**power
         if isinstance(moment, np.ndarray):
             return float(weights @ moment) / self.dimension
         return moment * (float(weights.sum()) / self.dimension)

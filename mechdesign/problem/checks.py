@@ -154,7 +154,8 @@ def integer(name: str, value: object, least: int, most: int | None = None) -> in
     >>> integer("m", 4, 2)
     4
     """
-    found = int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else None
+    no_integer = isinstance(value, (bool, np.timedelta64))  # which are integers to Python and NumPy
+    found = int(value) if isinstance(value, (int, np.integer)) and not no_integer else None
     if found is not None and found >= least and (most is None or found <= most):
         return found
     wanted = "a positive integer" if least == 1 else f"an integer of at least {least}"

@@ -167,9 +167,11 @@ class MetricDP(Checked):
             return np.asarray(self.metric(x, y))
         if not isinstance(self.metric, str):
             raise DesignError.of("metric", self.metric, "is a space of listed inputs, those of a Table alone")
-        gap = np.abs(
-            checks.array("x", x, ndim=None, empty=True) - checks.array("y", y, ndim=None, empty=True)
-        )
+        own, other = (checks.array(name, v, ndim=None, empty=True) for name, v in (("x", x), ("y", y)))
+        try:
+            gap = np.abs(own - other)
+        except ValueError:
+            raise DesignError.of("y", other.shape, f"must have the shape of x, {own.shape}") from None
         return gap if self.metric == "absolute" else gap * gap
 
 
@@ -360,7 +362,8 @@ class Consumption:
     @classmethod
     def gaussian(cls, square: Fraction | float) -> Consumption:
         """Noise of this μ²."""
-        checks.non_negative("square", square)
+        least = checks.non_negative("square", square, side=checks.UP)
+        square = square if isinstance(square, Fraction) else least
         mu = math.sqrt(round_up(square))
         mu = mu if Fraction(mu) ** 2 >= square else math.nextafter(mu, math.inf)
         return cls(math.inf if square else 0.0, round_up(Fraction(square) / 2), mu)

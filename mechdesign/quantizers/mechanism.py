@@ -378,7 +378,7 @@ def duchi(epsilon: float) -> Quantizer:
     >>> round(duchi(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 3)
     4.349
     """
-    reach = 1 / math.tanh(checks.positive("epsilon", epsilon, side=checks.DOWN) / 2)
+    reach = 1 / math.tanh(checks.magnitude("epsilon", epsilon, side=checks.DOWN) / 2)
     low = (1 - 1 / reach) / 2
     return Quantizer.interpolated([-reach, reach], [-1.0, 1.0], [[1 - low, low], [low, 1 - low]])
 

@@ -220,7 +220,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         (lower, upper), bins = self.input_range, self._outputs
         if np.ndim(knots) == 0:
             inside = bins[(bins > lower) & (bins < upper)]
-            points = np.union1d(np.linspace(lower, upper, integer("knots", knots, 2)), inside)
+            points = np.union1d(np.linspace(lower, upper, integer("knots", knots, 2, 10**6)), inside)
         else:
             points = check_bins(knots)
         P = Table(points, bins)

@@ -47,6 +47,7 @@ from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (
     array,
+    finite,
     generator,
     increasing,
     integer,
@@ -394,7 +395,7 @@ class BiasedQuantizer(Saved):
     def bias(self, x: Numbers) -> Array:
         """E M(x) − x."""
         means: Array = self.probabilities(x) @ self.bins
-        return np.subtract(means, x)
+        return means - finite("x", x)
 
     def max_bias(self, points: int = 2001) -> float:
         """Largest |bias| over a fine grid and both sides of every bin."""

@@ -109,7 +109,7 @@ def delta_interval(
     neighbours : {"add-remove", "replace"}
         Where records are sampled: "add-remove" neighbours differ by one record more or less, and the worse of the two directions is
         returned. "replace": of normal noise alone; another record in the place of one changes the answer by at most the terms' sensitivity,
-        a record more or less by at most half of that (twice the norm to which records are clipped, and that norm).
+        a record more or less by at most what is their `own`: half of the sensitivity, where none is given (the norm to which records are clipped).
     closed_form : bool
         Use the Gaussian profile when every law is normal, and the exact one-dimensional profile for a single
         coordinate, unless several rounds are sampled.
@@ -174,7 +174,7 @@ def delta_interval(
     if apart(terms):
         return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
     plan = _planned(terms, epsilon, 0.01, rounds, sampling_rate, neighbours)
-    return _refine(plan, epsilon, width, points, told_from, deadline)
+    return _attained(plan, epsilon, deadline, _refine(plan, epsilon, width, points, told_from, deadline))
 
 
 def _unsampled(epsilon: float, sampling_rate: float) -> tuple[float, float]:
@@ -275,8 +275,8 @@ def joint_interval(
         _replaced(terms, rate, neighbours)
     if any(apart(terms) for terms, *_ in mechanisms):
         return DeltaInterval(0.0, 1.0)
-    plan = _together(mechanisms, epsilon, 0.01, neighbours)
-    return _refine(plan, epsilon, width, 2**20, 0.0, Deadline.of(deadline))
+    plan, clock = _together(mechanisms, epsilon, 0.01, neighbours), Deadline.of(deadline)
+    return _attained(plan, epsilon, clock, _refine(plan, epsilon, width, 2**20, 0.0, clock))
 
 
 def joint_upper(
@@ -308,6 +308,16 @@ def _in_time(
         if step > plan.finest(4):
             return 1.0 if pessimistic else 0.0
         step *= 8
+
+
+def _attained(
+    plan: GridPlan | SampledPlan, epsilon: float, deadline: Deadline, found: DeltaInterval
+) -> DeltaInterval:
+    """The interval whose lower end is what records lose, where the plan encloses what bounds them all."""
+    if not isinstance(plan, SampledPlan) or (real := plan.attained) is None:
+        return found
+    lower = _in_time(real, epsilon, plan.align(plan.step / 4), deadline, pessimistic=False)
+    return replace(found, lower=min(lower, found.upper))
 
 
 def _refine(
@@ -441,6 +451,8 @@ def lower_delta(
     if apart(terms):
         return 0.0 if sampling_rate < 1 else 1.0
     plan = _planned(terms, epsilon, width, rounds, sampling_rate, neighbours)
+    if isinstance(plan, SampledPlan):
+        plan = plan.attained or plan
     return plan.delta(epsilon, plan.step, pessimistic=False)
 
 

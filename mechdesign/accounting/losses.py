@@ -566,6 +566,9 @@ class NoiseTerm(Checked):
         Δ > 0 of each of these coordinates.
     count : int
         How many coordinates (or rounds) use it.
+    own : float, optional
+        The most one record moves each of these coordinates by itself, where records are sampled of which one is replaced; half of
+        the sensitivity, where none is given.
 
     Examples
     --------
@@ -577,6 +580,12 @@ class NoiseTerm(Checked):
     law: FrozenLaw
     sensitivity: float = field(check=positive, side=UP)
     count: int = field(check=integer, least=1, default=1)
+    own: float | None = field(check=positive, side=UP, default=None)
+
+    @property
+    def alone(self) -> float:
+        """What one record moves each coordinate by itself, where one is replaced."""
+        return self.sensitivity / 2 if self.own is None else self.own
 
 
 class Additive(Protocol):

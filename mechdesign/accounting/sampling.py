@@ -13,16 +13,23 @@ its probability by :math:`s (S(t - r) - S(t)) = s r \bar g`, a mean of g over [t
 at most v in their logarithm, so that :math:`s r e^{v} \le s' R` makes a round at rate s' and distance R dominate, and :math:`s r e^{-v} \ge s' R` be
 dominated, but for a tail that bounds t. Doubles hold the losses at R to many digits where those at r are roundings.
 
-**Replacing a record**, under normal noise N of covariance σ²I: let a record move the answer by u, of norm at most C, and the one in its place by v. Given who
-else takes part, the laws of the answer are :math:`P_u = (1 - s) N + s N(u)` and :math:`P_v`. The pair of a vector of norm C and its
-negative dominates all others, in any dimension:
+**Replacing a record**, under normal noise N of covariance I: let a record move the answer by u and the one in its place by v, both of norm at most C,
+and let u − v have norm at most D ≤ 2C. Given who else takes part, the laws of the answer are :math:`P_u = (1 - s) N + s N(u)` and :math:`P_v`.
+At :math:`x \ge 1` no pair of them loses more than that of u = C and v = C − D on one line, in any dimension:
 
-1. By joint convexity it dominates whoever else takes part, and as u and v change places, it is enough to look at x = e^ε ≥ 1.
+1. By joint convexity of :math:`h(x) = \int (dP - x\,dQ)_+` it is the worst whoever else takes part.
 2. By advanced joint convexity (Balle, Barthe and Gaboardi 2018), with :math:`x' = 1 + (x - 1)/s` and :math:`\beta = x/x'`, the curve is
    :math:`h(x) = s \int (dN(u) - x' d((1 - \beta) N + \beta N(v)))_+ = s E(1 - x' ((1 - \beta) e^{X - E X^2/2} + \beta e^{Y - E Y^2/2}))_+`, where X and Y are normal,
-   with :math:`\sigma^2 E X^2 = |u|^2`, :math:`\sigma^2 E Y^2 = |u - v|^2` and :math:`\sigma^2 E X Y = u \cdot (u - v)`: the ratios of N and of N(v) to N(u).
-3. The mean of a convex function of :math:`\sum p_i e^{X_i - E X_i^2/2}` rises with every covariance (Kahane 1985). All three are largest, at C², 4C² and 2C², where
-   u has norm C and v = −u.
+   with :math:`E X^2 = |u|^2`, :math:`E Y^2 = |u - v|^2` and :math:`E X Y = u \cdot (u - v)`: the ratios of N and of N(v) to N(u).
+3. The mean of a convex function of :math:`\sum p_i e^{X_i - E X_i^2/2}` rises with every covariance (Kahane 1985). All three are largest, at C², D² and CD, where
+   u has norm C and v = u − D u/C.
+
+As u and v change places, :math:`h(x) = 1 - x + x\,h(1/x)` bounds all pairs at x < 1. The larger one of the curves of two pairs is convex, hence this is the
+curve of a pair, which loses l and −l alike: *from above* it takes the place of a round. With m = C − D/2 the loss of :math:`P_C` against
+:math:`P_{C - D}` is positive beyond m and rises there, :math:`\log(1 + w(e^{Dt} - 1))` at m + t, where :math:`\operatorname{logit} w = \operatorname{logit} s + C(C - D)/2 + (C - D)t`;
+so the pair has s of :math:`N(\pm D/2)` and 1 − s of N without what lies within m of 0, which loses nothing. Where C = D/2 nothing does, and where C is large
+the pair is that of a coin that all see, with :math:`N(\pm D/2)` if it falls. *From below* stands the pair of u = C and v = C − D itself, whose outcomes are told
+apart by cells alone: the same records in all rounds, in both orders.
 """
 
 from __future__ import annotations
@@ -34,7 +41,7 @@ from fractions import Fraction
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit, logit
+from scipy.special import expit, log_expit, logit
 
 from mechdesign.accounting.composition import (
     MOST,
@@ -67,7 +74,7 @@ from mechdesign.accounting.losses import (
 from mechdesign.accounting.planning import DEEPEST, FLOOR, GridPlan, largest, plan_grid
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.problem.law_moments import law_variance
+from mechdesign.problem.law_moments import inverse_of, law_variance
 from mechdesign.typing import Array, Numbers
 
 _STRETCHES = 16
@@ -234,7 +241,9 @@ class SampledRounds:
         Of the logarithm of the rate.
     replaced : float
         Rate of a sample of records of which one is replaced by another, which differs from it by the terms' sensitivity and from no record by
-        half of that; 0 for other neighbours. `rate` is 1 then.
+        what is their own; 0 for other neighbours. `rate` is 1 then.
+    attained : bool
+        Whether lower bounds are of two such records, not of what bounds all of them.
     """
 
     terms: tuple[NoiseTerm, ...]
@@ -242,6 +251,7 @@ class SampledRounds:
     rate: float
     base: GridPlan | None = None
     replaced: float = 0.0
+    attained: bool = False
     own: SampledRounds | None = None
     spread: float = 0.0
 
@@ -282,26 +292,29 @@ class SampledRounds:
 
     def single(self, *, pessimistic: bool) -> Loss | None:
         """The loss of one coordinate, where one is all there is: of normal ones, whose μ² = ΣΔ²/σ² is rounded up or down."""
-        found = self._single(pessimistic=pessimistic)
-        return (
-            ReplacedLoss.of(found, self.replaced)
-            if self.replaced and isinstance(found, CentredLoss)
-            else found
-        )
-
-    def _single(self, *, pessimistic: bool) -> Loss | None:
         first = self.terms[0]
+        if self.replaced:
+            return self._of_replaced(pessimistic=pessimistic)
         if sum(t.count for t in self.terms) == 1:
             return loss_of(first.law, first.sensitivity)
-        if all(is_gaussian(t.law) for t in self.terms):
-            square = sum(
-                n * Fraction(d) ** 2 * h / Fraction(s) ** 2 for n, d, s, h in map(in_sigmas, self.terms)
-            )
-            if _EXTREME**-2 < square < _EXTREME**2:
-                above = math.nextafter(math.sqrt(round_up(square)), math.inf)
-                below = math.nextafter(math.sqrt(round_down(square)), 0.0)
-                return loss_of(stats.norm(), above if pessimistic else below)
-        return None
+        norm = self._norm([t.sensitivity for t in self.terms], pessimistic=pessimistic)
+        return loss_of(stats.norm(), norm) if norm else None
+
+    def _of_replaced(self, *, pessimistic: bool) -> ReplacedLoss | None:
+        own = self._norm([t.alone for t in self.terms], pessimistic=pessimistic)
+        change = self._norm([t.sensitivity for t in self.terms], pessimistic=pessimistic)
+        return ReplacedLoss.of(own, min(change, 2 * own), self.replaced) if own and change else None
+
+    def _norm(self, sizes: list[float], *, pessimistic: bool) -> float | None:
+        """The norm of the sizes over normal noise, rounded up or down; None of other noise, and beyond the doubles."""
+        if not all(is_gaussian(t.law) for t in self.terms):
+            return None
+        parts = zip(sizes, map(in_sigmas, self.terms))
+        square = sum(n * Fraction(d) ** 2 * h / Fraction(s) ** 2 for d, (n, _, s, h) in parts)
+        if not _EXTREME**-2 < square < _EXTREME**2:
+            return None
+        above = math.nextafter(math.sqrt(round_up(square)), math.inf)
+        return above if pessimistic else math.nextafter(math.sqrt(round_down(square)), 0.0)
 
     def atoms(self, step: float, tail: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:
         """The losses of a round, each to be moved up or down, for a grid of this step; tails as in `grids`."""
@@ -364,6 +377,9 @@ class SampledRounds:
         if (
             isinstance(loss, CentredLoss) and self.rate == 1
         ):  # of a symmetric pair: both directions lose alike
+            if isinstance(loss, ReplacedLoss) and self.attained and not pessimistic:
+                first, other = (discretise_atoms(v, step, pessimistic=False) for v in loss.of_records())
+                return first, other
             both = discretise(loss, step, pessimistic=pessimistic, upper_tail=tail, lower_tail=tail)
             return both, both
         if isinstance(loss, CentredLoss):
@@ -378,40 +394,70 @@ class SampledRounds:
 
 @dataclass(frozen=True)
 class ReplacedLoss(CentredLoss):
-    """The loss of (1 − s) N + s N(Δ/2) against (1 − s) N + s N(−Δ/2), N normal."""
+    """The loss of a record that is replaced, where records are sampled: from above, odd about the middle of what tells nothing.
+
+    Attributes
+    ----------
+    share : float
+        s, the rate of the sample.
+    gap : float
+        m: what the noise has within that of 0 tells nothing.
+    """
 
     share: float = 1.0
+    gap: float = 0.0
 
     @classmethod
-    def of(cls, plain: CentredLoss, share: float) -> ReplacedLoss:
-        """Of samples at this rate s, from the loss of N(Δ/2) against N(−Δ/2)."""
-        half, square = plain.sensitivity / 2, float(plain.loss(plain.sensitivity)) / 8
+    def of(cls, own: float, change: float, share: float) -> ReplacedLoss:
+        """Of records that move the answer by `own` at most, and by `change` ≤ 2·own in the place of another, under noise of deviation 1."""
+        plain = loss_of(stats.norm(), change)
+        assert isinstance(plain, CentredLoss)
+        less, start = own - change, logit(share) + own * (own - change) / 2
 
         def loss(t: Numbers) -> Array:
-            moved = plain.loss(t) / 2
-            return _sampled(moved - square, share) - _sampled(-moved - square, share)
-
-        def inverse(v: Numbers) -> Array:
-            size = np.abs(np.asarray(v, dtype=float))
-            with np.errstate(divide="ignore"):  # log of ((1 − s)/s) e^(μ²/8) 2 sinh(v/2)
-                log = square - logit(share) + size / 2 + np.log(-np.expm1(-size))
-            more = np.where(log > 20, log, np.arcsinh(np.exp(np.minimum(log, 20.0)) / 2))
-            return np.copysign(plain.inverse(size + 2 * more), v)
+            size = np.abs(np.asarray(t, dtype=float))
+            z, plain_loss = start + less * size, change * size
+            with np.errstate(under="ignore", invalid="ignore"):
+                small = np.log1p(expit(z) * np.expm1(np.minimum(plain_loss, _PAST)))
+                large = np.logaddexp(log_expit(-z), log_expit(z) + plain_loss)
+            return np.asarray(np.copysign(np.where(plain_loss <= _PAST, small, large), t))
 
         def isf(tail: Numbers) -> Array:
-            return plain.isf(tail) + half
+            return plain.isf(tail) + change / 2
 
-        return cls(plain.law, plain.sensitivity, loss, inverse, plain.sf, isf, share=share)
+        inverse, gap = inverse_of(loss, 1.0), own - change / 2
+        return cls(
+            plain.law, change, loss, lambda v: inverse(np.asarray(v)), plain.sf, isf, share=share, gap=gap
+        )
 
     def masses(self, x: Array) -> tuple[Array, Array, Array, Array]:
-        (none, off), moved = cell_masses(self.sf, x), super().masses(x)
+        none, off = cell_masses(lambda t: self.sf(self.gap + t), x)
+        alike = np.where((x[:-1] < 0) & (x[1:] == 0), 1 - 2 * self.sf(self.gap), 0.0)
+        return self._mixed(x, none + alike, off)
+
+    def _mixed(self, x: Array, none: Array, off: Array) -> tuple[Array, Array, Array, Array]:
+        """Masses of cells, from those where no sample has the record and how far these are off."""
         p, q, p_error, q_error = (
-            self.share * a + (1 - self.share) * b for a, b in zip(moved, (none, none, off, off))
+            self.share * a + (1 - self.share) * b for a, b in zip(super().masses(x), (none, none, off, off))
         )
         return p, q, p_error, q_error
 
+    def of_records(self) -> tuple[AtomicLoss, AtomicLoss]:
+        """Losses from below of two records in both orders, whose outcomes are told apart by cells."""
+        far = float(self.isf(FLOOR))
+        near = np.linspace(-far, far, _LOOKED_AT + 1)
+        fine = self.inverse(np.geomspace(_SMALL**2, float(self.loss(far)), _LOOKED_AT))
+        x = np.unique(np.concatenate([near, near - self.gap, fine, -fine, [-np.inf, np.inf]]))
+        p, q, p_error, q_error = self._mixed(x, *cell_masses(self.sf, x + self.gap))
+
+        def told(p: Array, q: Array) -> AtomicLoss:
+            seen = p > _NEGLIGIBLE
+            return _sorted(AtomicLoss(np.log(p[seen] / q[seen]), p[seen]), pessimistic=False)
+
+        return told(p - p_error, q + q_error + FLOOR), told(q - q_error, p + p_error + FLOOR)
+
     def outside(self, low: float, high: float) -> tuple[float, float]:
-        plain = float(self.sf(-low)), float(self.sf(high))
+        plain = float(self.sf(self.gap - low)), float(self.sf(self.gap + high))
         below, above = (
             self.share * a + (1 - self.share) * b for a, b in zip(super().outside(low, high), plain)
         )
@@ -591,6 +637,14 @@ class SampledPlan:
     def count(self) -> int:
         """Rounds."""
         return sum(part.rounds for part in self.parts)
+
+    @property
+    def attained(self) -> SampledPlan | None:
+        """The plan whose lower bounds are of records, where they are another's."""
+        losses = (part.single(pessimistic=False) for part in self.parts if part.replaced)
+        if not any(isinstance(loss, ReplacedLoss) and loss.gap for loss in losses):
+            return None
+        return replace(self, parts=tuple(replace(part, attained=bool(part.replaced)) for part in self.parts))
 
     def align(self, step: float) -> float:
         """Shrink the step, by a fifth at most, so that the two losses that weigh most are nearly on the grid.

@@ -111,7 +111,7 @@ def worst_cases(
 ) -> WorstCases:
     """Return what `law`, independent on every coordinate, must be private for.
 
-    Where records are sampled and one of them is replaced that is a change by twice what a record contributes (`mechdesign.accounting.sampling`).
+    Where records are sampled and one of them is replaced that is also how far a record moves answers by itself (`mechdesign.accounting.sampling`).
 
     Raises
     ------
@@ -133,8 +133,7 @@ def worst_cases(
         if s.own is None or not is_gaussian(law):
             remedy = 'needs noise="gaussian" and Sensitivity(own=...), what one record contributes, where neighbours are replaced'
             raise DesignError.of("sampling_rate", sampling_rate, remedy)
-        pair = 2 * s.own
-        return WorstCases(law, ((NoiseTerm(law, pair),),), s.largest_l2(dimension) >= pair)
+        return WorstCases(law, ((NoiseTerm(law, s.largest_l2(dimension), own=s.own),),), exact=True)
 
     def terms(vector: Shifts) -> Terms:
         least = 1e-100 * max(size for size, _ in vector)  # half a subnormal shift is none: rounded up

@@ -11,9 +11,10 @@ second by symmetry: both curves rise with that of (P, Q). With δ' that of (P, Q
 The first one is never lower, so that it is δ of one round: 1 − x (1 − q) ≤ q, and ε'' ≥ ε' because of
 q² x − (x − 1 + q)(1 − x (1 − q)) = (x − 1)² (1 − q) ≥ 0. Of several rounds both directions are composed.
 
-**Replaced records**, each of which moves the answer by at most c standard deviations of normal noise: (1 − q) N + q N(c) against (1 − q) N + q N(−c) is
-as bad as any two of them, in any dimension (`mechdesign.accounting.sampling` has the proof). At t its loss is ln(1 − q + q e^(ct − c²/2)) − ln(1 − q + q e^(−ct − c²/2)),
-odd and rising, and passes ε at ct = ε/2 + arsinh((1 − q)/q e^(c²/2) sinh(ε/2)).
+**Replaced records**, each of which moves the answer by at most c standard deviations of normal noise, and by at most d ≤ 2c in the place of another: at x ≥ 1 no two lose
+more than (1 − q) N + q N(c) against (1 − q) N + q N(c − d), in any dimension, and in either order (`mechdesign.accounting.sampling` has the proof). So a pair takes their
+place that loses l and −l alike. At m + t, m = c − d/2, the loss is ln(1 − q + q e^(g + ct)) − ln(1 − q + q e^(g + (c − d)t)), g = c (c − d)/2, which rises from 0 at t = 0; what
+N has within m of 0 loses nothing.
 
 **Zero-concentrated privacy** of any law is shown by the Rényi divergences of every order.
 
@@ -102,7 +103,8 @@ class Asked(NamedTuple):
     epsilon: Decimal
     delta: Decimal
     account: Account
-    replaced: bool = False
+    own: Decimal = ZERO
+    """How far a record moves answers by itself, where one is replaced and records are sampled."""
 
     def least(self, cases: list[Shifts], aim: Decimal) -> Decimal:
         """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
@@ -124,10 +126,11 @@ class Asked(NamedTuple):
 
     def consumed(self, shifts: Shifts, points: int) -> Decimal:
         """δ at ε of all rounds and coordinates, from above."""
-        if self.replaced and self.rounds == 1:
+        if self.own and self.rounds == 1:
             shift, law = shifts[0][0], NORMAL
-            t, rest = self.before(self.epsilon, shift) / shift, 1 - self.rate
-            p, q = (self.rate * law.above(t + move) + rest * law.above(t) for move in (-shift / 2, shift / 2))
+            t = self.before(self.epsilon, shift) / shift
+            none = (1 - self.rate) * self.beyond(t, shift)
+            p, q = (self.rate * law.above(t + move) + none for move in (-shift / 2, shift / 2))
             return p - self.epsilon.exp() * q + SLACK
         if self.rate < 1 and self.rounds == 1:
             unsampled = self._replace(
@@ -154,7 +157,7 @@ class Asked(NamedTuple):
     def round(self, grid: Grid, shifts: Shifts, share: Decimal, points: int) -> tuple[list[Cell], Decimal]:
         """Cells of the loss of a round that sees everybody, for a grid of so many points, and the mass whose loss is infinite; the sampled one's share of ε."""
         bend = self.before(share, shifts[0][0])
-        if self.replaced:
+        if self.own:
             return self.mixed(shifts[0][0], *self.outcomes(shifts[0][0], grid.tail, bend, points))
         if len(shifts) == shifts[0][1] == 1:
             return self.outcomes(shifts[0][0], grid.tail, bend, points)
@@ -169,28 +172,44 @@ class Asked(NamedTuple):
 
     def mixed(self, shift: Decimal, cells: list[Cell], infinite: Decimal) -> tuple[list[Cell], Decimal]:
         """The cells of normal noise that is moved by half the shift or by as much to the other side, where records are sampled of which one is replaced."""
-        rate, rest, square = self.rate, 1 - self.rate, shift * shift / 8
+        rate, rest = self.rate, 1 - self.rate
         self.account.takes((NORMAL.work + 10 * EXPONENTIAL) * len(cells))
 
         def loss(before: Decimal) -> Decimal:
-            up, down = (rest + rate * (sign * before / 2 - square).exp() for sign in (1, -1))
-            return (up / down).ln()
+            return self.after(abs(before), shift).copy_sign(before)
 
         found = []
         for p, q, low, high in cells[:-1]:
-            none = NORMAL.above(low / shift) - NORMAL.above(high / shift)
-            found.append(Cell(rate * p + rest * none, rate * q + rest * none, loss(low), loss(high)))
+            none = rest * abs(self.beyond(abs(low) / shift, shift) - self.beyond(abs(high) / shift, shift))
+            found.append(Cell(rate * p + none, rate * q + none, loss(low), loss(high)))
         p, _, least, _ = cells[-1]  # far on the other side
-        none = NORMAL.above(-least / shift)
-        found.append(Cell(rate * p + rest * none, ZERO, loss(least), loss(least)))
-        return found, rate * infinite + rest * none
+        none = rest * self.beyond(-least / shift, shift)
+        found.append(Cell(rate * p + none, ZERO, loss(least), loss(least)))
+        alike = rest * (1 - 2 * self.beyond(ZERO, shift))
+        return [*found, Cell(alike, alike, ZERO, ZERO)], rate * infinite + none
+
+    def beyond(self, t: Decimal, shift: Decimal) -> Decimal:
+        """What the noise has beyond m + t."""
+        return NORMAL.above(self.own - shift / 2 + t)
+
+    def after(self, before: Decimal, shift: Decimal) -> Decimal:
+        """The loss of a sample of which one record is replaced where it is so much, at least 0, without sampling."""
+        rate, less = self.rate, self.own - shift
+        start, t = self.own * less / 2, before / shift
+        up, down = (1 - rate + rate * (start + slope * t).exp() for slope in (self.own, less))
+        return (up / down).ln()
 
     def before(self, epsilon: Decimal, shift: Decimal) -> Decimal:
         """The loss that becomes ε where a sample is seen."""
-        if self.replaced:
-            half = (epsilon / 2).exp()
-            x = (1 / self.rate - 1) * (shift * shift / 8).exp() * (half - 1 / half) / 2
-            return epsilon + 2 * (x + (x * x + 1).sqrt()).ln()
+        if self.own:
+            low, high = ZERO, epsilon
+            self.account.takes(500 * EXPONENTIAL)
+            while self.after(high, shift) < epsilon:
+                low, high = high, 2 * high + 1
+            while high - low > high * Decimal("1e-25"):
+                middle = (low + high) / 2
+                low, high = (middle, high) if self.after(middle, shift) < epsilon else (low, middle)
+            return high
         return (1 + (epsilon.exp() - 1) / self.rate).ln()
 
     def composed(self, grid: Grid, shifts: Shifts, times: int, epsilon: Decimal) -> tuple[Losses, Decimal]:
@@ -260,7 +279,7 @@ class Asked(NamedTuple):
         """Cells of a round that sees a sample, for removing and for adding a record; what has infinite loss; the least one a removed record has."""
         self.account.takes(10 * EXPONENTIAL * len(cells))
         rate, rest = self.rate, 1 - self.rate
-        if not rest or self.replaced:  # of a symmetric pair: both directions lose alike
+        if not rest or self.own:  # of a symmetric pair: both directions lose alike
             return [(cells, infinite, ZERO)] * 2
         missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
         removed = [
@@ -340,7 +359,9 @@ def joint_delta(
         if name == "norm":
             square = sum((count * v * v for v, count in shifts), ZERO) * (rounds if rate == 1 else 1)
             shifts, rounds = [(square.sqrt() * ROUND, 1)], 1 if rate == 1 else rounds
-        asked.append((Asked(name, shapes, rounds, rate, epsilon, delta, account, sampled(noise)), shifts))
+        asked.append(
+            (Asked(name, shapes, rounds, rate, epsilon, delta, account, own_of(noise, scale)), shifts)
+        )
     total = sum(part.rounds for part, _ in asked)
     count = max(sum(count for _, count in shifts) for _, shifts in asked)
     if count > MOST_LOSSES or total > MOST_LOSSES:
@@ -591,6 +612,11 @@ def sampled(noise: Json) -> bool:
     return near(noise) == "replace" and noise["sampling_rate"] < 1
 
 
+def own_of(noise: Json, scale: Decimal) -> Decimal:
+    """How far one record moves answers by itself, in units of the scale, where records are sampled of which one is replaced; else 0."""
+    return Decimal(noise["sensitivity"]["own"]) / scale if sampled(noise) else ZERO
+
+
 def near(noise: Json) -> str:
     """Who are neighbours."""
     changes = noise["sensitivity"]
@@ -653,7 +679,7 @@ def consumed(
     (e, d), *_ = points_of(privacy)
     epsilon, delta = Decimal(e), Decimal(d)
     claim = f"delta at most {d!r} at epsilon = {e!r}"
-    asked = Asked(name, shapes, rounds, rate, epsilon, delta, account, sampled(noise))
+    asked = Asked(name, shapes, rounds, rate, epsilon, delta, account, own_of(noise, scale))
     found = asked.least(scaled, aim)
     account.bounds(claim, found, delta)
     return found, len(scaled) == 1 and asked.closed(scaled[0])
@@ -687,12 +713,14 @@ def consumed_rho(
 
 def cases_of(noise: Json, name: str, scale: Decimal, account: Account) -> list[Shifts]:
     """`worst_shifts` in units of the scale."""
-    if sampled(noise):
-        if name != "norm":
-            raise Refused("a Poisson sample where one record is replaced, under other than normal noise")
-        return [[(2 * Decimal(noise["sensitivity"]["own"]) / scale, 1)]]
+    if sampled(noise) and name != "norm":
+        raise Refused("a Poisson sample where one record is replaced, under other than normal noise")
     stated = worst_shifts(noise["sensitivity"], noise["dimension"], name, account)
-    return [[(v / scale, count) for v, count in shifts] for shifts in stated]
+    found = [[(v / scale, count) for v, count in shifts] for shifts in stated]
+    if sampled(noise):
+        change = sum((count * v * v for v, count in found[0]), ZERO).sqrt() * ROUND
+        return [[(min(change, 2 * own_of(noise, scale)), 1)]]
+    return found
 
 
 def most_lost(name: str, shapes: tuple[Decimal, ...], cases: list[Shifts], rate: Decimal = ONE) -> Decimal:

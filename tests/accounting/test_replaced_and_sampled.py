@@ -1,4 +1,4 @@
-"""Sampled rounds of normal noise of which one record is replaced: a record against its negative is the worst pair, in any dimension."""
+"""Sampled rounds of normal noise of which one record is replaced: two records on one line are the worst pair, in any dimension, as far out and apart as they may be."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, joint_interval
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier import verify
@@ -53,6 +54,101 @@ def _composed(epsilon: float, rounds: int, rate: float, sigma: float) -> float:
     return float((mass * _once(left, rate, sigma)).sum())
 
 
+CHANGES = [
+    (1.0, 1.0, 0.1),
+    (5.0, 1.0, 0.3),
+    (1.0, 0.3, 0.02),
+    (1.0, 1.9, 0.2),
+    (40.0, 1.0, 0.2),
+    (0.4, 0.1, 0.5),
+]
+"""How far records move answers, by themselves and in the place of one another, in standard deviations; the sampling rate."""
+
+
+def _two(own: float, change: float, rate: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Densities of a round in which the record moves the answer by `own`, and by so much less, and what points weigh."""
+    x, weight = np.polynomial.legendre.leggauss(2400)
+    middle, far = own / 2, own / 2 + 9
+    t = middle + far * x
+    p, q = (_pair(rate, t, 1.0, u) for u in (own, own - change))
+    return p, q, far * weight
+
+
+def _sums(own: float, change: float, rate: float, epsilon: float) -> tuple[float, float]:
+    """δ of two rounds by quadrature: of these two records, the larger one of both orders, and of what bounds every pair."""
+    p, q, weight = _two(own, change, rate)
+    x = math.exp(epsilon)
+
+    def both(first: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> float:
+        found = np.maximum(first[0][:, None] * other[0] - x * first[1][:, None] * other[1], 0.0)
+        return float(weight @ found @ weight)
+
+    # of what bounds every pair: twice the outcomes that speak for the first, in either order, and the rest that is alike
+    up = p > q
+    odd = np.concatenate([p[up], q[up]]), np.concatenate([q[up], p[up]])
+    mass = np.concatenate([weight[up], weight[up]])
+    alike = 1 - float(mass @ odd[0])
+    found = np.maximum(odd[0][:, None] * odd[0] - x * odd[1][:, None] * odd[1], 0.0)
+    single = float(mass @ np.maximum(odd[0] - x * odd[1], 0.0))
+    return max(both((p, q), (p, q)), both((q, p), (q, p))), float(mass @ found @ mass) + 2 * alike * single
+
+
+def _noise(own: float, change: float, rate: float, rounds: int, sigma: float = 1.0) -> md.AdditiveNoise:
+    changes = md.Sensitivity(l2=change, own=own, neighbours="replace")
+    return md.AdditiveNoise(stats.norm(scale=sigma), changes, 3, rounds, rate)
+
+
+@pytest.mark.parametrize(("own", "change", "rate"), CHANGES)
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.7])
+def test_two_rounds_are_enclosed_by_records_and_what_bounds_them(
+    own: float, change: float, rate: float, epsilon: float
+) -> None:
+    records, bound = _sums(own, change, rate, epsilon)
+    found = _noise(own, change, rate, 2).delta_interval(epsilon, width=1e-3)
+    off = 1e-4 * bound + 1e-9  # of the quadrature, which bends at an unknown line
+    assert found.lower <= records + off and records <= bound + off and bound <= found.upper + off
+    assert found.lower >= records * (1 - 5e-3) - off and found.upper <= bound * (1 + 2e-3) + off
+
+
+@pytest.mark.parametrize(("own", "change", "rate"), CHANGES)
+def test_less_is_lost_than_by_a_negative_and_than_with_a_coin_that_all_see(
+    own: float, change: float, rate: float
+) -> None:
+    """Both are bounds of every round of these records; neither is as low in all of these cases."""
+    for epsilon in (0.1, 1.0):
+        for rounds in (1, 20):
+            upper = _noise(own, change, rate, rounds).delta_interval(epsilon, width=1e-3).upper
+            negative = _noise(own, 2 * own, rate, rounds).delta_interval(epsilon, width=1e-3).upper
+            seen = [
+                stats.binom.pmf(k, rounds, rate) * gaussian_profile(epsilon, math.sqrt(k) * change)
+                for k in range(1, rounds + 1)
+            ]
+            assert upper <= min(negative, sum(seen)) * (1 + 2e-3)
+
+
+def test_records_far_out_that_change_little_need_the_noise_of_the_change() -> None:
+    """Ten steps at rate .1 of records of norm 100 that are 1 apart: 100 times the noise was asked for."""
+    asked: dict[str, Any] = {"privacy": PRIVACY, "sampling_rate": 0.1, "rounds": 10}
+    changes = md.Sensitivity(l2=1.0, own=100.0, neighbours="replace")
+    found = md.calibrate("gaussian", sensitivity=changes, **asked).mechanism.standard_deviation
+    everybody = md.calibrate(
+        "gaussian", privacy=PRIVACY, sensitivity=1.0, rounds=10
+    ).mechanism.standard_deviation
+    alone = md.calibrate("gaussian", privacy=PRIVACY, sensitivity=1.0).mechanism.standard_deviation
+    assert 0.9 * alone < found < everybody
+
+
+@pytest.mark.parametrize("rounds", [1, 7])
+def test_larger_records_and_changes_lose_more(rounds: int) -> None:
+    """At both ends: what is proved for them holds for less, and what less loses is lost by them."""
+    ends = [
+        _noise(own, change, 0.1, rounds).delta_interval(0.3, width=1e-3)
+        for own, change in ((1, 1), (1, 1.1), (1.1, 1), (2, 2))
+    ]
+    for wider in ends[1:]:
+        assert ends[0].lower < wider.lower and ends[0].upper < wider.upper and ends[0].lower <= wider.upper
+
+
 def _density(grids: list[np.ndarray], move: np.ndarray, rate: float, sigma: float) -> np.ndarray:
     near, far = (
         np.prod([stats.norm.pdf((g - c) / sigma) / sigma for g, c in zip(grids, move * share)], axis=0)
@@ -73,7 +169,8 @@ def test_no_pair_of_records_loses_more(dimension: int) -> None:
             10 ** rng.uniform(-2, 0.5),
         )
         t, w = (9 * sigma + 1) * x, (9 * sigma + 1) * weight
-        highest = float(_once(epsilon, rate, sigma))
+        highest, apart = float(_once(epsilon, rate, sigma)), rng.uniform(0.1, 1.5)
+        closest = _noise(1.0, apart, rate, 1, sigma).delta_interval(epsilon).upper
         grids = np.meshgrid(*[t] * dimension, indexing="ij")
         weights = w if dimension == 1 else np.outer(w, w)
         for _ in range(4):
@@ -83,6 +180,11 @@ def test_no_pair_of_records_loses_more(dimension: int) -> None:
             p, q = (_density(grids, z, rate, sigma) for z in (u, v))
             found = float((np.maximum(p - math.exp(epsilon) * q, 0) * weights).sum())
             assert found <= highest * (1 + 2e-3) + 1e-9
+            if (norm := np.linalg.norm(u - v)) > apart:
+                v = u + (v - u) * apart / norm  # still of norm at most 1
+            p, q = (_density(grids, z, rate, sigma) for z in (u, v))
+            found = float((np.maximum(p - math.exp(epsilon) * q, 0) * weights).sum())
+            assert found <= closest * (1 + 2e-3) + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -159,14 +261,26 @@ def test_both_checkers_refuse_less_noise_and_larger_records(rounds: int) -> None
         verify.verify(cheap.sealed(json.loads(text)))
 
 
-def test_bounds_that_are_not_a_record_and_its_negative_are_kept_from_above_alone() -> None:
-    """Counts of which records have at most one: no record is another one's negative."""
+def test_records_that_are_no_negatives_of_each_other_lose_less() -> None:
+    """Counts of which records have at most one: they are √2 apart, not 2."""
     bounds = md.Sensitivity.of_contribution(l2=1.0, neighbours="replace")
     assert bounds.own == 1.0 and bounds.l2 is not None and bounds.l2 < 2.0
     noise = md.AdditiveNoise(stats.norm(), bounds, 2, 5, 0.1)
     found = noise.delta_interval(1.0)
-    assert found.lower == 0 and noise.lattice.step < 1e-6
-    assert found.upper == md.AdditiveNoise(stats.norm(), REPLACED, 2, 5, 0.1).delta_interval(1.0).upper
+    assert found.lower > 0 and noise.lattice.step < 1e-6
+    assert found.upper < 0.9 * md.AdditiveNoise(stats.norm(), REPLACED, 2, 5, 0.1).delta_interval(1.0).lower
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_both_checkers_refuse_a_change_that_is_larger(rounds: int) -> None:
+    changes = md.Sensitivity(l2=1.0, own=2.0, neighbours="replace")
+    found = md.calibrate("gaussian", privacy=PRIVACY, sensitivity=changes, rounds=rounds, sampling_rate=0.1)
+    assert found.certificate.verify() and all(holds for *_, holds in verify.verify(dumps(found)).rows)
+    for other in (replace(changes, l2=1.02), replace(changes, own=2.1)):
+        design, noise = replace(found.design, sensitivity=other), replace(found.mechanism, sensitivity=other)
+        forged = replace(found, mechanism=noise, design=design, lower_bound=None)
+        assert not forged.certificate.verify()
+        assert not all(holds for *_, holds in verify.verify(dumps(forged)).rows)
 
 
 def test_what_is_not_accounted_for_is_refused() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mechdesign.accounting.composition import affordable, cumulants
-from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, is_gaussian, loss_of
+from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
 from mechdesign.accounting.planning import FLOOR, GridPlan, apart, largest, plan_grid, typical
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
@@ -23,6 +23,7 @@ from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, instance, integer, non_negative, number, one_of, probability
+from mechdesign.problem.law_moments import is_gaussian
 from mechdesign.solvers.deadline import Deadline
 
 Rounds: TypeAlias = tuple[tuple[NoiseTerm, ...], int, float]

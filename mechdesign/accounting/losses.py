@@ -33,13 +33,11 @@ from scipy import stats
 
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, Checked, field, integer, listed, positive
-from mechdesign.problem.law_moments import Tail, frozen_parts, inverse_of
+from mechdesign.problem.law_moments import Generator, Tail, frozen_parts, inverse_of, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
 Function: TypeAlias = Callable[[Array], Array]
 """A function of each entry of an array."""
-Generator: TypeAlias = stats.rv_continuous | stats.rv_discrete
-"""What SciPy makes laws of one kind from."""
 
 
 @dataclass(frozen=True)
@@ -450,12 +448,6 @@ def _numeric(dist: Generator, r: float, shapes: tuple[float, ...]) -> tuple[Unit
     return UnitLoss(loss, inverse_of(loss, deviation, seen - r / 2), edge=top - r / 2, reach=reach), tail
 
 
-def of_scipy(dist: Generator) -> str:
-    """The name of one of SciPy's own generators, else "": another law may have the same name."""
-    own = getattr(stats, str(dist.name), None)
-    return str(dist.name) if own is not None and type(dist) is type(own) else ""
-
-
 Loss = CentredLoss | AtomicLoss
 
 
@@ -548,9 +540,6 @@ def centred_loss(law: FrozenLaw, sensitivity: float) -> CentredLoss:
     return loss
 
 
-_NORMAL = {"norm": (), "gennorm": (2.0,)}
-"""Shapes at which SciPy's families are normal."""
-
 Coordinates = tuple[int, float, float, int]
 """(n, Δ, s, h): n coordinates that change by Δ, with normal noise of variance s²/h."""
 
@@ -610,13 +599,6 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
     if not held or alone:
         raise DesignError.of("terms", terms, allowed)
     return tuple(term for item in held for term in as_terms(item))
-
-
-def is_gaussian(law: FrozenLaw) -> bool:
-    """Normal, or that member of a family that contains it (b = 0, β = 2)."""
-    dist, shapes, loc, _ = frozen_parts(law)
-    ours = isinstance(dist, NoiseLaw) and getattr(dist, "name", "") in ("flipped_huber", "osgt")
-    return loc == 0 and shapes == ((0.0,) if ours else _NORMAL.get(of_scipy(dist)))
 
 
 def in_sigmas(term: NoiseTerm) -> Coordinates:

@@ -68,13 +68,12 @@ from mechdesign.accounting.losses import (
     NoiseTerm,
     cell_masses,
     in_sigmas,
-    is_gaussian,
     loss_of,
 )
 from mechdesign.accounting.planning import DEEPEST, FLOOR, GridPlan, largest, plan_grid
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.problem.law_moments import inverse_of, law_variance
+from mechdesign.problem.law_moments import inverse_of, is_gaussian, law_variance
 from mechdesign.typing import Array, Numbers
 
 _STRETCHES = 16

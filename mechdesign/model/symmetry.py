@@ -115,7 +115,7 @@ def automorphisms(table: Indices, *, deadline: Deadline | None = None) -> list[I
             if image in orbit or image in hopeless:
                 continue
             for tried, images in enumerate(_leaves(table, colours, base, [*fixed, image])):
-                Deadline.of(deadline).hold("search for symmetries")
+                (deadline or Deadline()).hold("search for symmetries")
                 permutation = _complete(table, colours, base, images)
                 if permutation is not None:
                     found.append(permutation)
@@ -184,7 +184,7 @@ class Symmetry:
         if asked is None:
             singles = np.arange(n * m), np.arange(n * n).reshape(n, n), np.arange(m)
             return cls(*singles, np.arange(len(declared.family)))
-        codes = _codes(declared, deadline := Deadline.of(deadline))
+        codes = _codes(declared, deadline := deadline or Deadline())
         if isinstance(asked, str):
             if asked != "find":
                 raise DesignError.of(

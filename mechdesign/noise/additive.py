@@ -31,7 +31,7 @@ import numpy as np
 from scipy import optimize, special
 
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound, upper_delta
-from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, is_gaussian, loss_of, of_scipy
+from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, loss_of
 from mechdesign.accounting.profile import largest_loss, least_mu, privacy_profile, profile_epsilon
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import at_least, at_most, fields_shown, folded
@@ -41,7 +41,14 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, share
-from mechdesign.problem.law_moments import FINITE, frozen_parts, law_variance, symmetric_mean
+from mechdesign.problem.law_moments import (
+    FINITE,
+    frozen_parts,
+    is_gaussian,
+    law_variance,
+    of_scipy,
+    symmetric_mean,
+)
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
@@ -144,40 +151,20 @@ def worst_cases(
     if is_gaussian(law):
         return WorstCases(law, (terms(((s.largest_l2(dimension), 1),)),), True, attained)
     if discrete:
-        return _whole(law, s, dimension)
+        vectors, exact = s.whole_changes(dimension)
+        found = tuple(map(terms, vectors))
+        return WorstCases(law, found, exact, found if exact else ())
     top, count = s.largest_linf(dimension), s.count(dimension)
     if isinstance(loss_of(law, top), AtomicLoss):
         box = ((top, count),)
         return WorstCases(law, (terms(box),), s.bounds(dimension) == box == s.envelope(dimension)[0], ())
-    found = [s.envelope(dimension), *s.packed(dimension)]
-    if len(found) == 3 and s.l2 is None and s.each is None and not found[0][1]:
-        found = found[1:]  # packed, the same vector is shorter
-    best = next((vector for vector, exact in found if exact), None)
+    above = [s.envelope(dimension), *s.packed(dimension)]
+    if len(above) == 3 and s.l2 is None and s.each is None and not above[0][1]:
+        above = above[1:]  # packed, the same vector is shorter
+    best = next((vector for vector, exact in above if exact), None)
     if best is not None:
         return WorstCases(law, (terms(best),), True, attained)
-    return WorstCases(law, tuple(terms(vector) for vector, _ in found), False, attained)
-
-
-def _whole(law: FrozenLaw, s: Sensitivity, dimension: int) -> WorstCases:
-    """Integer noise: the answers are whole, and so are their changes."""
-    for name, bounds in (("linf", (s.linf,)), ("each", s.each or ())):
-        for bound in bounds:
-            if bound is not None and bound != int(bound):
-                raise DesignError.of(
-                    f"sensitivity.{name}", bound, "must be a whole number for discrete noise"
-                )
-    s = s.whole(dimension)
-    found: list[Terms] = []
-    for vector, _ in (s.envelope(dimension), *s.packed(dimension)):
-        terms = tuple(NoiseTerm(law, math.floor(v), c) for v, c in vector if math.floor(v) >= 1)
-        if terms and terms not in found:
-            found.append(terms)
-    if not found:
-        raise DesignError.of(
-            "sensitivity", str(s), "allows no change of a whole number: nothing needs discrete noise"
-        )
-    exact = s.allows(tuple((t.sensitivity, t.count) for t in found[0]))
-    return WorstCases(law, (found[0],) if exact else tuple(found), exact, (found[0],) if exact else ())
+    return WorstCases(law, tuple(terms(vector) for vector, _ in above), False, attained)
 
 
 def amplified(loss: float, *, rounds: int = 1, sampling_rate: float = 1.0, **options: Any) -> float:
@@ -416,11 +403,14 @@ class AdditiveNoise(Checked, AddedNoise):
         _, shapes, _, scale = frozen_parts(self.law)
         if hasattr(self.law.dist, "mean_absolute"):
             return float(scale * self.law.dist.mean_absolute(*shapes))
-        if self.law.dist.name == "dlaplace":
-            return 2 * math.exp(-shapes[0]) / -math.expm1(-2 * shapes[0])
+        if not self.continuous:
+            known = self.law.dist.name == "dlaplace"
+            return float(
+                2 * math.exp(-shapes[0]) / -math.expm1(-2 * shapes[0]) if known else self.law.expect(abs)
+            )
         if of_scipy(self.law.dist) == "gennorm":
             return scale * math.exp(special.gammaln(2 / shapes[0]) - special.gammaln(1 / shapes[0]))
-        return symmetric_mean(self.law, np.abs) if self.continuous else float(self.law.expect(abs))
+        return symmetric_mean(self.law, np.abs)
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -576,7 +566,7 @@ class AdditiveNoise(Checked, AddedNoise):
         """What all rounds consume of a ledger: μ of Gaussian noise, ρ of the discrete one, else the largest losses, where they are finite."""
         if self.sampling_rate < 1:
             return Consumption()
-        normal = is_gaussian(self.law)
+        normal, cases = is_gaussian(self.law), self.worst_cases
         if normal or self.law.dist.name == "discrete_gaussian":
             rho = worst_rho(self.law, self.sensitivity, self.dimension) * self.rounds * (1 + 2e-15)
             return Consumption.gaussian(2 * rho) if normal else Consumption(rho=rho)
@@ -584,7 +574,7 @@ class AdditiveNoise(Checked, AddedNoise):
             Consumption.pure(
                 *((profile_epsilon(t.law, t.sensitivity, 0.0), t.count * self.rounds) for t in terms)
             )
-            for terms in self.worst_cases.alternatives
+            for terms in cases.alternatives
         )
         return min(found, key=lambda one: one.rho)
 

@@ -236,9 +236,10 @@ class Calibration(Design):
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the laws of the family that closed forms and a search find, and what every law costs at least."""
-        requirement = replace(Requirement.of(self.privacy, self.query), deadline=clock)
+        query, family = self.query, self.family
+        requirement = replace(Requirement.of(self.privacy, query), deadline=clock)
         noise = None
-        for law in laws_of(self.family, requirement, self.loss, clock):
+        for law in laws_of(family, requirement, self.loss, clock):
             if (priced := self._priced(law)) is None:
                 continue
             noise, value, least = priced
@@ -246,12 +247,12 @@ class Calibration(Design):
                 yield Bound(least * (1 - OFF), ClosedBound(0.0))
             yield Law(noise, value, report=SolveReport("family search"))
         if noise is None:
-            allowed = f"no {self.family.name} noise of finite, positive variance was found: raise it, or choose other units where doubles do not hold it"
+            allowed = f"no {family.name} noise of finite, positive variance was found: raise it, or choose other units where doubles do not hold it"
             raise DesignError.of("epsilon", requirement.epsilon, allowed)
         if (
             clock.certify
             and not clock.passed
-            and self.has_scale_only
+            and family.scale_only
             and (part := too_small(noise, self.privacy, clock))
         ):
             power = 2 if self.loss == "squared" else 1
@@ -264,11 +265,6 @@ class Calibration(Design):
             return None
         noise = self.query.noise(law)
         return noise, cost_of(noise, self.loss), least_symmetric(noise, self.privacy, self.loss)
-
-    @property
-    def has_scale_only(self) -> bool:
-        """Whether the family is all scales of one continuous law."""
-        return self.family.starts is None and not self.family.discrete
 
     def certified(self, law: Law, clock: Clock) -> Law:
         """Enclose what the law consumes on a grid that no search uses.
@@ -308,7 +304,7 @@ class Calibration(Design):
     def bound_among(self, stated: Certificate, given: float) -> MechanismClass:
         """Return this family where a share of the scale is given; else independent noise of one law for staircases, log-concave noise for other laws."""
         noise = checks.instance("law", stated.law, AdditiveNoise)
-        if given and self.has_scale_only:
+        if given and self.family.scale_only:
             return self.among
         # a symmetrised law is as private and costs as much, so that the bound of symmetric laws is one of all
         return INDEPENDENT_NOISE if noise.law.dist.name == "staircase" else LOG_CONCAVE_NOISE
@@ -323,7 +319,7 @@ class Calibration(Design):
         if not _fits(self, noise):
             return 0.0
         least = least_symmetric(noise, self.privacy, self.loss)
-        if share and self.has_scale_only and exceeds(noise, self.privacy, share):
+        if share and self.family.scale_only and exceeds(noise, self.privacy, share):
             power = 2 if self.loss == "squared" else 1
             least = max(least, cost_of(noise, self.loss) * share**power)
         return min(least, stated.value)
@@ -435,8 +431,9 @@ def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
     asked = (design.sensitivity, design.dimension, design.rounds, design.sampling_rate)
     same = (noise.sensitivity, noise.dimension, noise.rounds, noise.sampling_rate) == asked
     dist, shapes, _, _ = frozen_parts(noise.law)
-    member, known, _, _ = frozen_parts(design.family.member)
-    return bool(same and dist.name == member.name and (shapes == known or not design.has_scale_only))
+    family = design.family
+    member, known, _, _ = frozen_parts(family.member)
+    return bool(same and dist.name == member.name and (shapes == known or not family.scale_only))
 
 
 def least_symmetric(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:

@@ -18,7 +18,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -33,7 +34,7 @@ from mechdesign.accounting.interval import (
     upper_delta,
     verified_delta,
 )
-from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, loss_of
+from mechdesign.accounting.losses import NoiseTerm, in_sigmas, loss_of
 from mechdesign.accounting.planning import GridPlan, apart, plan_grid
 from mechdesign.accounting.profile import fast_profile, integrated_profile, profile_interval
 from mechdesign.accounting.sampling import loss_before
@@ -41,9 +42,9 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import Kept, round_down, round_up, safe_root
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
-from mechdesign.noise.additive import AdditiveNoise, Terms, amplified, worst_cases, worst_rho
+from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.noise.families import Family
-from mechdesign.problem.law_moments import frozen_parts, law_variance
+from mechdesign.problem.law_moments import frozen_parts, integrated_cost, is_gaussian, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,
@@ -56,8 +57,6 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw
 
-_STRIDE = 1e-4
-"""The integers that are looked at where a law is wide, as a share of its standard deviation."""
 OFF = 1e-9
 """Relative error allowed to sums in doubles."""
 _SHARES = (1 - 3e-9, 1 - 6e-7, 0.999, 0.99, 0.97, 0.94, 0.9, 0.8, 0.65, 0.5)
@@ -100,7 +99,7 @@ def consumed(
             for spent, budget in each
         )
         return DeltaInterval(lower, upper, how)
-    cases = noise.worst_cases
+    cases, rounds = noise.worst_cases, noise.in_rounds
     if isinstance(privacy, GaussianDP):
         terms = map(in_sigmas, cases.alternatives[0])
         square = noise.rounds * sum(n * h * (Fraction(v) / Fraction(s)) ** 2 for n, v, s, h in terms)
@@ -112,31 +111,32 @@ def consumed(
         )
         return DeltaInterval(rho * (1 - 3e-9), rho)
     if not (delta := getattr(privacy, "delta", 0.0)):
-        loss = amplified(cases.largest_loss(), **noise.in_rounds)
+        loss = amplified(cases.largest_loss(), **rounds)
         closed = noise.sampling_rate == 1 and cases.loss_is_closed
         return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
     lone = cases.single is not None and noise.rounds == 1
     if lone or (is_gaussian(noise.law) and (noise.sampling_rate == 1 or noise.rounds == 1)):
-        return noise.delta_interval(privacy.epsilon)
-    return _composed(noise, privacy.epsilon, delta, Deadline.of(deadline))
+        return cases.delta_interval(privacy.epsilon, **rounds)
+    return _composed(cases, privacy.epsilon, delta, Deadline.of(deadline), **rounds)
 
 
-def _composed(noise: AdditiveNoise, epsilon: float, delta: float, deadline: Deadline) -> DeltaInterval:
+def _composed(
+    cases: WorstCases, epsilon: float, delta: float, deadline: Deadline, **rounds: Any
+) -> DeltaInterval:
     """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget, or there is time."""
-    sampled = noise.sampling_rate < 1 and noise.rounds > 1  # one round is as without sampling
+    sampled = rounds["sampling_rate"] < 1 and rounds["rounds"] > 1  # one round is as without sampling
     coarse, searched = (1.7e-2, 5e-3) if sampled else (7.3e-3, 1e-3)
     points = 2**20 if sampled else 2**16
-    found = noise.delta_interval(epsilon, width=coarse, closed_form=False, points=points, deadline=deadline)
+    options = {"closed_form": False, "points": points, "deadline": deadline}
+    found = cases.delta_interval(epsilon, width=coarse, **options, **rounds)
     if found.upper > delta:
-        cases = noise.worst_cases.alternatives
-        uppers = [upper_delta(terms, epsilon, width=searched, **noise.in_rounds) for terms in cases]
-        uppers += [verified_delta(terms, epsilon, **noise.in_rounds) for terms in cases]
+        uppers = [upper_delta(terms, epsilon, width=searched, **rounds) for terms in cases.alternatives]
+        uppers += [verified_delta(terms, epsilon, **rounds) for terms in cases.alternatives]
         upper = min(found.upper, *uppers)
         found = replace(found, lower=min(found.lower, upper), upper=upper)
     if found.upper > delta:
-        finer = noise.delta_interval(
-            epsilon, width=1.3e-3 if sampled else 3e-3, points=2**20 if sampled else 2**17
-        )
+        width, points = (1.3e-3, 2**20) if sampled else (3e-3, 2**17)
+        finer = cases.delta_interval(epsilon, width=width, points=points, **rounds)
         found = DeltaInterval(max(found.lower, finer.lower), min(found.upper, finer.upper), finer.how)
     return found
 
@@ -182,34 +182,6 @@ def evaluated(
     return [*claims, Claim(f"the {loss} loss is {value:.9g}", RECOMPUTED, 1e-6 - error, holds)]
 
 
-def integrated_cost(law: FrozenLaw, loss: str) -> float:
-    """Var T = ∫ 4t P(T > t) dt or E|T| = ∫ 2 P(T > t) dt over t > 0, or sums over the integers."""
-    power = 2 if loss == "squared" else 1
-    deviation = math.sqrt(law_variance(law))
-    if not hasattr(law.dist, "_logpdf"):
-        # Where the law is wide every h-th integer says the same, up to (h/std)²/12 from its corner at 0.
-        h = max(int(deviation * _STRIDE), 1) if law.dist.name in ("dlaplace", "discrete_gaussian") else 1
-        k = h * np.arange(1.0, math.ceil(60 * deviation / h) + 3)
-        return 2 * h * float(np.sum(k**power * law.pmf(k)))
-    top, order = min(float(law.support()[1]), 80 * deviation), 16
-    if staircase := law.dist.name == "staircase":
-        (epsilon, gamma), _, top = law.dist._parse_args(*law.args, **law.kwds)
-        edges, order = np.array([0.0, gamma * top, top]), 2  # exact: between the edges P(T > t) is a line
-    else:
-        edges = np.append(np.arange(0, top, deviation / 4), top)
-    edges = np.unique(edges)
-    nodes, weights = np.polynomial.legendre.leggauss(order)
-    width = np.diff(edges)[:, None]
-    t = edges[:-1, None] + width * (1 + nodes) / 2
-    mass = law.sf(t) * weights * width / 2
-    mean = float(np.sum(t ** (power - 1) * mass))
-    if staircase:  # every step is e^-ε times the one before, of which a tiny ε has a great many
-        gone = -math.expm1(-epsilon)
-        before = 0.0 if power == 1 else top * math.exp(-epsilon) / gone * float(np.sum(mass))
-        mean = (before + mean) / gone
-    return 2 * power * mean
-
-
 def too_small(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline) -> float:
     """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does in time."""
     return next((x for x in _SHARES if not deadline.passed and exceeds(noise, privacy, x)), 0.0)
@@ -226,15 +198,15 @@ def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy) -> bool:
     """Whether a law consumes more than the budget, from below."""
     if isinstance(privacy, TradeOff):
         return any(over_budget(noise, part) for part in parts_of(privacy))
-    cases = noise.worst_cases
     if isinstance(privacy, GaussianDP):
-        return consumed(noise, privacy).lower > privacy.mu and cases.exact
+        return consumed(noise, privacy).lower > privacy.mu and noise.worst_cases.exact
     if isinstance(privacy, ZeroConcentratedDP):
         if isinstance(noise.sensitivity, Sensitivity):
             return False  # ρ is known from above alone
         return consumed(noise, privacy).upper * (1 - 1e-8) > privacy.rho
     if not (delta := getattr(privacy, "delta", 0.0)):
         return consumed(noise, privacy).upper * (1 - 1e-9) > privacy.epsilon
+    cases = noise.worst_cases
     changes = cases.attained or (cases.alternatives[:1] if cases.exact else ())
     return any(lower_delta(terms, privacy.epsilon, **noise.in_rounds) > delta for terms in changes)
 
@@ -258,6 +230,15 @@ class Query:
     dimension: int
     rounds: int = 1
     sampling_rate: float = 1.0
+    top: float = field(init=False)
+    """The most one coordinate changes."""
+    replaced: bool = field(init=False)
+    """Whether neighbours replace a record."""
+
+    def __post_init__(self) -> None:
+        changes = Sensitivity.of(self.sensitivity)
+        object.__setattr__(self, "top", changes.largest_linf(self.dimension))
+        object.__setattr__(self, "replaced", changes.neighbours == "replace")
 
     def noise(self, law: FrozenLaw) -> AdditiveNoise:
         """The law on every number, in all rounds."""
@@ -271,11 +252,6 @@ class Query:
     def losses(self) -> int:
         """How many are composed, where rounds are not sampled."""
         return self.dimension * self.rounds
-
-    @property
-    def top(self) -> float:
-        """The most one coordinate changes."""
-        return Sensitivity.of(self.sensitivity).largest_linf(self.dimension)
 
     @property
     def norm(self) -> float:
@@ -328,8 +304,7 @@ class Requirement:
         DesignError
             δ is below what double precision certifies.
         """
-        replaced = Sensitivity.of(query.sensitivity).neighbours == "replace"
-        if query.rounds == 1 and query.sampling_rate < 1 and not replaced:
+        if query.rounds == 1 and query.sampling_rate < 1 and not query.replaced:
             return cls.of(_unsampled(privacy, query.sampling_rate), replace(query, sampling_rate=1.0))
         if isinstance(privacy, TradeOff):
             return _at_all(privacy, [cls.of(part, query) for part in parts_of(privacy)])
@@ -376,13 +351,9 @@ class Requirement:
         """What a law consumes, cheap enough for a search."""
         return _meter(self.privacy, self.query, self.deadline)
 
-    def final(self, law: FrozenLaw) -> float:
-        """What the law returned is held to."""
-        return spent(self.query.noise(law), self.privacy)
-
-    def refined(self, law: FrozenLaw) -> float:
-        """The same, as little as the verifier can prove."""
-        return spent(self.query.noise(law), self.privacy, fine=True)
+    def final(self, law: FrozenLaw, *, fine: bool = False) -> float:
+        """What the law returned is held to; `fine`: as little as the verifier can prove."""
+        return spent(self.query.noise(law), self.privacy, fine=fine)
 
 
 def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
@@ -547,8 +518,8 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
         return make(shape, scale)
     finer = r.query.sampling_rate == 1 and not deadline.passed
     finer = finer and not over_budget(r.query.noise(near), r.privacy)
-    if finer and r.refined(near) <= r.target:  # the grid was so coarse that part of the budget was left
-        scale = min(scale, kept(r.refined, scale))
+    if finer and r.final(near, fine=True) <= r.target:  # so coarse a grid that part of the budget was left
+        scale = min(scale, kept(partial(r.final, fine=True), scale))
     return make(shape, scale * (1 + _VERIFIED))
 
 
@@ -556,14 +527,14 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
 def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Requirement, loss: str) -> FrozenLaw:
     """The closed form, for the worst case that takes the least: the whole of ℓ₁, or a step on every coordinate."""
     q = r.query
+    terms = min(
+        q.worst(closed(1.0, q.top, loss)), key=lambda terms: sum(t.sensitivity * t.count for t in terms)
+    )
     epsilon = r.epsilon / q.rounds
     if q.sampling_rate < 1:
         epsilon = loss_before(epsilon, q.sampling_rate)
     if q.sampling_rate < 1 or q.rounds > 1:
         epsilon *= 1 - 1e-14
-    terms = min(
-        q.worst(closed(1.0, q.top, loss)), key=lambda terms: sum(t.sensitivity * t.count for t in terms)
-    )
     if len(terms) == 1:
         return closed(epsilon / terms[0].count, terms[0].sensitivity, loss)
     total = sum(Fraction(t.sensitivity) * t.count for t in terms)

@@ -323,6 +323,11 @@ class Family:
     normal: tuple[float, float] | None = None
 
     @property
+    def scale_only(self) -> bool:
+        """Whether these are all scales of one continuous law."""
+        return self.starts is None and not self.discrete
+
+    @property
     def member(self) -> FrozenLaw:
         """One of its laws."""
         shape = 0.0 if self.starts is None else self.starts(1.0, 1e-6, 1)[0]

@@ -41,14 +41,14 @@ import numpy.typing as npt
 from flint import arb, ctx
 from scipy import stats
 
-from mechdesign.accounting.losses import TailForm, of_scipy
+from mechdesign.accounting.losses import TailForm
 from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational, round_up
 from mechdesign.evidence.sampling import IntegerWeights, accepted, bernoulli, random_words, streaks
 from mechdesign.noise.families import DiscreteGaussian
 from mechdesign.noise.laws import Staircase
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import frozen_parts, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
 _MOST_BITS = 46

@@ -30,7 +30,7 @@ from scipy import special, stats
 
 from mechdesign.accounting.composition import composed_delta, discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
-from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, is_gaussian
+from mechdesign.accounting.losses import AtomicLoss, NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import folded
@@ -43,7 +43,7 @@ from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem import checks
 from mechdesign.problem.checks import doubles, field, inside, instance, integer, one_of, settle
-from mechdesign.problem.law_moments import absolute_moment
+from mechdesign.problem.law_moments import absolute_moment, is_gaussian
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity

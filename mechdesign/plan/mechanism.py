@@ -18,7 +18,6 @@ import pandas as pd
 from scipy import interpolate, special, stats
 
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.accounting.losses import is_gaussian
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.choice.rule import Choosing, Scored
 from mechdesign.errors import DataError, DesignError
@@ -35,7 +34,7 @@ from mechdesign.plan.search import Item, spent, tally, together
 from mechdesign.plan.tasks import Count, Histogram, LinearQueries, Part, Sum, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance, one_of, positive
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import frozen_parts, is_gaussian
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,

@@ -30,7 +30,7 @@ from scipy import optimize, stats
 
 from mechdesign.accounting.composition import find_tilt
 from mechdesign.accounting.interval import DeltaInterval, delta_interval
-from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
+from mechdesign.accounting.losses import NoiseTerm, in_sigmas
 from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import least_kept, round_up
@@ -40,7 +40,7 @@ from mechdesign.noise.families import LEAST_GAUSSIAN, LEAST_LAPLACE
 from mechdesign.noise.laws import staircase_gamma
 from mechdesign.noise.vector_noise import delta_at
 from mechdesign.plan.tasks import Part
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import frozen_parts, is_gaussian, of_scipy
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 from mechdesign.typing import Array, FrozenLaw

@@ -15,13 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
+
+Generator: TypeAlias = stats.rv_continuous | stats.rv_discrete
+"""What SciPy makes laws of one kind from."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
 _LEVELS = (1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
@@ -72,6 +75,34 @@ def has_closed_form(law: FrozenLaw) -> bool:
 FINITE = "must have a finite, positive variance: choose other units where doubles do not hold it"
 
 
+def integrated_cost(law: FrozenLaw, loss: str) -> float:
+    """Var T = ∫ 4t P(T > t) dt or E|T| = ∫ 2 P(T > t) dt over t > 0, or sums over the integers."""
+    power = 2 if loss == "squared" else 1
+    deviation = math.sqrt(law_variance(law))
+    if not hasattr(law.dist, "_logpdf"):
+        # Where the law is wide every h-th integer says the same, up to (h/std)²/12 from its corner at 0.
+        h = max(int(deviation * 1e-4), 1) if law.dist.name in ("dlaplace", "discrete_gaussian") else 1
+        k = h * np.arange(1.0, math.ceil(60 * deviation / h) + 3)
+        return 2 * h * float(np.sum(k**power * law.pmf(k)))
+    top, order = min(float(law.support()[1]), 80 * deviation), 16
+    if staircase := law.dist.name == "staircase":
+        (epsilon, gamma), _, top = law.dist._parse_args(*law.args, **law.kwds)
+        edges, order = np.array([0.0, gamma * top, top]), 2  # exact: between the edges P(T > t) is a line
+    else:
+        edges = np.append(np.arange(0, top, deviation / 4), top)
+    edges = np.unique(edges)
+    nodes, weights = np.polynomial.legendre.leggauss(order)
+    width = np.diff(edges)[:, None]
+    t = edges[:-1, None] + width * (1 + nodes) / 2
+    mass = law.sf(t) * weights * width / 2
+    mean = float(np.sum(t ** (power - 1) * mass))
+    if staircase:  # every step is e^-ε times the one before, of which a tiny ε has a great many
+        gone = -math.expm1(-epsilon)
+        before = 0.0 if power == 1 else top * math.exp(-epsilon) / gone * float(np.sum(mass))
+        mean = (before + mean) / gone
+    return 2 * power * mean
+
+
 def law_variance(law: FrozenLaw) -> float:
     """Return the variance; of wide discrete Laplace laws, where SciPy's formula cancels, 1/(2 sinh²(a/2)).
 
@@ -101,6 +132,23 @@ def frozen_parts(law: FrozenLaw) -> tuple[Any, tuple[float, ...], float, float]:
         return law.dist, tuple(map(float, shapes)), float(loc), float(scale)
     except (AttributeError, TypeError, ValueError):
         raise DesignError.of("law", law, "must be a frozen scipy.stats distribution") from None
+
+
+def of_scipy(dist: Generator) -> str:
+    """The name of one of SciPy's own generators, else "": another law may have the same name."""
+    own = getattr(stats, str(dist.name), None)
+    return str(dist.name) if own is not None and type(dist) is type(own) else ""
+
+
+_NORMAL = {"norm": (), "gennorm": (2.0,)}
+"""Shapes at which SciPy's families are normal."""
+
+
+def is_gaussian(law: FrozenLaw) -> bool:
+    """Normal, or that member of a family that contains it (b = 0, β = 2)."""
+    dist, shapes, loc, _ = frozen_parts(law)
+    ours = hasattr(dist, "privacy_loss") and dist.name in ("flipped_huber", "osgt")
+    return loc == 0 and shapes == ((0.0,) if ours else _NORMAL.get(of_scipy(dist)))
 
 
 _parts = lru_cache(maxsize=256)(frozen_parts)

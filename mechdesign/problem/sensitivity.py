@@ -281,6 +281,30 @@ class Sensitivity(Checked):
             most = min(most, _most_whole(sizes, math.floor(Fraction(self.l2) ** 2)))
         return replace(self, l1=float(most)) if most else self
 
+    def whole_changes(self, dimension: int) -> tuple[tuple[Shifts, ...], bool]:
+        """Return vectors of which every change by whole numbers is below one, and whether the only one is itself such a change.
+
+        Raises
+        ------
+        DesignError
+            A bound that is no whole number, or no change by a whole number.
+        """
+        for name, bounds in (("linf", (self.linf,)), ("each", self.each or ())):
+            for bound in bounds:
+                if bound is not None and bound != int(bound):
+                    raise DesignError.of(
+                        f"sensitivity.{name}", bound, "must be a whole number for discrete noise"
+                    )
+        whole = self.whole(dimension)
+        above = (whole.envelope(dimension), *whole.packed(dimension))
+        floored = (tuple((math.floor(v), c) for v, c in vector if v >= 1) for vector, _ in above)
+        found = tuple(dict.fromkeys(filter(None, floored)))
+        if not found:
+            allowed = "allows no change of a whole number: nothing needs discrete noise"
+            raise DesignError.of("sensitivity", str(whole), allowed)
+        exact = whole.allows(found[0])
+        return found[:1] if exact else found, exact
+
     @property
     def reached_by_whole(self) -> bool:
         """Whether changes by whole numbers have the largest sum and the largest norm that these bounds allow."""

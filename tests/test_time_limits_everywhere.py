@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import composition
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound
 from mechdesign.evidence.exact import least_kept
+from mechdesign.model.exactly import Face
 from mechdesign.model.symmetry import labels
 from mechdesign.problem.spine import Design, Law
+from mechdesign.quantizers import dual_pieces, optimal
 from mechdesign.solvers import Solver
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
@@ -167,6 +170,51 @@ def test_symmetries_are_not_waited_for(clock: list[float], monkeypatch: pytest.M
     problem = md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0))])
     result = problem.solve(time_limit=1.5, symmetry=[([2, 1, 0], [2, 1, 0])])
     assert result.status is Status.LIMIT and result.certificate.verify()
+
+
+def test_a_table_that_there_is_no_time_to_make_exact_is_left_out(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second or 5% past the limit ends the exact steps as well: the closed form is the answer then."""
+    exact = Face.slack
+
+    def slow(self: Face, number: int, v: Any) -> Any:
+        clock[0] += 0.1
+        return exact(self, number, v)
+
+    monkeypatch.setattr(Face, "slack", slow)
+    count = md.BoundedCount(12, md.ApproximateDP(1.0, 0.01), "squared")
+    result = count.solve(time_limit=3.0, certify=False)
+    assert result.value <= min(law.value for law in count.closed_forms() if isinstance(law, Law))
+    assert 4.0 <= clock[0] < 4.2
+
+
+def test_a_bound_that_there_is_no_time_to_prove_gives_way_to_a_quick_one(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proofs of many multipliers went on for as long as they took."""
+    seen: list[tuple[float, int]] = []
+    proved = optimal.proved_bound
+
+    def slow(seconds: float, step: Callable[..., Any]) -> Callable[..., Any]:
+        def taken(*given: Any) -> Any:
+            clock[0] += seconds
+            return step(*given)
+
+        return taken
+
+    def began(design: Any, duals: Any, bins: Any) -> Any:
+        seen.append((clock[0], len(duals.pieces)))
+        return proved(design, duals, bins)
+
+    monkeypatch.setattr(dual_pieces._Problem, "_reduced", slow(0.1, dual_pieces._Problem._reduced))
+    monkeypatch.setattr(optimal, "_grid", slow(0.01, optimal._grid))
+    monkeypatch.setattr(optimal, "proved_bound", began)
+    grid = md.Grid(delta=[0.5, 1.0], q=[0.3, 0.6], beta=[0.1, 0.5])
+    design = md.BiasedSelection(4, md.PureDP(1.0), stats.uniform(-1, 2), max_bias=np.inf, grid=grid)
+    assert design.solve(time_limit=5.0).certificate.verify()
+    (start, many), (late, few) = seen
+    assert start < 5.0 <= late < 5.2 and few < many / 2
 
 
 def test_an_interrupt_ends_the_search_whose_step_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.problem import Further, Requirement, Unknown
 from mechdesign.model.table import Labels, Private, shown_label
+from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Array, Indices
 
 FAR = 25.0
@@ -651,6 +652,7 @@ class Declared(Linear):
             raise DesignError("rows: must be numbers of the problem's rows")
         parts = (np.searchsorted(edges, rows, "right") - 1).tolist()
         for number, held, p in zip(rows.tolist(), multipliers, parts):
+            pause("lower bound")
             if p < 0:
                 row, multiplier = self.rows[number], -rational(held)
                 name = row.label.encode("ascii", "ignore").decode().replace(" ", "_")

@@ -28,7 +28,7 @@ from mechdesign.evidence.exact import LARGEST, fraction, rational
 from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.model.declared import ZERO, Declared, OwnRows, Row
 from mechdesign.model.program import Program
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices, Weights
 
@@ -236,6 +236,7 @@ def _moved(block: list[Equation], found: Exact, least: float) -> dict[int, fmpq]
     terms = [{j: a for j, a in held.items() if j in weight} for held, _ in block]
     matrix = fmpq_mat(len(block), len(block))
     for i, held in enumerate(terms):
+        pause("exact table")
         for k, others in enumerate(terms[: i + 1]):
             small, large = sorted((held, others), key=len)
             entry = sum((a * large[j] * weight[j] for j, a in small.items() if j in large), ZERO)
@@ -321,8 +322,12 @@ class Face:
                 here = (close >= part.first) & (close < part.first + len(part.pairs) * part.m)
                 found += part.over(close[here], v)
                 ratios |= here
-        slacks = ((number, self.slack(number, v)) for number in (*close[~ratios].tolist(), *found))
-        return {number: slack for number, slack in slacks if slack < 0}
+        slacks = dict[int, fmpq]()
+        for number in (*close[~ratios].tolist(), *found):
+            pause("exact table")
+            if (slack := self.slack(number, v)) < 0:
+                slacks[number] = slack
+        return slacks
 
     def lowered(self, v: Exact) -> Exact:
         """Return the point with further columns as low as their rows allow."""
@@ -406,12 +411,15 @@ Near = tuple[Array, Exact, dict[int, fmpq]]
 """A solver's doubles, the exact point next to them, and the inequalities that it breaks, with their slack."""
 
 
-def near(declared: Declared, starts: Iterable[Array], spared: float = math.inf) -> list[Near]:
+def near(
+    declared: Declared, starts: Iterable[Array], clock: Deadline, spared: float = math.inf
+) -> list[Near]:
     """Exact points next to nearly feasible doubles, up to the first that breaks nothing and costs at most this share more than another."""
     face, found, least = Face(declared, declared.zeros), list[Near](), list[fmpq]()
     for start in starts:
-        point = face.point(start)
-        found.append((start, point, face.broken(point)))
+        with limited(clock.late):
+            point = face.point(start)
+            found.append((start, point, face.broken(point)))
         least.append(declared.value(point))
         room = abs(least[-1]) * rational(min(spared, 1e300))
         if not found[-1][2] and least[-1] - min(least) <= room:
@@ -463,32 +471,33 @@ def repaired(
     spared : float
         Share of the cost that a mixture with equal probabilities may add before the table of largest common slack is sought.
     """
-    face = Face(declared, declared.zeros)
-    if whole := [point for _, point, broken in points if not broken]:
-        cheapest = min(whole, key=declared.value)
-        return cheapest, face.missed(cheapest)
-    least = min(declared.value(point) for _, point, _ in points)
-    best = _mixture(face, points, [face.point(_plain(declared))])
-    if best is not None and best[0] - least <= abs(best[0]) * rational(min(spared, 1e300)):
-        return best[1], face.missed(best[1])
-    smaller, middle = interior(declared, clock, solver)
-    ends = [smaller.point(middle)]
-    if any(slack < 0 for slack in smaller.broken(ends[0]).values()):
-        raise _unrepaired(solver)
-    stricter = Program(declared, clock, solver, margin=STRICTER, zeros=smaller.zeros, tight=smaller.tight)
-    try:  # an optimum of stricter privacy has slack in proportion, where the common slack is small
-        stricter.solve()
-        other = smaller.point(stricter.columns())
-        ends += [_mixed(ends[0], other, fmpq(1, share)) for share in (2, 100, 10_000)]
-    except (InfeasibleError, SolverError):
-        pass
-    if smaller.zeros != face.zeros or smaller.tight:
-        moved = ((start, smaller.point(start)) for start, _, _ in points)
-        points = [(start, point, smaller.broken(point)) for start, point in moved]
-    best = _mixture(smaller, points, ends)
-    if best is None:
-        raise _unrepaired(solver)
-    return best[1], smaller.missed(best[1])
+    with limited(clock.late):
+        face = Face(declared, declared.zeros)
+        if whole := [point for _, point, broken in points if not broken]:
+            cheapest = min(whole, key=declared.value)
+            return cheapest, face.missed(cheapest)
+        least = min(declared.value(point) for _, point, _ in points)
+        best = _mixture(face, points, [face.point(_plain(declared))])
+        if best is not None and best[0] - least <= abs(best[0]) * rational(min(spared, 1e300)):
+            return best[1], face.missed(best[1])
+        smaller, middle = interior(declared, clock, solver)
+        ends = [smaller.point(middle)]
+        if any(slack < 0 for slack in smaller.broken(ends[0]).values()):
+            raise _unrepaired(solver)
+        stricter = Program(declared, clock, solver, margin=STRICTER, zeros=smaller.zeros, tight=smaller.tight)
+        try:  # an optimum of stricter privacy has slack in proportion, where the common slack is small
+            stricter.solve()
+            other = smaller.point(stricter.columns())
+            ends += [_mixed(ends[0], other, fmpq(1, share)) for share in (2, 100, 10_000)]
+        except (InfeasibleError, SolverError):
+            pass
+        if smaller.zeros != face.zeros or smaller.tight:
+            moved = ((start, smaller.point(start)) for start, _, _ in points)
+            points = [(start, point, smaller.broken(point)) for start, point in moved]
+        best = _mixture(smaller, points, ends)
+        if best is None:
+            raise _unrepaired(solver)
+        return best[1], smaller.missed(best[1])
 
 
 def _mixture(face: Face, points: list[Near], ends: list[Exact]) -> tuple[fmpq, Exact] | None:

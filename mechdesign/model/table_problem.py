@@ -59,6 +59,7 @@ from mechdesign.plotting import NAMED, draw_matrix
 from mechdesign.problem.privacy import Consumption, MetricDP
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import FARTHEST, SHOWN, Description, never_sent, privacy_words
+from mechdesign.solvers.deadline import limited
 from mechdesign.solvers.registry import Solution, solve
 from mechdesign.spaces.space import MetricSpace, draw_map
 from mechdesign.typing import Array, Indices, Weights
@@ -229,7 +230,7 @@ class FiniteProblem(TableDesign, Problem):
                 program.solve()
             except InfeasibleError as error:
                 raise self._explained(error, clock) from None
-        points = near(declared, _starts(program), clock.gap / 4)
+        points = near(declared, _starts(program), clock, clock.gap / 4)
         report = SolveReport.of(program.solution)
         multipliers = program.multipliers()
         if program.margin:
@@ -240,11 +241,13 @@ class FiniteProblem(TableDesign, Problem):
             except (InfeasibleError, SolverError):  # those of the stricter program prove nearly as much
                 if clock.passed:
                     raise
-        yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
-        yield from proved_bounds(declared, *multipliers)
-
         found = repaired(declared, points, clock, solver, spared=clock.gap / 4)
-        yield self._law(*found, report, notes)
+        law, bounds = self._law(*found, report, notes), list[Bound]()
+        with suppress(SolverError), limited(clock.late):  # there may be no time for it
+            bounds += proved_bounds(declared, *multipliers)
+        yield from bounds
+        yield law
+        yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
 
     def _by_rounds(self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...]) -> Iterator[Law | Bound]:
         """Solve by an interior-point method with more and more rows: a bound of every round, and a law near the last one's table."""
@@ -261,7 +264,7 @@ class FiniteProblem(TableDesign, Problem):
         except SolverError as error:
             if error.status != "limit" or not len(columns):
                 raise
-        points = near(declared, [closed(declared, columns), columns])
+        points = near(declared, [closed(declared, columns), columns], clock)
         found = repaired(declared, points, clock, spared=math.inf)
         yield self._law(*found, SolveReport.of(program.solution), notes)
 
@@ -332,7 +335,7 @@ class FiniteProblem(TableDesign, Problem):
             declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
             start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
             above = np.nextafter([float(x) for x in start], np.inf)
-            points = near(declared, [np.append(tables[0], above[declared.cells :])])
+            points = near(declared, [np.append(tables[0], above[declared.cells :])], clock)
             columns, missed = repaired(declared, points, clock)
             worth = self.worth(self.deployed(weights_of(declared, columns)))
             if not (off := missed_by(worth)):

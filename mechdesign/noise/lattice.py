@@ -682,7 +682,7 @@ class Lattice:
         if (refined := program.refined()) is not None:
             starts.insert(0, refined)
         starts = [start[: declared.cells] for start in starts]
-        columns, _ = repaired(declared, near(declared, starts), self.clock, self.solver)
+        columns, _ = repaired(declared, near(declared, starts, self.clock), self.clock, self.solver)
         law = noise_of(declared, weights_of(declared, columns)[0])
         return Law(law, round_up(law_cost(law, q.given_loss)), (LawProof(),), report, law_notes(q, law))
 

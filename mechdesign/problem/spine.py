@@ -222,7 +222,7 @@ class Design(Checked, metaclass=_Listed):
         certify : bool
             Whether the mechanism is made exact and proved inside the requirement.
         time_limit : float, optional
-            Seconds, after which the best law and bound so far are returned. Certification may add to them.
+            Seconds, after which the best law and bound so far are returned; to be exact and proved they have a second more, or 5%.
         progress : callable or False, optional
             Called with the `Incumbent` at every improvement. False takes away the line that a terminal shows after two seconds.
         **options
@@ -554,7 +554,7 @@ class ModelledDesign(Design):
         certify : bool
             Whether the mechanism is made exact and proved inside the requirement.
         time_limit : float, optional
-            Seconds, after which the best law and bound so far are returned. Certification may add to them.
+            Seconds, after which the best law and bound so far are returned; to be exact and proved they have a second more, or 5%.
         progress : callable or False, optional
             Called with the `Incumbent` at every improvement. False takes away the line that a terminal shows after two seconds.
         **options

@@ -56,6 +56,7 @@ from mechdesign.evidence.vipr import LinearBound
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.moments import BITS, Cell, Enclosure, Moments, rational
+from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Array
 
 _RHO_BITS = 64
@@ -303,6 +304,7 @@ class _Problem:
         squares = [math.floor(self.second * (b * b - reduction) * self.fine) for b, reduction in lowered]
         gradient, constant = [0] * len(self.bins), fmpq(0)
         for row in rows:
+            pause("lower bound")
             scaled = [(int(math.floor(a * row.share)), int(math.ceil(b * row.share))) for a, b in row.masses]
             if not scaled[0][1]:
                 continue

@@ -39,6 +39,7 @@ from mechdesign.problem.checks import settle
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, Prior, TruncatedPrior
+from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Array, FrozenLaw, Indices
 
 BITS = 160
@@ -158,6 +159,7 @@ class Moments:
             truncated = isinstance(self.prior, TruncatedPrior) and self.proved
             share = self._raw([low, high])[0][0] if truncated else fmpq(1)
             for u, v, a, b, cell in zip(outer, outer[1:], inner, inner[1:], self._raw(inner)):
+                pause("lower bound")
                 # Moments about a, the cell's start inside the support; t = (x − u)/(v − u).
                 shift, width = a - u, v - u
                 m0, m1, m2 = (m / share for m in cell)
@@ -317,6 +319,7 @@ def _incomplete_beta(a: fmpq, b: fmpq, x: fmpq, complete: arb) -> arb:
 
     From the end that needs fewer terms; `complete` is B(a, b). (`arb.beta_lower` takes seconds at steep shapes.)
     """
+    pause("lower bound")
     if x <= 0 or x >= 1:
         return arb(int(x >= 1))
 

@@ -67,7 +67,7 @@ from mechdesign.quantizers.moments import interpolated_costs
 from mechdesign.quantizers.planes import METHODS, best_floors, check_feasible, uncapped
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, limited
 from mechdesign.typing import Array, Numbers
 
 _ANY_OUTPUTS = "any outputs (lower bound)"
@@ -433,6 +433,7 @@ def _multipliers(solution: FloorSolution) -> pd.DataFrame:
 
 
 _GAP = 1e-4
+_QUICK = 1e-3  # seconds for multipliers that stand in for those there is no time to prove
 _COARSE, _FINE = 32, 192  # cells of the input range, on a first grid and at most
 _GROWTH = 0.1  # of cells beyond what mechanisms of least squared error use
 _SHARE = 0.1  # of the expected error that a cell is wide
@@ -469,9 +470,20 @@ def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> D
 
 def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> Iterator[Bound]:
     """Yield the lower bound for all that a `QuantizerDesign` may choose from, if any above 0 is proved; `bins` as in `any_outputs`."""
-    duals = any_outputs(design, bins, deadline)
-    if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
-        yield bound
+
+    def proved(part: Deadline) -> Iterator[Bound]:
+        duals = any_outputs(design, bins, part)
+        if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
+            yield bound
+
+    try:
+        with limited(deadline):
+            found = list(proved(deadline.part(0.5)))
+    except SolverError as error:
+        if error.status != "limit":
+            raise
+        found = list(proved(Deadline(_QUICK)))  # few multipliers, which are proved at once
+    yield from found
 
 
 def _largest_bias(design: QuantizerDesign, places: Sequence[float]) -> float:

@@ -216,7 +216,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             families = self._families(found.columns)
             return Deployed(families.exact(self.input_range), families, (), {})
         own, m = self.own_rows, len(self.unknown.bins)
-        columns, missed = repaired(own, near(own, [found.columns]), clock)
+        columns, missed = repaired(own, near(own, [found.columns], clock), clock)
         rows = [row[: 1 + k % (m - 1)] for k, row in enumerate(weights_of(own, columns))]
         ends = map(Fraction, self.input_range)
         law = SelectionLaw(tuple(map(Fraction, self.bins)), tuple(rows[: m - 1]), tuple(rows[1 - m :]), *ends)

@@ -22,6 +22,8 @@ _EVERY = 30.0
 """Seconds between lines that say how far a search is, where there is no terminal for a bar."""
 _BAR: ContextVar[Any] = ContextVar("_BAR", default=None)
 """The bar that stands on the terminal; False where there is to be none."""
+_HELD: ContextVar[Deadline | None] = ContextVar("_HELD", default=None)
+"""The deadline of the proof in hand."""
 
 
 class Deadline:
@@ -70,6 +72,13 @@ class Deadline:
         """Whether it is over."""
         return self.left <= 0.0
 
+    @property
+    def late(self) -> Deadline:
+        """The moment by which an answer in hand is exact and proved: a second after this one, or 5%."""
+        if not self.finite:
+            return self
+        return Deadline(max(self.seconds + max(1.0, 0.05 * self.seconds) - self.elapsed, 1e-9))
+
     def limit(self, *, most: float = math.inf, least: float = 1e-3) -> float | None:
         """Seconds left as the ``time_limit`` of a step, within ``least`` and ``most``; None where nothing limits it.
 
@@ -107,6 +116,22 @@ class Deadline:
 def too_late(what: str) -> SolverError:
     """Return the error of a search that met nothing feasible by its deadline."""
     return SolverError("nothing feasible was found within the time limit", solver=what, status="limit")
+
+
+@contextmanager
+def limited(deadline: Deadline) -> Iterator[None]:
+    """Limit by a deadline the proofs that are made inside: those that nothing waits for, as there are others, or none is needed."""
+    before = _HELD.set(deadline)
+    try:
+        yield
+    finally:
+        _HELD.reset(before)
+
+
+def pause(what: str) -> None:
+    """Raise the error of what is too late where the proof in hand is `limited`; what iterates in a proof calls it at every step."""
+    if (deadline := _HELD.get()) is not None:
+        deadline.hold(what)
 
 
 @lru_cache(maxsize=1)

@@ -248,7 +248,9 @@ def test_least_columns_above_any_table_are_private_exactly(seed: int) -> None:
     private = P.private(md.PureDP(float(rng.uniform(0.05, 4))), between=between)
     declared = md.Problem(md.Minimize(P.expected()), [private]).declared
     table = rng.dirichlet(np.full(m, 0.2), size=n).ravel()
-    ((_, _, before),), ((_, _, after),) = near(declared, [table]), near(declared, [closed(declared, table)])
+    ((_, _, before),), ((_, _, after),) = (
+        near(declared, [start], Deadline(None)) for start in (table, closed(declared, table))
+    )
     assert before and not after
 
 

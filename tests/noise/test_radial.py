@@ -699,8 +699,26 @@ def test_a_doctored_plane_is_seen(planes: None) -> None:
     def bounded(fields: Any) -> None:
         fields["lower_bound"] = fields["value"]
 
-    for change in (steeper, without_the_cube, narrower, without_noise, bounded):
+    def cheaper(fields: Any) -> None:
+        fields["value"] /= 4
+
+    for change in (steeper, without_the_cube, narrower, without_noise, bounded, cheaper):
         doctored(change)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+@pytest.mark.parametrize(("dimension", "count"), [(3, 9), (6, 20)])
+def test_an_error_below_that_of_laplace_noise_for_each_number_alone_is_refused(
+    planes: None, dimension: int, count: int, loss: str
+) -> None:
+    """That much is proved of a body of which no moments are known; the honest error, simulated, is more."""
+    changes = np.random.default_rng(dimension).normal(size=(count, dimension))
+    result = KNorm(dimension, P, changes, loss=loss).solve()
+    scale = result.mechanism.scale / result.mechanism.largest * np.abs(changes).max(axis=0)
+    least = float((2 * scale**2 if loss == "squared" else scale).mean())
+    for value, holds in ((result.value, True), (1.001 * least, True), (0.999 * least, False)):
+        rows = verify(dumps(replace(result, value=value))).rows
+        assert all(held for claim, _, held in rows if "simulated" in claim) == holds
 
 
 @pytest.mark.slow

@@ -94,7 +94,7 @@ class MVU(QuantizerDesign, TableDesign):
     prior: Any = None
     loss: Any = "absolute"
     bins: Any = None
-    max_abs: float | None = None
+    max_abs: float | None = field(check=positive, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,14 +110,13 @@ class MVU(QuantizerDesign, TableDesign):
             check_range(self.input_range, bins)
             settle(self, bins=tuple(bins.tolist()))
         if self.max_abs is not None:
-            reach, least = positive("max_abs", self.max_abs), self.alphabet_search.least
-            if reach < least * (1 - 1e-12):
+            least = self.alphabet_search.least
+            if self.max_abs < least * (1 - 1e-12):
                 raise DesignError.of(
                     "max_abs",
                     self.max_abs,
                     f"must be at least {least:.9g}, or no alphabet is unbiased at this epsilon",
                 )
-            settle(self, max_abs=reach)
         self.loss.check_convex(np.array(self._spread)[[0, -1]], lower, upper)
 
     @property
@@ -171,7 +170,12 @@ class MVU(QuantizerDesign, TableDesign):
         return Quantizer.of_law(RationalTable.continuous(bins, knots, rows))
 
     def allows(self, outputs: object) -> bool:
-        return super().allows(outputs) if self.bins is not None else searched_among(self, outputs, None)
+        if self.bins is not None:
+            return super().allows(outputs)
+        search = self.alphabet_search
+        far = np.abs(np.asarray(outputs, dtype=float) - search.centre).max(initial=0.0)
+        within = self.max_abs is None or bool(far <= self.max_abs * (1 + 1e-12))
+        return within and searched_among(self, outputs, None)
 
     def modelled(
         self, clock: Clock, solver: str | None = None, starts: int = 12, **options: Any

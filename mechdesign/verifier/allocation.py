@@ -48,6 +48,7 @@ from mechdesign.verifier.reading import (
     Refused,
     TooLarge,
     flat,
+    lowest,
     points_of,
     proofs_of,
 )
@@ -102,8 +103,8 @@ def of_allocation(design: Json) -> Question:
     def vector(name: str, otherwise: float) -> list[float]:
         held = otherwise if design[name] is None else design[name]
         found: list[float] = held if isinstance(held, list) else [held] * len(sizes)
-        if len(found) != len(sizes):
-            raise Refused(f"{name} of other coordinates than the answer's")
+        if len(found) != len(sizes) or not lowest(found) >= 0:
+            raise Refused(f"{name} of other coordinates than the answer's, or negative")
         return found
 
     rows = [

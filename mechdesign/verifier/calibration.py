@@ -530,6 +530,8 @@ def calibration(result: Json, account: Account) -> None:
 def check(result: Json, account: Account) -> None:
     design, noise, value = result["design"], result["mechanism"], result["value"]
     law, wanted, privacy = noise["law"], design["noise"], design["privacy"]
+    if not all(1e-100 <= privacy.get(name, 1.0) <= 1e100 for name in ("epsilon", "rho", "mu")):
+        raise Refused("a budget for which no noise is calibrated")
     for name in ("sensitivity", "dimension", "rounds", "sampling_rate"):
         account.agrees(f"the noise is for the {name} that the design states", noise[name] == design[name])
     if isinstance(wanted, dict):

@@ -209,7 +209,9 @@ def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | Non
     """What single coordinates change by at most, and L₁ and L₂."""
     if not isinstance(sensitivity, dict):
         return [(Fraction(sensitivity), dimension)], None, None
-    count, each = min(dimension, sensitivity["l0"] or dimension), coordinates(sensitivity)
+    count, each = sensitivity["l0"] or dimension, coordinates(sensitivity)
+    if count > dimension:
+        raise Refused("more coordinates that change than there are")
     if sensitivity["each"] is None:
         return [(each[0], count)], *norms(sensitivity)
     if len(each) != dimension or min(sensitivity["each"]) < 0:

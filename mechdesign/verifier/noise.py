@@ -293,6 +293,8 @@ def lattice_noise(result: Json, account: Account) -> None:
     privacy, loss = design["privacy"], design["loss"]
     if loss not in ("absolute", "squared"):
         raise NotCovered("a callable loss")
+    if not all(1e-18 <= e <= 200 or (e == 0 and d >= 1e-18) for e, d in points_of(privacy)):
+        raise Refused("a budget for which no such noise is made")
     whole = design["integer"]
     moved, several = design["l0"] or design["dimension"], law[""] not in ("cell-noise", "integer-noise")
     if several:
@@ -596,7 +598,13 @@ def lattice_problem(result: Json, account: Account) -> None:
     centred = 2 * Fraction(law["start"]) == -len(weights) * Fraction(law["width"])
     alike = (law["cells_per_shift"], law["decay"], law["width"]) == (n, r, step) and not (odd or pad < 0)
     account.agrees("the noise is on the problem's lattice", alike and centred and not (r and pad))
-    if not alike or law["spike"] or law["spans"] or (r and (pad or n > side)) or (whole and step != 1):
+    if (
+        not alike
+        or law["spike"]
+        or law["spans"]
+        or (r and (pad or n > side))
+        or (whole and not step == 1 <= design["sensitivity"])
+    ):
         raise Refused("noise on another lattice")
     if (design["tails"] is None) == (r > 0) or (r and not decays(r, Fraction(design["tails"]))):
         raise Refused("a decay that is not that of the tails")

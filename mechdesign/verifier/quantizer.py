@@ -64,7 +64,7 @@ from mechdesign.verifier.quantizer_bound import (
     rational_prior,
     rows_bound,
 )
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat, proofs_of
+from mechdesign.verifier.reading import LOST, NEAR, Account, Json, NotCovered, Refused, flat, proofs_of
 from mechdesign.verifier.table import own_rows, rows_hold
 
 
@@ -404,14 +404,16 @@ def whole(law: Segments, bins: list[Fraction]) -> bool:
 
 def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
     """Whether the outputs are those of the design, or as many and no larger than those that it searches."""
-    wanted, farthest = design.get("bins"), max(map(abs, bins))
+    wanted, centre = design.get("bins"), Fraction(0)
     fits = bool("m" not in design or design["m"] == len(bins))
     if isinstance(wanted, list):  # at the edge of what is feasible doubles are a few units off
         near = all(abs(Fraction(a) - b) <= abs(b) / 2**48 for a, b in zip(wanted, bins))
         return fits and len(wanted) == len(bins) and near
+    if design.get("max_abs"):  # of the distance to the middle of all inputs
+        wanted, centre = design, Fraction(sum(map(Fraction, design["input_range"]))) / 2
     if wanted is not None and "max_abs" in wanted:  # the outputs were searched, or are a grid
-        limit = wanted["max_abs"] * (1 + NEAR / 1000)
-        fits = fits and len(bins) == wanted.get("m", len(bins)) and farthest <= limit
+        farthest = max(abs(b - centre) for b in bins)
+        fits = fits and len(bins) == wanted.get("m", len(bins)) and farthest <= wanted["max_abs"] * (1 + LOST)
     return fits and (wanted is None or "step" not in wanted or on_grid(wanted, bins))
 
 

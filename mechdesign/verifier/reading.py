@@ -299,11 +299,8 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
             if not any(is_what(word, node["fields"][name]) for word in words.split("|")):
                 raise Refused(f"{value}: its {name} is none of {words}")
         said = {name: plain(child, f"{place}.{name}", last) for name, child in node["fields"].items()}
-        if value == "loss" and not any(said.values()):
-            raise Refused("a loss whose weights are all zero")
-        own = said["own"] if value == "sensitivity" else None
-        if own is not None and not (said["neighbours"] == "replace" and own > 0):
-            raise Refused("what one record does by itself, where the bounds say it")
+        if value in TOGETHER and not TOGETHER[value][0](said):
+            raise Refused(TOGETHER[value][1])
         return Members({"": value, **said}, place, last)
     if tag == "$array":
         return shaped(plain(value, place, last), node["dtype"], node["shape"])
@@ -321,6 +318,62 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
             raise Refused(f"a number written as {value!s:.40}")
         return Fraction(*map(int, value.split("/"))) if tag == "$fraction" else float(value)
     return value if tag == "$callable" else plain(value, place, last)
+
+
+def is_axis(values: Json) -> bool:
+    return bool(values) and all(type(x) in (int, float) and math.isfinite(x) for x in values)
+
+
+def is_boxed(said: dict[str, Json]) -> bool:
+    """Whether OPTM searches nothing, a grid, or between two triangles of as many rows as outputs but one."""
+    bounds, size = said["bounds"], len(said["bins"]) - 1
+    if not isinstance(bounds, list):
+        return bounds in (None, "successive") or isinstance(bounds, Members)
+    return len(bounds) == 2 and all(
+        len(low) == len(high) == size and all(0 <= a <= b for a, b in zip(low[: n + 1], high))
+        for n, (low, high) in enumerate(zip(*bounds, strict=True))
+    )
+
+
+def is_clipped(said: dict[str, Json]) -> bool:
+    """Whether a clip is offered, a whole one of whole numbers, and several only of values that are known."""
+    clips, known = flat(said["clip"]), (said["values"] is None, said["n"] is None)
+    sized = clips and all(1e-140 <= clip <= 1e150 and (clip % 1 == 0 or not said["whole"]) for clip in clips)
+    return bool(sized) and (not any(known) or (known[0] and not isinstance(said["clip"], list)))
+
+
+def is_reached(said: dict[str, Json]) -> bool:
+    """Whether outputs so far from the middle of the inputs can be unbiased at their ends."""
+    low, high = map(float, said["input_range"])
+    reach: float = 2 * said["max_abs"] * math.tanh(said["privacy"]["epsilon"] / 2)
+    return reach >= (high - low) * (1 - 1e-12)
+
+
+TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
+    "loss": (lambda said: any(said.values()), "a loss whose weights are all zero"),
+    "sensitivity": (
+        lambda said: said["own"] is None or said["neighbours"] == "replace",
+        "what one record does by itself, where the bounds say it",
+    ),
+    "grid": (
+        lambda said: all(is_axis(values) for _, values in said["axes"]),
+        "a grid with an axis that is no list of numbers",
+    ),
+    "alphabet": (lambda said: said["step"] <= 2 * said["max_abs"], "a step beyond its alphabet"),
+    "bin-search": (lambda said: said["max_abs"] <= 1e100, "outputs that are searched too far out"),
+    "participation": (
+        lambda said: (said["apart"] is None) != (said["every"] is None),
+        "steps that are both apart and the same of every epoch, or neither",
+    ),
+    "metric-channel": (
+        lambda said: said["spanner"] is None or 1 <= said["spanner"] < math.inf,
+        "a stretch below 1",
+    ),
+    "mvu": (lambda said: said["max_abs"] is None or is_reached(said), "outputs that reach too little"),
+    "optm": (is_boxed, "bounds that no selection is searched within"),
+    "sum-task": (is_clipped, "clips that no sum is offered"),
+}
+"""What members say together, of kinds where not every one of them may stand beside every other, and what else is refused."""
 
 
 def is_what(word: str, node: Json) -> bool:

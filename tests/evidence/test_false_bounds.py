@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from campaign import files, trees
 import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import Certificate, ClosedBound
-from mechdesign.evidence.serialize import encode
+from mechdesign.evidence.serialize import dumps, encode
 from mechdesign.noise.lattice import LatticeBound
 from mechdesign.noise.scales_problem import AllocationProof
 from mechdesign.noise.vector_noise import IndependentNoise
@@ -84,6 +85,16 @@ def test_a_channel_answers_with_the_reports_that_are_asked_for() -> None:
     law["matrix"].update({"$array": [[0.0] * n + [1.0]] * n, "shape": [n, n + 1]})
     claiming_nothing(payload, ("table-proof",), value=0.0)
     assert not files.alone_accepts(payload) and not files.package_accepts(payload)
+
+
+def test_searched_outputs_lie_within_the_reach_that_is_asked_for() -> None:
+    """Of the middle of the inputs, which need not be 0."""
+    result = md.MVU(2, md.PureDP(1.0), (1.0, 3.0), max_abs=3.0).solve()
+    payload = json.loads(dumps(result))["payload"]
+    far = max(abs(b - 2.0) for b in result.mechanism.bins)
+    for reach, holds in ((3.0, True), (far * (1 + 1e-11), True), (far * (1 - 1e-9), False)):
+        forged = trees.put(payload, ("fields", "design", "fields", "max_abs"), reach)
+        assert [accepts(forged) for accepts in files.ACCEPT.values()] == [holds] * 2, reach
 
 
 @pytest.mark.parametrize(("parameters", "share"), [([-1, 4], 0.51), ([1, -2], 0.01)])

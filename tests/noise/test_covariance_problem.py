@@ -442,3 +442,16 @@ def test_directions_without_noise_are_infinitely_revealing() -> None:
 def test_no_unit_breaks_the_budget(power):
     result = md.CountsGaussian(5, 2, md.ApproximateDP(1.0, 1e-6), most=10.0**power).solve()
     assert result.certificate.verify() and result.gap < 1e-9
+
+
+@pytest.mark.parametrize(("own", "off"), [(2.0, 0.5), (1.0, -0.0049), (1.5, 0.0), (1e-150, 9e-151)])
+def test_counts_are_inverted_in_closed_form(own: float, off: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of p I + q J the inverse is known: three inversions were most of the time of a design of counts."""
+    rows = np.full((200, 200), off) + (own - off) * np.eye(200)
+    p, q = Fraction(rows[0, 0]) - Fraction(rows[0, 1]), Fraction(rows[0, 1])
+    exact = -q / (p * (p + 200 * q))
+    monkeypatch.setattr(np.linalg, "inv", None)
+    found = inverse_rows(rows)
+    assert found[0, 0] == pytest.approx(float(1 / p + exact), rel=1e-14)
+    assert found[3, 7] == pytest.approx(float(exact), rel=1e-14)
+    md.CountsGaussian(20, 3, md.ApproximateDP(1.0, 1e-6), signed=False).solve()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import composition

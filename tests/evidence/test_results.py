@@ -136,11 +136,6 @@ def mathematics_is_closed(text: str) -> bool:
     return len(pieces) % 2 == 1 and all(inside) and not any(specials.search(piece) for piece in outside)
 
 
-def test_powers_and_indices_run_together() -> None:
-    assert "10$^{-19}$" in written(a=["10⁻¹⁹"])
-    assert r"$\ell$$_{2}$" in written(a=["ℓ₂"])
-
-
 @given(st.text(st.sampled_from(SYMBOLS + "ab_%&#${}^~\\ "), max_size=12))
 def test_any_text_compiles(text: str) -> None:
     for table in (

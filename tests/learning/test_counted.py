@@ -184,9 +184,6 @@ def test_no_record_raises_or_warns(name: str, last: np.ndarray) -> None:
             assert np.isfinite(found).all()
 
 
-# -- bars ----------------------------------------------------------------------------------------------------
-
-
 # -- What is no finite number, or becomes none by conversion, is refused before anything depends on it; numbers are taken however they are held
 
 NONE = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Callable
@@ -339,23 +338,3 @@ def test_vipr() -> None:
     certificate: Any = md.Problem(md.Minimize(P.worst() + 1.0), rows).solve().certificate
     text = certificate.proofs[-1].linear_bound(certificate).text(certificate.lower_bound)
     vipr_checker.Certificate(text)  # raises where it proves nothing
-
-
-def test_doctored_multipliers_fail() -> None:
-    P = md.Table([-1, 0, 1], [-3, 0, 3])
-    certificate: Any = (
-        md.Problem(md.Minimize(P.worst()), [P.private(md.PureDP(1.0)), P.unbiased()]).solve().certificate
-    )
-    for k in range(len(certificate.proofs[-1].multipliers)):
-        changed = copy.copy(certificate.proofs[-1])
-        multipliers = list(changed.multipliers)
-        multipliers[k] *= Fraction(101, 100)
-        object.__setattr__(changed, "multipliers", tuple(multipliers))
-        altered = md.Certificate(
-            certificate.question,
-            certificate.law,
-            certificate.value,
-            certificate.lower_bound,
-            (certificate.proofs[0], changed),
-        )
-        assert not altered.verify()

@@ -217,12 +217,6 @@ def test_refused_counts_are_not_counted() -> None:
         stream.step(0.0)
 
 
-def test_a_time_limit_leaves_the_bound_out() -> None:
-    result = BufferedToeplitz(1_000_000, ONE).solve(time_limit=0.1)
-    assert result.status == "limit" and result.lower_bound is None
-    assert result.checks()["holds"].all()
-
-
 def test_which_design_answers_prefix_sums() -> None:
     short, long = (md.MatrixMechanism(md.Workload.prefix_sums(n), ONE) for n in (4096, 4097))
     assert isinstance(short, md.CorrelatedGaussian)

@@ -113,14 +113,6 @@ def test_options_against_the_program(changes):
         assert result.mechanism.expected_loss(wanted.prior, "squared") <= wanted.max_mse * (1 + 1e-12)
 
 
-def test_callable_loss_equal_to_a_named_one():
-    named = design().solve().value
-    given = design(loss=lambda t: np.abs(t)).solve()
-    assert given.value == pytest.approx(named, rel=2e-6)
-    assert given.gap <= 1e-6
-    assert any("quadratures" in note for note in given.notes)
-
-
 def test_solvers_agree():
     one = design().solve(solver="newton")
     two = design().solve(solver="cutting-planes")
@@ -130,9 +122,6 @@ def test_solvers_agree():
         assert a.value == pytest.approx(one.value, rel=2e-6)
     assert two.solver_report.solver == "cutting-planes"
     assert three.solver_report.solver == "highs on 17 knots + cutting-planes"
-
-
-# -- files, audit, import cost ---------------------------------------------------------------------------------------
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------
@@ -191,16 +180,6 @@ def spiked():
     mass = np.zeros(200)
     mass[[37, 96]] = 1.0
     return stats.rv_histogram((mass, np.linspace(-1, 1, 201)))()
-
-
-def test_narrow_law_under_a_callable_loss():
-    prior = md.truncated(stats.norm(0.31, 0.001), -1, 1)
-    result = design(prior=prior, loss=absolute).solve()
-    assert result.value == pytest.approx(design(prior=prior).solve().value, rel=1e-6)
-    assert certified(result)
-    assert prior.integrals(lambda x: (x**2)[:, None], [-1.0, 1.0])[0, 0] == pytest.approx(
-        0.31**2 + 1e-6, rel=1e-12
-    )
 
 
 def test_mass_piled_up_at_the_ends_under_a_callable_loss():
@@ -282,15 +261,6 @@ def test_worst_case_of_a_callable_is_an_upper_bound():
         np.linspace(-1, 1, 20001), lambda t: np.maximum(-2 * t - 1, np.maximum(0.5 * t, 0))
     )
     assert at.max() <= result.value <= at.max() * (1 + 1e-6)
-
-
-# -- the edge of what is feasible ---------------------------------------------------------------------------------------
-
-
-# -- losses that grow --------------------------------------------------------------------------------
-
-
-# -- Budgets beyond what doubles resolve: a mechanism for a smaller ε is one for a larger one ----------------
 
 
 # -- Searched outputs against the reference table, brute force, and the alphabet's bound ---------------------

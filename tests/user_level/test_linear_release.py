@@ -97,9 +97,6 @@ def test_ready_made_queries():
     assert histogram.spread(1) == pytest.approx(2.0, rel=1e-12)
 
 
-# ---------------------------------------------------------------------- K-norm noise
-
-
 # ---------------------------------------------------------------------- releases
 
 
@@ -173,20 +170,8 @@ def test_releases_are_unbiased_with_the_stated_error():
         assert (noise**2).sum(axis=1).mean() == pytest.approx(release.rms() ** 2, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"gaussian": True}, "delta > 0"),
-        ({"delta": 1e-6}, "gaussian=True"),
-        ({"model": "local"}, "users"),
-        ({"norm": 3}, "norm"),
-        ({"query": LinearQuery(SPACES["line"], np.ones(4))}, "constant"),
-    ],
-)
-def test_bad_releases(change, message):
-    arguments = {"query": LinearQuery.average(SPACES["line"]), "alpha": 1.0, "users": 2, **change}
-    with pytest.raises(md.DesignError, match=message):
-        LinearRelease(**arguments)
+def released(**change):
+    return LinearRelease(**{"query": LinearQuery.average(SPACES["line"]), "alpha": 1.0, "users": 2, **change})
 
 
 # -- The printed baseline of linear queries, Hardt and Talwar's body: the linear program of its norm against bodies known in closed form
@@ -270,17 +255,22 @@ def test_conversions_and_files():
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "message"),
     [
-        lambda: md.EMDPrivacy(1, 1),
-        lambda: md.EMDPrivacy(1).epsilon(-1),
-        lambda: DiscreteEMDPrivacy(1, 0),
-        lambda: ItemPrivacy(1).composed(0),
-        lambda: group_privacy(1, 0, 0),
-        lambda: alpha_from_semantics(1, fraction=1.5, distance=1),
-        lambda: alpha_from_semantics([], fraction=[], distance=[]),
+        (lambda: released(gaussian=True), "delta > 0"),
+        (lambda: released(delta=1e-6), "gaussian=True"),
+        (lambda: released(model="local"), "users"),
+        (lambda: released(norm=3), "norm"),
+        (lambda: released(query=LinearQuery(SPACES["line"], np.ones(4))), "constant"),
+        (lambda: md.EMDPrivacy(1, 1), "delta"),
+        (lambda: md.EMDPrivacy(1).epsilon(-1), "emd"),
+        (lambda: DiscreteEMDPrivacy(1, 0), "radius"),
+        (lambda: ItemPrivacy(1).composed(0), "items"),
+        (lambda: group_privacy(1, 0, 0), "steps"),
+        (lambda: alpha_from_semantics(1, fraction=1.5, distance=1), "fraction"),
+        (lambda: alpha_from_semantics([], fraction=[], distance=[]), "epsilon"),
     ],
 )
-def test_bad_input(call):
-    with pytest.raises(md.DesignError):
+def test_bad_input(call, message):
+    with pytest.raises(md.DesignError, match=message):
         call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from fractions import Fraction
 from itertools import combinations
 
 import cvxpy as cp
@@ -121,6 +122,18 @@ def test_the_list_of_changes_is_complete(n, c, signed, seed):
     strategy, d = rng.normal(size=(n, n)), rng.uniform(-1 if signed else 0, 1, n)
     d[rng.permutation(n)[c:]] = 0
     assert ((strategy @ d) ** 2).sum() <= changes.spent(strategy)[0]
+
+
+def test_spent_in_rationals_and_above():
+    for n, how in ((20, "rational"), (80, "rounded up")):
+        result = md.MatrixMechanism(W.prefix_sums(n), PRIVACY, most=0.1).solve()
+        assert any(how in claim for claim in result.certificate.checks()["claim"])
+        columns = [[Fraction(x) for x in column] for column in result.mechanism.strategy.T.tolist()]
+        worst = (
+            max(sum(x * x for x in column) for column in columns)
+            * Fraction(result.design.change_set.most) ** 2
+        )
+        assert worst <= Fraction(result.design.budget) <= worst * (1 + Fraction(1, 10**9))
 
 
 def test_answers_are_streamed_as_they_are_released(monkeypatch):

@@ -351,3 +351,19 @@ def test_one_evaluation_takes_some_of_the_time_that_is_left(
     assert (
         made and max(size for size, _ in made) <= 2**18 and all(kind is not np.longdouble for _, kind in made)
     )
+
+
+def test_an_interrupted_search_of_families_answers_with_those_it_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were held until all were tried, and an interrupt lost them."""
+    improve = md.Calibration.improve
+
+    def interrupted(self: md.Calibration, clock: Deadline) -> Iterator[Any]:
+        if self.noise == "staircase":
+            raise KeyboardInterrupt
+        return improve(self, clock)
+
+    monkeypatch.setattr(md.Calibration, "improve", interrupted)
+    found = md.OptimalNoise(md.ApproximateDP(0.3, 1e-6), dimension=3).solve()
+    assert {*found.table["law"]} == {"laplace", "gaussian"} and found.certificate.verify()

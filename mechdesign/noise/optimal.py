@@ -419,9 +419,15 @@ def several(
     if question.moved == 1 or (question.alone and question.delta == 0):
         yield from _shared(question, clock, starts or {})
         return
-    found = _calibrated(question, clock) if starts is None else started(question, starts)
-    if question.integer and question.alone:
-        found += _split(question, clock)
+    found = started(question, starts or {})
+    try:
+        if starts is None:
+            found += _calibrated(question, clock)
+        if question.integer and question.alone:
+            found += _split(question, clock)
+    except KeyboardInterrupt:  # with the families so far
+        yield from ranked(found)
+        raise
     yield from ranked(found)
     if clock.certify:
         yield from lower_bounds(question, clock)
@@ -490,23 +496,22 @@ def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tu
     return [(name, _law(question, law)) for name, law in starts.items()]
 
 
-def _calibrated(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
+def _calibrated(question: NoiseQuestion, clock: Clock) -> Iterator[tuple[str, Law]]:
     """The families at their least scales: those of `CLOSED` form, and those that there is time for."""
-    found: list[tuple[str, Law]] = []
     late = False
     if question.integer and not question.given_loss.polynomial:
-        return found  # integrals of a callable are for densities
+        return  # integrals of a callable are for densities
     # compositions are not interrupted
     needed = 0.2 * (1 + math.log10(question.moved))
     for name in DISCRETE if question.integer else _NAMED:
         late = late or clock.left <= needed
         if not late:
-            found += calibrated(question, question.privacy, name, clock.limit())
+            yield from calibrated(question, question.privacy, name, clock.limit())
         elif name in CLOSED and (question.alone or "gaussian" in name):
             pure = PureDP(question.epsilon) if "laplace" in name else question.privacy
-            found += calibrated(question, pure, name, clock.limit())
-    notes = ("the time limit came before the search ended: some families were not tried",) * late
-    return [(name, replace(law, notes=notes)) for name, law in found]
+            yield from calibrated(question, pure, name, clock.limit())
+    if late:
+        clock.failures.append("the time limit came before the search ended: some families were not tried")
 
 
 def calibrated(

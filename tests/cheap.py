@@ -62,7 +62,7 @@ def scales() -> md.Problem:
 
 def selection() -> md.Problem:
     """OPTM's model with constraints of one's own, one of them piecewise linear."""
-    problem = md.OPTM(BINS, PURE, UNIFORM, bounds=md.Grid(level=[0.7, 0.8, 0.82], width=[0.01])).problem()
+    problem = md.OPTM(BINS, PURE, UNIFORM, box=md.Grid(level=[0.7, 0.8, 0.82], width=[0.01])).problem()
     Q = problem.unknown
     return problem.subject_to(
         md.named("cap", Q[:, 1] <= 0.2), md.named("near", cp.abs(Q[2, 1] - Q[2, 2]) <= 0.1)
@@ -78,7 +78,7 @@ MADE: dict[str, Callable[[], Any]] = {
         PURE,
         UNIFORM,
         bins=md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5]),
-        levels=md.Grid(level=[0.66, 0.67], width=[0.01]),
+        boxes=md.Grid(level=[0.66, 0.67], width=[0.01]),
     ),
     "optimal-quantizer": lambda: md.OptimalQuantizer(BINS, PURE, UNIFORM),
     "bin-search": lambda: md.OptimalQuantizer(md.BinSearch(4, 4.0, starts=1), PURE, UNIFORM),

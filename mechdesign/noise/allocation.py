@@ -8,7 +8,10 @@ independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Lapla
 - **P3**: :math:`\min \sum_i w_i E|T_i|^p` subject to :math:`\sum_i \lambda_i^2/\sigma_i^2 \le \mu_0^2`, convex;
 - **P4**: the same for Laplace noise subject to :math:`\sum_i \lambda_i/\beta_i \le \varepsilon`.
 
-Declared in `mechdesign.model.scales`; solved in closed form in `separable`, with own rows and several bounds in `scales_solving`; the lower bound found there is proved in
+**Searched laws**: a mix of both types, or shape and scale of one family for each coordinate, under exact composition. These are searches, without a program
+or a lower bound of it (`coordinate_noise`).
+
+P2–P4 are declared in `mechdesign.model.scales`; solved in closed form in `separable`, with own rows and several bounds in `scales_solving`; the lower bound found there is proved in
 `lagrangian`; claims and audit in `scales_problem`; release in `vector_noise` over `release`. `gaussian_budget` is in `mechdesign.accounting.gaussian`.
 """
 
@@ -355,6 +358,8 @@ class NoiseAllocation(AllocationPage):
         size = len(self.sensitivities) if rows else len(self.separable.sensitivity)
         return SolveReport(name, variables=size, constraints=max(rows, 1), requested=algorithm)
 
+    # -- searched laws: a type or a law for each coordinate, composed exactly -----------------------------------
+
     def _mixes(self, clock: Clock) -> Iterator[Law]:
         """Both pure types in closed form, the cheaper one first; then mixes, each scaled until it is proved private."""
         privacy, moved = instance("privacy", self.privacy, *get_args(Pointwise)), self.sensitivities > 0
@@ -387,6 +392,22 @@ class NoiseAllocation(AllocationPage):
         if best == math.inf:
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 
+    def _of_family(self, clock: Clock) -> Iterator[Law]:
+        """One law of the family for all coordinates, then a law for each, cheapest promise first."""
+        moved, lam = self.sensitivities > 0, np.asarray(self.sensitivities)
+        weights = np.ones(len(lam)) if self.weights is None else self.weights
+        privacy = instance("privacy", self.privacy, *get_args(Pointwise))
+        costs = np.maximum((weights * lam**self.loss)[moved], 1e-300)
+        asked = Allocating(FAMILIES[self.noise], costs, float(self.loss), privacy)
+        for found in asked.laws(lam[moved], clock):
+            which = np.full(len(lam), -1)
+            which[moved] = found.which
+            law = CoordinateNoise(found.units, which, lam)
+            value = self._cost_of_laws(law) * (1 + 1e-12)
+            if moved.any() and not 0 < value < math.inf:
+                raise DesignError.of("noise", self.noise, FINITE)
+            yield Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
+
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         """Noise with a law for each coordinate is private by the exact composition over all coordinates, which change by all they may.
 
@@ -416,21 +437,7 @@ class NoiseAllocation(AllocationPage):
     def privacy_checked(self, law: object, given: None) -> str:
         return RECOMPUTED
 
-    def _of_family(self, clock: Clock) -> Iterator[Law]:
-        """One law of the family for all coordinates, then a law for each, cheapest promise first."""
-        moved, lam = self.sensitivities > 0, np.asarray(self.sensitivities)
-        weights = np.ones(len(lam)) if self.weights is None else self.weights
-        privacy = instance("privacy", self.privacy, *get_args(Pointwise))
-        costs = np.maximum((weights * lam**self.loss)[moved], 1e-300)
-        asked = Allocating(FAMILIES[self.noise], costs, float(self.loss), privacy)
-        for found in asked.laws(lam[moved], clock):
-            which = np.full(len(lam), -1)
-            which[moved] = found.which
-            law = CoordinateNoise(found.units, which, lam)
-            value = self._cost_of_laws(law) * (1 + 1e-12)
-            if moved.any() and not 0 < value < math.inf:
-                raise DesignError.of("noise", self.noise, FINITE)
-            yield Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
+    # -- what a result says -----------------------------------------------------------------------------------
 
     def said(self, value: float) -> tuple[str, ...]:
         """Notes of a result of this value."""

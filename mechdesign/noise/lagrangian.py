@@ -7,11 +7,11 @@ logarithms of the scales for every order p of the loss, with them in the scales 
 **The lower bound.** The Lagrangian separates, and one convex function of one number is left for each group. For multipliers y ≥ 0 of the budgets and :math:`\nu` of the coupled rows, the loss is at least
 
 .. math:: \sum_g \min_s \varphi_g(s) - \sum_r y_r B_r + \sum \nu k, \qquad
-          \varphi(s) = W s^p + K s^{-m} + d s + c \log s ,
+          \varphi(s) = W s^p + A s^{-m} + d s + c \log s ,
 
-with K the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a` over sums and mixed rows, c that of :math:`\pm\nu` over ratios, which are
+with A the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a` over sums and mixed rows, c that of :math:`\pm\nu` over ratios, which are
 taken as :math:`\log s_g - \log s_h + \log(a/b)`. :math:`\varphi` is convex in log s if d ≥ 0, and in s if p ≥ 1 and c = 0. With
-:math:`\sigma(s) = p W s^p - m K s^{-m} + d s + c`, its slope in log s, and a ≤ b such that :math:`\sigma(a) \le 0 \le \sigma(b)`, or a and b are the ends of the limits,
+:math:`\sigma(s) = p W s^p - m A s^{-m} + d s + c`, its slope in log s, and a ≤ b such that :math:`\sigma(a) \le 0 \le \sigma(b)`, or a and b are the ends of the limits,
 
 .. math:: \min \varphi \ge \varphi(b) - \sigma(b) (b/a - 1),
 
@@ -278,7 +278,7 @@ class Multipliers:
 
 @dataclass(frozen=True, eq=False)
 class Lagrangian:
-    """The functions φ of all groups in doubles, W and K by their logarithms."""
+    """The functions φ of all groups in doubles, W and A by their logarithms."""
 
     order: float
     spend: int
@@ -304,7 +304,7 @@ class Lagrangian:
         return cls(asked.order, asked.spend, weight, spent, slope, log, *asked.limits)
 
     def terms(self, logs: Array) -> tuple[Array, ...]:
-        """W s^p, K/s^m, d s and c at these logarithms of scales."""
+        """W s^p, A/s^m, d s and c at these logarithms of scales."""
         with np.errstate(over="ignore", invalid="ignore"):
             rise = np.exp(self.weight + self.order * logs)
             fall = np.where(self.spent > -np.inf, np.exp(self.spent - self.spend * logs), 0.0)

@@ -5,11 +5,11 @@ paper's linear program (`OPTM.problem`) is solved for a grid of boxes of bounds 
 time, the best is held, and each box is solved from the last one's basis. Theorem 6 has three bounds whatever m is, searched on a
 grid of their own that is refined twice around the best. Beyond four bins the bilinear problem is followed down (`descent`).
 
-**Algorithm 2** is a grid over bins around a grid over bounds. The authors' search at m = 4: outer bins ±(c + Δ), Δ ∈ {1, 1.1, …, 2}, inner bins ±{0.1, …, 1}, bounds
+**Algorithm 2** is a grid over bins around a grid of boxes. The authors' search at m = 4: outer bins ±(c + Δ), Δ ∈ {1, 1.1, …, 2}, inner bins ±{0.1, …, 1}, bounds
 :math:`o = l, u = l + 0.01`, l = 0.01, …, 0.99: 10,890 linear programs per ε. Here one chunk of work is one
 choice of bins; its linear programs are changes of one, each solved from the last basis.
 
-Theorems and grids of bounds are in `selection_program`; search of boxes and repair in `selection_problem`; the exact law in `exact_law`;
+Theorems and grids of boxes are in `selection_program`; search of boxes and repair in `selection_problem`; the exact law in `exact_law`;
 proof and audit in `proofs`, the lower bound in `dual_pieces`; release in `mechanism` over `sampling`.
 """
 
@@ -43,11 +43,11 @@ from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, outermost, proved_law
 from mechdesign.quantizers.selection import check_bins, mirrored_bins, spread
 from mechdesign.quantizers.selection_problem import BoxSearch, SelectionProblem
-from mechdesign.quantizers.selection_program import THEOREMS, Selection, authors_levels, check_levels
+from mechdesign.quantizers.selection_program import THEOREMS, Selection, authors_boxes, check_boxes
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
-_BOUNDS = 'must be a md.Grid, "successive", or a pair of arrays (lower, upper)'
+_BOX = 'must be a md.Grid, "successive", or a pair of arrays (o, u)'
 
 
 _ROOM = 0.02  # of ε, that a box around a descended mechanism costs
@@ -67,18 +67,18 @@ class OPTM(QuantizerDesign, ModelledDesign):
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
         Law of the input.
     loss : "absolute", "squared", dict of weights, or convex callable
-        With bounds, the program minimises Lemma 1's linear upper bound of it (of the absolute loss for callables);
+        With boxes, the program minimises Lemma 1's linear upper bound of it (of the absolute loss for callables);
         "successive" minimises the exact loss. The value reported is always the exact loss.
     input_range : (float, float), optional
         The support of a law by default; with samples as prior it must be stated.
     constraints : {"theorem5", "theorem6", "across-outputs"}
-        Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for
+        Theorem 5 (each output by itself, at all pairs of inputs), the compact Theorem 6, or what the paper's authors solve for
         asymmetric bins (Table 2): every maximum against every minimum of any output, which is stricter.
     families : {"auto", "symmetric", "separate"}
         One mirrored family (symmetric bins) or two (Theorem 4). "auto" follows the bins.
-    bounds : Grid or (lower, upper) or "successive" or None
+    box : Grid or (o, u) or "successive" or None
         How products are linearised: a `Grid` with the axis ``level`` (and ``width``, one value; for separate
-        families also ``level_right``), a pair of triangular arrays, or "successive": no bounds, but loss and
+        families also ``level_right``), a pair of triangular arrays, or "successive": no box, but loss and
         privacy linearised again and again at the current mechanism, down to a local optimum of the exact problem. None
         takes the paper's grid up to four bins and "successive" beyond.
 
@@ -103,7 +103,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         private = Q.private(privacy, theorem=constraints, box=Q.box(o, u))
         SelectionProblem(cp.Minimize(Q.lemma1(prior, loss)), (private,), design=design)
 
-    `problem` returns it, to be read, extended and solved; ``result.box`` holds the bounds (o, u) of least error, ``result.to_frame()`` the q. `solve` takes
+    `problem` returns it, to be read, extended and solved; ``result.box`` holds the box (o, u) of least error, ``result.to_frame()`` the q. `solve` takes
     ``solver``, ``gap``, ``certify``, ``time_limit``, ``progress``; `mechdesign.sweep` varies ε.
 
     Examples
@@ -122,7 +122,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
     input_range: Any = None
     constraints: str = field(check=one_of, allowed=THEOREMS, default="theorem5")
     families: str = field(check=one_of, allowed=("auto", "symmetric", "separate"), default="auto")
-    bounds: Any = None
+    box: Any = None
 
     default_gap = 1e-4
     algorithms = ("boxes", "successive")
@@ -143,10 +143,10 @@ class OPTM(QuantizerDesign, ModelledDesign):
         unknown.check_theorem(self.constraints)
         if self.families == "auto":
             settle(self, families="symmetric" if unknown.symmetric else "separate")
-        if self.bounds is not None and not isinstance(self.bounds, (Grid, str)):
-            settle(self, bounds=_checked_pair(self.bounds, len(bins)))
-        elif isinstance(self.bounds, str) and self.bounds != "successive":
-            raise DesignError.of("bounds", self.bounds, _BOUNDS)
+        if self.box is not None and not isinstance(self.box, (Grid, str)):
+            settle(self, box=_checked_pair(self.box, len(bins)))
+        elif isinstance(self.box, str) and self.box != "successive":
+            raise DesignError.of("box", self.box, _BOX)
 
     # -- model ----------------------------------------------------------------------------------------
 
@@ -197,10 +197,10 @@ class OPTM(QuantizerDesign, ModelledDesign):
     @property
     def _box(self) -> Any:
         """What is searched: the grid given, the paper's, or one box."""
-        if not isinstance(self.bounds, tuple):
-            return self.bounds if isinstance(self.bounds, Grid) else None
+        if not isinstance(self.box, tuple):
+            return self.box if isinstance(self.box, Grid) else None
         count = 1 if self.families == "symmetric" else 2
-        return tuple(np.tile(side, (count, 1)) for side in self.bounds)
+        return tuple(np.tile(side, (count, 1)) for side in self.box)
 
     # -- solve ----------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         algorithm: str | None = None,
         outputs: int = 64,
     ) -> Iterator[Law | Bound]:
-        """Search the bounds, or descend from the optimum over all mechanisms, which is also the lower bound.
+        """Search the boxes, or descend from the optimum over all mechanisms, which is also the lower bound.
 
         Neither search proves that no member of the family is better. The bound is that of every unbiased mechanism with these
         bins, of the family or not.
@@ -223,7 +223,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         ----------
         clock : Clock
         algorithm : {"boxes", "successive"}, optional
-            The one that `bounds` says unless given.
+            The one that `box` says unless given.
         outputs : int
             "successive" draws from at most that many of the bins, chosen evenly; the others only divide the
             inputs. Costs little accuracy, and keeps programs with hundreds of bins small.
@@ -231,7 +231,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         Raises
         ------
         InfeasibleError
-            No bounds tried admit a mechanism; says why, with the smallest feasible ε.
+            No box tried admits a mechanism; says why, with the smallest feasible ε.
         """
         usable = spread(len(self.bins), integer("outputs", outputs, 4))
         if self._on_boxes if algorithm is None else algorithm == "boxes":
@@ -266,10 +266,10 @@ class OPTM(QuantizerDesign, ModelledDesign):
 
     @property
     def _on_boxes(self) -> bool:
-        """Whether bounds linearise the program, as in the paper; products of more bins are followed down."""
-        if self.constraints == "theorem6" or isinstance(self.bounds, (tuple, Grid)):
+        """Whether boxes linearise the program, as in the paper; products of more bins are followed down."""
+        if self.constraints == "theorem6" or isinstance(self.box, (tuple, Grid)):
             return True
-        return self.bounds is None and len(self.bins) <= 4
+        return self.box is None and len(self.bins) <= 4
 
     def _law(self, descent: Descent, point: LinearisedPoint, clock: Clock) -> Law:
         """The point's mechanism; in exact arithmetic, solved again for a smaller budget where the floats are outside."""
@@ -294,16 +294,16 @@ class OPTM(QuantizerDesign, ModelledDesign):
 
 def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
     try:
-        low, high = (np.array(b, dtype=float) for b in given)
+        o, u = (np.array(b, dtype=float) for b in given)
     except (TypeError, ValueError, OverflowError):
-        raise DesignError.of("bounds", given, _BOUNDS) from None
-    if low.shape != (m - 1, m - 1) or high.shape != (m - 1, m - 1):
-        text = f"bounds have shapes {low.shape}, {high.shape}: both must be ({m - 1}, {m - 1}), triangular"
+        raise DesignError.of("box", given, _BOX) from None
+    if o.shape != (m - 1, m - 1) or u.shape != (m - 1, m - 1):
+        text = f"box has shapes {o.shape}, {u.shape}: both must be ({m - 1}, {m - 1}), triangular"
         raise DesignError(text)
-    for n, i in np.argwhere(np.tril(~((low >= 0) & (low <= high)))):
-        what = f"o_{n + 1}({i + 1}) = {low[n, i]:g}, u_{n + 1}({i + 1}) = {high[n, i]:g}"
-        raise DesignError(f"bounds: {what}; need 0 <= o <= u")
-    return low, high
+    for n, i in np.argwhere(np.tril(~((o >= 0) & (o <= u)))):
+        what = f"o_{n + 1}({i + 1}) = {o[n, i]:g}, u_{n + 1}({i + 1}) = {u[n, i]:g}"
+        raise DesignError(f"box: {what}; need 0 <= o <= u")
+    return o, u
 
 
 def authors_bins() -> Grid:
@@ -314,7 +314,7 @@ def authors_bins() -> Grid:
 @serializable("optm-search")
 @dataclass(frozen=True)
 class OPTMSearch(QuantizerDesign, ModelledDesign):
-    """Search bins and bounds of OPTM.
+    """Search bins and boxes of OPTM.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     bins : Grid
         Axes ``delta`` and ``inner`` (bins ±inner, ±(c + delta), m = 4), or ``left``, ``right``, ``delta``
         (asymmetric inner bins left < right, outer bins ±(c + delta)).
-    levels : Grid
+    boxes : Grid
         Axes ``level`` and ``width`` (and ``level_right`` for asymmetric bins).
     families : {"auto", "separate"}
         Passed to `OPTM`.
@@ -335,7 +335,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     >>> from scipy import stats
     >>> search = OPTMSearch(
     ...     PureDP(1.0), stats.uniform(-1, 2),
-    ...     bins=Grid(delta=[1.9, 2.0], inner=[0.4, 0.5]), levels=Grid(level=[0.66, 0.67], width=[0.01]),
+    ...     bins=Grid(delta=[1.9, 2.0], inner=[0.4, 0.5]), boxes=Grid(level=[0.66, 0.67], width=[0.01]),
     ... )
     >>> found = search.solve()
     >>> int(found.table["programs"].sum()), found.mechanism.bins.tolist()
@@ -347,7 +347,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     loss: Any = "absolute"
     constraints: str = field(check=one_of, allowed=("theorem5", "across-outputs"), default="theorem5")
     bins: Any = None
-    levels: Any = None
+    boxes: Any = None
     families: str = field(check=one_of, allowed=("auto", "separate"), default="auto")
     judge: str = field(check=one_of, allowed=("loss", "objective"), default="loss")
     input_range: Any = None
@@ -355,9 +355,9 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     def __post_init__(self) -> None:
         super().__post_init__()
         bins = authors_bins() if self.bins is None else self.bins
-        levels = authors_levels() if self.levels is None else self.levels
+        boxes = authors_boxes() if self.boxes is None else self.boxes
         prior, ends = Prior.ranged(self.prior, self.input_range)
-        settle(self, prior=prior, input_range=ends, loss=Loss.of(self.loss), bins=bins, levels=levels)
+        settle(self, prior=prior, input_range=ends, loss=Loss.of(self.loss), bins=bins, boxes=boxes)
         if not isinstance(bins, Grid) or set(bins.axes) not in (
             {"delta", "inner"},
             {"left", "right", "delta"},
@@ -365,7 +365,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
             raise DesignError.of(
                 "bins", bins, "must be a Grid with the axes delta, inner or left, right, delta"
             )
-        check_levels("levels", levels)
+        check_boxes("boxes", boxes)
         if not self.alphabets():
             raise DesignError.of("bins", bins, "no point of the grid is an increasing sequence of bins")
         self.at(self.alphabets()[0])  # what OPTM refuses is refused here
@@ -387,7 +387,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         alphabets = [tuple(mirrored_bins(np.array(bins)).tolist()) for bins in self.alphabets()]
         return OutputSpace.among(alphabets) if len(set(alphabets)) > 1 else None
 
-    def at(self, bins: tuple[float, ...], bounds: object = None) -> OPTM:
+    def at(self, bins: tuple[float, ...], box: object = None) -> OPTM:
         """The design for one choice of bins."""
         return OPTM(
             bins,
@@ -396,7 +396,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
             self.loss,
             constraints=self.constraints,
             families=self.families,
-            bounds=bounds,
+            box=box,
             input_range=self.input_range,
         )
 
@@ -410,15 +410,15 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     def problem(self) -> SelectionProblem:
         """Return the program of the best bins that the search finds, feasible at the best of their boxes."""
         bins = self.solve(certify=False, bar=False).mechanism.bins
-        return replace(self.at(tuple(bins.tolist()), self.levels).problem(), design=self)
+        return replace(self.at(tuple(bins.tolist()), self.boxes).problem(), design=self)
 
     def problem_of(self, result: Result) -> SelectionProblem:
         """Return the program at the bins and the box that won."""
-        return self.at(tuple(result.mechanism.bins.tolist()), self.levels).problem_of(result)
+        return self.at(tuple(result.mechanism.bins.tolist()), self.boxes).problem_of(result)
 
     def box_of(self, result: Result) -> Any:
         """Bounds o and u of the box that won, in the shape of the unknown."""
-        return self.at(tuple(result.mechanism.bins.tolist()), self.levels).box_of(result)
+        return self.at(tuple(result.mechanism.bins.tolist()), self.boxes).box_of(result)
 
     def closed_forms(self) -> Iterator[Law]:
         """Yield, for each choice of bins, the member that selects the two outermost, where it is within the budget."""
@@ -485,12 +485,12 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         return [f"best bins: {bins} of {count} linear programs", *super().lines(result)]
 
     def _searched_problem(self, bins: tuple[float, ...]) -> SelectionProblem:
-        """The programs of all levels for one choice of bins."""
-        return self.at(bins, self.levels).searched_problem()
+        """The programs of all boxes for one choice of bins."""
+        return self.at(bins, self.boxes).searched_problem()
 
     def _table(self, alphabets: list[tuple[float, ...]], rows: list[Row]) -> pd.DataFrame:
-        """Of each choice of bins that was reached: the best levels, their score, feasible programs, programs."""
-        columns = self.levels.columns()
+        """Of each choice of bins that was reached: the best box, its score, feasible programs, programs."""
+        columns = self.boxes.columns()
         found = []
         for bins, row in zip(alphabets, rows):
             scores = np.array([*row, None], dtype=float)  # of none reached or feasible, no number
@@ -502,19 +502,19 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:
         """What a store is bound to."""
-        texts = {name: dumps(getattr(self, name)) for name in ("privacy", "prior", "loss", "levels")}
+        texts = {name: dumps(getattr(self, name)) for name in ("privacy", "prior", "loss", "boxes")}
         plain = {name: getattr(self, name) for name in ("constraints", "families", "judge")}
         return {
             **texts,
             **plain,
             "bins": alphabets,
             "input_range": self.input_range,
-            "axes": list(self.levels.axes),
+            "axes": list(self.boxes.axes),
         }
 
     def _best(self, table: pd.DataFrame, deadline: Deadline) -> OPTM:
         if table["value"].isna().all() and deadline.passed:
             raise too_late("OPTM")
         winner = table.loc[table["value"].fillna(np.inf).idxmin()]
-        bounds = Grid(**{name: winner[name] for name in self.levels.axes})
-        return self.at(tuple(winner.filter(like="bin ").tolist()), bounds)
+        box = Grid(**{name: winner[name] for name in self.boxes.axes})
+        return self.at(tuple(winner.filter(like="bin ").tolist()), box)

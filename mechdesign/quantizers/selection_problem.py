@@ -41,7 +41,7 @@ from mechdesign.quantizers.selection_program import (
     Selection,
     SelectionPrivacy,
     checked_boxes,
-    level_boxes,
+    grid_boxes,
     theorem6_boxes,
 )
 from mechdesign.solvers import Solution
@@ -69,9 +69,9 @@ class SelectionProblem(Problem, QuantizerDesign):
             raise DesignError.of("private", len(self.requirements), "must be one requirement of a selection")
         if getattr(self.objective.expr, "question", None) is None:
             raise DesignError("objective: must be Minimize(Q.lemma1(prior, loss)) of the selection Q")
-        low, high = self.box
-        if not ((low >= 0) & (low <= high)).all():
-            raise DesignError("bounds: need 0 <= o <= u")
+        o, u = self.box
+        if not ((o >= 0) & (o <= u)).all():
+            raise DesignError("box: need 0 <= o <= u")
         self.loss.check_convex(self.unknown.bins, *self.input_range)
         if self.own:
             _ = self.own_rows
@@ -115,8 +115,8 @@ class SelectionProblem(Problem, QuantizerDesign):
     @property
     def box(self) -> tuple[Array, Array]:
         """The box that the parameters hold, o and u."""
-        low, high = (np.asarray(side.value, dtype=float) for side in (self.asked.low, self.asked.high))
-        return low, high
+        o, u = (np.asarray(side.value, dtype=float) for side in (self.asked.o, self.asked.u))
+        return o, u
 
     @property
     def unchanged(self) -> bool:
@@ -255,12 +255,12 @@ class SelectionProblem(Problem, QuantizerDesign):
 
         if held:
             origin = box()
-            low, high = sum(((box(name) - origin) * values[name] for name in held), origin)
+            o, u = sum(((box(name) - origin) * values[name] for name in held), origin)
         else:
-            low, high = search.first_boxes()
+            o, u = search.first_boxes()
         for name, parameter in held.items():
             parameter.value = before[name]
-        return search.programs((low, high), self.solved_epsilon), search.judged
+        return search.programs((o, u), self.solved_epsilon), search.judged
 
     # -- what a result says ---------------------------------------------------------------------------------------
 
@@ -270,26 +270,26 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     def at_box(self, box: tuple[Array, Array]) -> SelectionProblem:
         """The same in one box, by parameters of its own."""
-        low, high = self.unknown.box(*box)
-        asked = replace(self.asked, low=low, high=high, boxes=None)
+        o, u = self.unknown.box(*box)
+        asked = replace(self.asked, o=o, u=u, boxes=None)
         return SelectionProblem(self.objective, (asked, *self.own))
 
     def with_initial_box(self, box: tuple[Array, Array]) -> SelectionProblem:
         """The same, its parameters at a box that is known to be feasible."""
-        low, high = self.unknown.box(*box)
-        asked = replace(self.asked, low=low, high=high, initial_box=box)
+        o, u = self.unknown.box(*box)
+        asked = replace(self.asked, o=o, u=u, initial_box=box)
         return SelectionProblem(self.objective, (asked, *self.own), design=self.design)
 
     def box_of(self, result: Result) -> tuple[Array, Array]:
         """Bounds o and u of the box that won, in the shape of the unknown; 0 and 1 where nothing is bounded."""
-        low, high = (np.array(side.value) for side in self.unknown.box())
+        o, u = (np.array(side.value) for side in self.unknown.box())
         rows: Any = result.duals if result.duals is not None else pd.DataFrame(columns=AUDIT_COLUMNS)
-        for name, side, column in (("lower", low, "lhs"), ("upper", high, "rhs")):
+        for name, side, column in (("lower", o, "lhs"), ("upper", u, "rhs")):
             mine = rows[rows["family"] == f"model: {name} bounds"]
             for index, value in zip(mine["index"], mine[column]):
                 n, i = (int(part) for part in index[2:-1].split(", "))
                 side[n - 1, i - 1] = value
-        return low, high
+        return o, u
 
     @property
     def among(self) -> MechanismClass:
@@ -312,25 +312,25 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the linear program of the box that the parameters hold, for other programs: ``.mps`` or ``.lp``."""
-        low, high = self.box
-        program = BoxSearch(self).programs((low[..., None], high[..., None])).program()
+        o, u = self.box
+        program = BoxSearch(self).programs((o[..., None], u[..., None])).program()
         program.write(str(check_writable(path)))
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: the question, the box, and the person's rows in numbers."""
-        own, (low, high) = self.own_rows, self.box
+        own, (o, u) = self.own_rows, self.box
         families = "symmetric" if self.unknown.symmetric else "separate"
         asked = {"bins": self.bins, "privacy": self.privacy, "prior": self.prior, "loss": self.loss}
         asked |= {"input_range": self.input_range, "constraints": self.asked.theorem, "families": families}
         rows = {name: getattr(own, name) for name in _ROWS}
         boxes = self.asked.boxes if self.searched else None
-        return asked | {"low": low, "high": high, "boxes": boxes, "columns": own.width - own.cells} | rows
+        return asked | {"o": o, "u": u, "boxes": boxes, "columns": own.width - own.cells} | rows
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> SelectionProblem:
         """Declare what a file holds, in CVXPY."""
         unknown = Selection(held["bins"], held["input_range"], families=held["families"])
-        box = unknown.box(held["low"], held["high"])
+        box = unknown.box(held["o"], held["u"])
         asked = unknown.private(held["privacy"], theorem=held["constraints"], box=box)
         if held["boxes"] is not None:
             asked = replace(asked, boxes=checked_boxes(held["boxes"]))
@@ -423,14 +423,14 @@ class BoxSearch:
         """What the search begins with."""
         problem, open_ = self.problem, self.problem.unknown.open
         if not problem.searched:
-            low, high = problem.box
-            return low[..., None], high[..., None]
+            o, u = problem.box
+            return o[..., None], u[..., None]
         _, used = problem.asked.families(unit_vectors(open_), open_[..., None] * 0.0, open_[..., None] * 1.0)
         self._used = used
         if self._six:
             return theorem6_boxes(open_, (used & 1) > 0, (used & 2) > 0)
         given = problem.asked.boxes
-        return level_boxes(open_, used > 0, None if given == "paper" else given)
+        return grid_boxes(open_, used > 0, None if given == "paper" else given)
 
     def best(self, epsilon: float) -> Found | None:
         """The point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible."""
@@ -473,13 +473,13 @@ class BoxSearch:
         at = np.flatnonzero(unknown.open)
         families, used = self.problem.asked.families(unit_vectors(unknown.open), *boxes, epsilon)
         bounded = np.flatnonzero(used[unknown.open])
-        low, high = (side[unknown.open][bounded].T for side in boxes)
+        o, u = (side[unknown.open][bounded].T for side in boxes)
         each, ones = np.arange(len(bounded)), np.ones(len(bounded))
         rows, all_ = at // unknown.shape[1], np.arange(len(at))
         blocks = [
             Block("normalisation", rows, all_, np.ones(len(at)), np.ones(len(used)), True),
-            Block("lower bounds", each, bounded, -ones, -low),
-            Block("upper bounds", each, bounded, ones, high),
+            Block("lower bounds", each, bounded, -ones, -o),
+            Block("upper bounds", each, bounded, ones, u),
         ]
         for name in dict.fromkeys(f.name for f in families):
             blocks.append(_block(name, [f.left - f.right for f in families if f.name == name]))
@@ -509,16 +509,14 @@ class BoxSearch:
 
     def audit(self, found: Found, selection: SelectionFamilies) -> pd.DataFrame:
         """The rows at a mechanism, both sides as stated, with the solver's multipliers."""
-        unknown, (low, high) = self.problem.unknown, found.box
+        unknown, (o, u) = self.problem.unknown, found.box
         q = np.concatenate([selection.left, selection.right])[: len(unknown.open)]
-        families, used = self.problem.asked.families(
-            unit_vectors(unknown.open), low[..., None], high[..., None]
-        )
+        families, used = self.problem.asked.families(unit_vectors(unknown.open), o[..., None], u[..., None])
         values, at = q[unknown.open], tuple(np.nonzero(used))
         cells = [f"q[{n + 1}, {i + 1}]" for n, i in zip(*at)]
         rows: list[tuple[str, list[str], Array, Array]] = [
-            ("model: lower bounds", cells, low[at], q[at]),
-            ("model: upper bounds", cells, q[at], high[at]),
+            ("model: lower bounds", cells, o[at], q[at]),
+            ("model: upper bounds", cells, q[at], u[at]),
             *(
                 (f"model: {f.name}", f.labels, np.ravel(f.left @ values), np.ravel(f.right @ values))
                 for f in families
@@ -598,7 +596,7 @@ class BoxSearch:
         return refuted(replace(programs, blocks=kept).program())
 
 
-@serializable("selection-proof")
+@serializable("own-rows-proof")
 @dataclass(frozen=True, eq=False)
 class OwnRowsProof(Proof):
     """Rows of the person's own hold at the integer weights of a selection, in rationals.

@@ -44,13 +44,13 @@ Boxes = tuple[Array, Array]
 """Lower and upper bounds of all unknowns, shape (*shape of the unknown, boxes)."""
 
 
-def authors_levels() -> Grid:
-    """The published grid of bounds at m = 4: o = 0.01, …, 0.99 and u = o + 0.01."""
+def authors_boxes() -> Grid:
+    """The published grid of boxes at m = 4: o = 0.01, …, 0.99 and u = o + 0.01."""
     return Grid(level=np.arange(1, 100) / 100, width=[0.01])
 
 
-def check_levels(name: str, grid: object) -> None:
-    """Refuse what is no grid over bounds: an axis of another name would be tried, and change nothing."""
+def check_boxes(name: str, grid: object) -> None:
+    """Refuse what is no grid of boxes: an axis of another name would be tried, and change nothing."""
     if not isinstance(grid, Grid) or not {"level"} <= set(grid.axes) <= {"level", "level_right", "width"}:
         raise DesignError.of(
             name, grid, "must be a Grid with the axis level, and level_right and width where wanted"
@@ -58,9 +58,9 @@ def check_levels(name: str, grid: object) -> None:
 
 
 def checked_boxes(boxes: object) -> object:
-    """Return "paper", or a grid over bounds; refuse what is neither."""
+    """Return "paper", or a grid of boxes; refuse what is neither."""
     if not isinstance(boxes, str) or boxes != "paper":
-        check_levels("boxes", boxes)
+        check_boxes("boxes", boxes)
     return boxes
 
 
@@ -69,7 +69,7 @@ def whole(open_: Flags) -> Boxes:
     return np.zeros((*open_.shape, 1)), open_[..., None].astype(float)
 
 
-def level_boxes(open_: Flags, used: Flags, grid: Grid | None) -> Boxes:
+def grid_boxes(open_: Flags, used: Flags, grid: Grid | None) -> Boxes:
     """Boxes of a grid over the one or two rows that have bounds.
 
     A row q_n of two unknowns has one degree of freedom: q_n(1) in [o, u], q_n(2) in [1 − u, 1 − o].
@@ -91,18 +91,18 @@ def level_boxes(open_: Flags, used: Flags, grid: Grid | None) -> Boxes:
         return whole(open_)
     if grid is None:
         steps = np.arange(1, 20) / 20
-        grid = authors_levels() if len(rows) < 2 else Grid(level=steps, level_right=steps, width=[0.01])
-    check_levels("bounds", grid)
+        grid = authors_boxes() if len(rows) < 2 else Grid(level=steps, level_right=steps, width=[0.01])
+    check_boxes("box", grid)
     if len(rows) > 2 or (open_[rows].sum(axis=1) != 2).any():
-        raise DesignError.of("bounds", grid, "a grid needs at most two free bounds")
+        raise DesignError.of("box", grid, "a grid needs at most two free bounds")
     points = grid.columns()
     width = points.get("width", np.full(len(grid), 0.01))
     levels = [points["level"], points.get("level_right", points["level"])]
-    low, high = (np.repeat(side, len(grid), axis=2) for side in whole(open_))
+    o, u = (np.repeat(side, len(grid), axis=2) for side in whole(open_))
     for row, level in zip(rows, levels):
-        low[row, :2] = level, np.maximum(1.0 - level - width, 0.0)
-        high[row, :2] = np.minimum(level + width, 1.0), 1.0 - level
-    return low, high
+        o[row, :2] = level, np.maximum(1.0 - level - width, 0.0)
+        u[row, :2] = np.minimum(level + width, 1.0), 1.0 - level
+    return o, u
 
 
 def theorem6_boxes(
@@ -174,10 +174,10 @@ class Side:
         j = int(np.searchsorted(self.bins, x, side="left" if before else "right"))
         return min(max(j, 1), len(self.bins) - 1)
 
-    def p(
+    def linearised(
         self, i: int, x: float, *, outer: Any = None, inner: Any = None, before: bool = False
     ) -> tuple[str, Any]:
-        """p(x, i), i left of x, with the outer factor or the inner ones replaced by bounds; without any the outer one by 1.
+        """Return p(x, i), i left of x, with the outer factor or the inner ones replaced by bounds, and mark them in `used`; without any the outer one by 1.
 
         Where a factor is q_1(1) = 1 it is exact. `before` takes the limit from the left.
         """
@@ -212,12 +212,16 @@ def theorem5(side: Side, *, across: bool = False) -> Iterator[Comparison]:
     large = {} if across else {"outer": side.u[0]}
     small = {"inner": side.o[1]} if across else {"outer": side.o[0]}
     for i, b in enumerate(side.bins.tolist(), start=1):
-        w = [side.p(i, x, before=True, **small) for x in sorted({*side.inside, upper}) if x > max(b, lower)]
+        w = [
+            side.linearised(i, x, before=True, **small)
+            for x in sorted({*side.inside, upper})
+            if x > max(b, lower)
+        ]
         if lower <= b <= upper:
             left, right = [side.alone(i)] if i < m else [], [side.alone(m + 1 - i, 1)] if i > 1 else []
             yield left + right, w
         elif b < lower:
-            yield [side.p(i, x, **large) for x in sorted({lower, *side.inside}) if x < upper], w
+            yield [side.linearised(i, x, **large) for x in sorted({lower, *side.inside}) if x < upper], w
 
 
 def across_outputs(sides: Sequence[Side]) -> Iterator[Comparison]:
@@ -233,9 +237,9 @@ def theorem6(side: Side) -> Iterator[Comparison]:
     ε where the order contradicts itself (bins ±a, ±b with a > 3b).
     """
     s, t = _inside(side)
-    z = [side.alone(s)] + ([side.p(s - 1, side.lower, outer=side.u[0])] if s > 1 else [])
+    z = [side.alone(s)] + ([side.linearised(s - 1, side.lower, outer=side.u[0])] if s > 1 else [])
     ends = sorted({float(side.bins[t - 1]), side.upper} - {float(side.bins[0])})
-    yield z, [side.p(1, x, before=True, outer=side.o[0]) for x in ends]
+    yield z, [side.linearised(1, x, before=True, outer=side.o[0]) for x in ends]
 
 
 def theorem6_order(side: Side) -> Iterator[tuple[Any, Any]]:
@@ -334,7 +338,7 @@ class SelectionPrivacy(Requirement):
     label : str
     privacy : PureDP
     theorem : {"theorem5", "theorem6", "across-outputs"}
-    low, high : cvxpy.Expression
+    o, u : cvxpy.Expression
         The box o, u in the shape of the unknown: parameters, or affine in them.
     boxes : Grid, "paper", or None
         Boxes that are searched as long as the parameters hold `initial_box`; None for the one that they hold.
@@ -343,8 +347,8 @@ class SelectionPrivacy(Requirement):
     """
 
     theorem: str
-    low: Any
-    high: Any
+    o: Any
+    u: Any
     boxes: Any = None
     initial_box: tuple[Array, Array] | None = None
 
@@ -355,20 +359,20 @@ class SelectionPrivacy(Requirement):
 
     def parameters(self) -> list[cp.Parameter]:
         """Those of the box."""
-        return [*self.low.parameters(), *self.high.parameters()]
+        return [*self.o.parameters(), *self.u.parameters()]
 
-    def families(self, q: Any, low: Any, high: Any, epsilon: float | None = None) -> tuple[list[Family], Any]:
+    def families(self, q: Any, o: Any, u: Any, epsilon: float | None = None) -> tuple[list[Family], Any]:
         """Return the rows, and where o (1), u (2) or both (3) stand for an unknown.
 
         Parameters
         ----------
-        q, low, high : CVXPY expressions, or `Cells` and arrays whose last axis is that of boxes
+        q, o, u : CVXPY expressions, or `Cells` and arrays whose last axis is that of boxes
         epsilon : float, optional
             That of the privacy unless given.
         """
         unknown: Selection = self.unknown
         m, used = len(unknown.bins), np.zeros(unknown.shape, dtype=int)
-        halves: Any = [(part[: m - 1], part[-(m - 1) :]) for part in (q, low, high, used)]
+        halves: Any = [(part[: m - 1], part[-(m - 1) :]) for part in (q, o, u, used)]
         left = Side(unknown.bins, *unknown.input_range, *halves)
         sides = [left] if unknown.symmetric else [left, left.mirrored()]
         ratio = math.exp(min(self.privacy.epsilon if epsilon is None else epsilon, _LARGEST))
@@ -384,12 +388,12 @@ class SelectionPrivacy(Requirement):
 
     def constraints(self) -> list[cp.Constraint]:
         """The rows in CVXPY, each family by its name."""
-        q, low, high = self.unknown, self.low, self.high
-        found, used = self.families(q, low, high)
+        q, o, u = self.unknown, self.o, self.u
+        found, used = self.families(q, o, u)
         at = tuple(np.nonzero(used))
         rows = [named("normalisation", cp.sum(q, axis=1) == 1)]
         if used.any():
-            rows += [named("lower bounds", low[at] <= q[at]), named("upper bounds", q[at] <= high[at])]
+            rows += [named("lower bounds", o[at] <= q[at]), named("upper bounds", q[at] <= u[at])]
         for name in dict.fromkeys(family.name for family in found):
             sides = [(one.left, one.right) for one in found if one.name == name]
             left, right = (cp.hstack(side) for side in zip(*sides))
@@ -462,26 +466,26 @@ class Selection(Unknown):
             sides[-1].save_value(value)
         return sides[0], sides[1]
 
-    def levels(self, level: Any, width: float = 0.01) -> tuple[Any, Any]:
+    def box_at(self, level: Any, width: float = 0.01) -> tuple[Any, Any]:
         """Return o and u of four mirrored bins, affine in one number: q_2(1) in [level, level + width], q_2(2) in what is left to 1.
 
         Examples
         --------
         >>> level = cp.Parameter(name="level", value=0.67)
-        >>> low, high = Selection([-3, -0.5, 0.5, 3], (-1, 1)).levels(level)
-        >>> low.value[1].round(2).tolist(), high.value[1].round(2).tolist()
+        >>> o, u = Selection([-3, -0.5, 0.5, 3], (-1, 1)).box_at(level)
+        >>> o.value[1].round(2).tolist(), u.value[1].round(2).tolist()
         ([0.67, 0.32, 0.0], [0.68, 0.33, 0.0])
         """
         if len(self.bins) != 4 or not self.symmetric:
             raise DesignError.of(
                 "bins", self.bins.tolist(), "must be four that mirror about 0, which have one free bound"
             )
-        low, high = (np.where(self.open, end, 0.0) for end in (0.0, 1.0))
-        low[1, :2], high[1, :2] = (0.0, 1.0 - width), (width, 1.0)
+        o, u = (np.where(self.open, end, 0.0) for end in (0.0, 1.0))
+        o[1, :2], u[1, :2] = (0.0, 1.0 - width), (width, 1.0)
         slope = np.zeros(self.shape)
         slope[1, :2] = 1.0, -1.0
         moved = level * slope
-        return moved + low, moved + high
+        return moved + o, moved + u
 
     def check_theorem(self, theorem: str) -> None:
         """Raise DesignError for what is no theorem, and bins that Theorem 6 says nothing of."""
@@ -501,7 +505,7 @@ class Selection(Unknown):
         ----------
         privacy : PureDP
         theorem : {"theorem5", "theorem6", "across-outputs"}
-            Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for asymmetric bins (Table 2): every
+            Theorem 5 (each output by itself, at all pairs of inputs), the compact Theorem 6, or what the paper's authors solve for asymmetric bins (Table 2): every
             maximum against every minimum of any output, which is stricter.
         box : (o, u), Grid, or None
             CVXPY parameters in the shape of the unknown, expressions affine in parameters, or arrays: bounds that stand for one factor of
@@ -512,15 +516,15 @@ class Selection(Unknown):
         self.check_theorem(theorem)
         grid = box is None or isinstance(box, Grid)
         if isinstance(box, Grid):
-            check_levels("box", box)
+            check_boxes("box", box)
         sides = self.box() if grid else box
-        low, high = (s if isinstance(s, cp.Expression) else cp.Constant(np.asarray(s, float)) for s in sides)
-        for name, side in (("o", low), ("u", high)):
+        o, u = (s if isinstance(s, cp.Expression) else cp.Constant(np.asarray(s, float)) for s in sides)
+        for name, side in (("o", o), ("u", u)):
             if side.shape != self.shape:
                 raise DesignError.of(name, side.shape, f"must have the shape of the unknown, {self.shape}")
-        initial_box: Any = (low.value, high.value)
+        initial_box: Any = (o.value, u.value)
         boxes = None if not grid else "paper" if box is None else box
-        return SelectionPrivacy("privacy", privacy, theorem, low, high, boxes, initial_box, unknown=self)
+        return SelectionPrivacy("privacy", privacy, theorem, o, u, boxes, initial_box, unknown=self)
 
     # -- outputs and losses -------------------------------------------------------------------------------
 
@@ -560,7 +564,7 @@ class Selection(Unknown):
             (left.mirrored(), -ends[1:], m + 1 - place, x is not None),
         ):
             at = [y for y in places.tolist() if i <= side.interval(y, before)]
-            found += [side.p(i, y, inner=largest, before=before)[1] for y in at]
+            found += [side.linearised(i, y, inner=largest, before=before)[1] for y in at]
         return cp.max(cp.hstack(found))
 
     def lemma1(self, prior: Any, loss: Any = "absolute") -> Any:

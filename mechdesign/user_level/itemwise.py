@@ -15,15 +15,15 @@ release is (α, δ)-EMD-DP with
 
 **Guarantee.** Let EMD(D, D′) ≤ r and π be their optimal plan. Draw s pairs from π: the marginals are what the two
 runs draw, so by joint convexity of the hockey-stick divergence (coupling) it is at most the mean, over the pairs, of
-the bounded mechanism's. The draws are at EMD at most :math:`\bar Z = \frac1s\sum Z_i`, Z i.i.d. in [0, D] (D the
-diameter) of mean at most r. By Chernoff, for :math:`r < a < D`,
+the bounded mechanism's. The draws are at EMD at most :math:`\bar Z = \frac1s\sum Z_i`, Z i.i.d. in [0, Δ] (Δ the
+diameter) of mean at most r. By Chernoff, for :math:`r < a < \Delta`,
 
-.. math:: P[\bar Z \ge a] \le e^{-s\,\mathrm{KL}(a/D \,\|\, r/D)} =: \eta,
+.. math:: P[\bar Z \ge a] \le e^{-s\,\mathrm{KL}(a/\Delta \,\|\, r/\Delta)} =: \eta,
           \qquad \mathrm{KL}(a\|r) = a\log\tfrac ar + (1 - a)\log\tfrac{1-a}{1-r},
 
 (for [0, 1]-variables the moment generating function is at most Bernoulli's, and the bound grows with the mean).
 Below a the loss is (αa, δ), above it at most 1: the whole is (αa, δ + η). With a(r) solved from the η that is allowed,
-this is discrete (α a(r)/r, r)-EMD-DP. If :math:`s\log(D/r) \le \log(1/\eta)` then a = D, and nothing fails.
+this is discrete (α a(r)/r, r)-EMD-DP. If :math:`s\log(\Delta/r) \le \log(1/\eta)` then a = Δ, and nothing fails.
 
 Imola et al. (Lemma 5.2, Theorem 5.3) use Bernstein's inequality with variance ≤ r; Chernoff's bound is never weaker.
 It holds in both models: in the central one only one user's draws change.
@@ -126,7 +126,7 @@ class ItemwiseRelease(Drawn):
     model : {"central", "local"}
     accounting : {"numerical", "closed-form", "composition"}
     item_alpha : float, optional
-        The channel's α₀ instead.
+        The α₀ that the channel is made for instead; its exact loss, `channel_loss`, may be less.
     channel : Channel, optional
         Your own channel on the points of `space`; α₀ is its exact metric loss. By default metric randomised
         response on clustered spaces, elsewhere the exponential mechanism of largest α-private slope.
@@ -238,12 +238,12 @@ class ItemwiseRelease(Drawn):
 
     @cached_property
     def channel_loss(self) -> float:
-        """Exact metric loss of the channel on `space`, rounded up."""
+        """Exact metric loss of the channel on `space`, rounded up: at most `item_alpha`, which a channel found here is made for."""
         return self.channel.metric_loss(self.space)
 
     @property
     def _loss(self) -> float:
-        """α₀ as the accounting takes it: positive."""
+        """α₀ as the accounting takes it: the channel's exact loss, or where that is 0 what it is made for."""
         return self.channel_loss or self.item_alpha
 
     def loss(self, emd: float, *, positions: int | None = None) -> tuple[float, float]:

@@ -3,11 +3,11 @@
 Scales s of K numbers keep budgets, Σ (|v_i|/s_i)^m ≤ B for every change v, and rows Σ a s + k ≤ 0 or = 0; rows s_i − s_j = 0 join scales into groups, rows of one
 group are its limits. For multipliers y ≥ 0 of the budgets and ν of the other rows, and any profile λ of changes or of a mix of them, no scales cost less than
 
-    Σ_g min_s φ_g(s) − Σ y B + Σ ν k,   φ(s) = W s^p + K s^(−m) + d s + c log s,
+    Σ_g min_s φ_g(s) − Σ y B + Σ ν k,   φ(s) = W s^p + A s^(−m) + d s + c log s,
 
-K the sum of y λ^m in the group, d that of ν a, c that of ±ν where a row a s_g ≤ b s_h is taken as log s_g − log s_h + log(a/b) ≤ 0: so are all of two groups with
+A the sum of y λ^m in the group, d that of ν a, c that of ±ν where a row a s_g ≤ b s_h is taken as log s_g − log s_h + log(a/b) ≤ 0: so are all of two groups with
 opposite signs and no constant, if every other row has coefficients of one sign from above. φ is convex in log s then, and in s where p ≥ 1 and c = 0. With the slope
-σ(s) = p W s^p − m K s^(−m) + d s + c and σ(a) ≤ 0 ≤ σ(b), or a and b the limits, min φ ≥ φ(b) − σ(b)(b/a − 1). Decimals carry 55 digits, of
+σ(s) = p W s^p − m A s^(−m) + d s + c and σ(a) ≤ 0 ≤ σ(b), or a and b the limits, min φ ≥ φ(b) − σ(b)(b/a − 1). Decimals carry 55 digits, of
 which a sum loses fewer than 15; of more than 2,000 numbers, which have no such rows, all is in doubles.
 
 A mix is one of changes if x = (λ/a)^m and shares z, x ≤ z ≤ 1, keep the bounds: Σ z ≤ c, Σ a x ≤ L₁, and Σ a² x ≤ L₂², of Laplace noise Σ a² x²/z ≤ L₂².

@@ -534,14 +534,14 @@ def selection_fits(mechanism: Json) -> bool:
 
 def selection_problem(result: Json, account: Account) -> None:
     design, proofs = result["design"], proofs_of(result)
-    if (rows := proofs.pop("selection-proof", None)) is None and design["labels"]:
+    if (rows := proofs.pop("own-rows-proof", None)) is None and design["labels"]:
         raise Refused("rows of the problem without their proof")
     if design["columns"] != (0 if rows is None else len(rows["witness"])):
         raise Refused("further columns without their values")
-    sides = zip(design["low"], design["high"], strict=True)
+    sides = zip(design["o"], design["u"], strict=True)
     if not all(0 <= low <= high for pair in sides for low, high in zip(*pair, strict=True)):
         raise Refused("bounds that are none")
-    quantizer({**result, "proofs": [p for p in result["proofs"] if p[""] != "selection-proof"]}, account)
+    quantizer({**result, "proofs": [p for p in result["proofs"] if p[""] != "own-rows-proof"]}, account)
     law = result["mechanism"]["law"]
     if rows is None:
         return

@@ -18,7 +18,7 @@ import mechdesign as md
 from mechdesign.model.search import Programs
 from mechdesign.quantizers.optm import authors_bins
 from mechdesign.quantizers.selection_problem import BoxSearch
-from mechdesign.quantizers.selection_program import authors_levels
+from mechdesign.quantizers.selection_program import authors_boxes
 from studies.benchmarks.turns import Ratio
 
 UNIFORM = stats.uniform(-1, 2)
@@ -59,7 +59,7 @@ def directly(programs: list[Programs]) -> float:
 
 def authors_search() -> list[Ratio]:
     """10,890 linear programs at m = 4, ε = 1, on one core."""
-    search = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=authors_bins(), levels=authors_levels())
+    search = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=authors_bins(), boxes=authors_boxes())
     programs = []
     for bins in search.alphabets():
         problem = search.at(bins, search.levels).searched_problem()
@@ -71,7 +71,7 @@ def authors_search() -> list[Ratio]:
 
     def build(delta: float, inner: float) -> md.Problem:
         Q = md.Selection([-1 - delta, -inner, inner, 1 + delta], (-1, 1))
-        o, u = Q.levels(level, 0.01)
+        o, u = Q.box_at(level, 0.01)
         return md.Problem(md.Minimize(Q.lemma1(UNIFORM)), [Q.private(md.PureDP(1.0), box=(o, u))])
 
     own, three, alone = [], [], []

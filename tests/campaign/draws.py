@@ -127,7 +127,7 @@ def optm_search(rng: Draw) -> Any:
     notion = md.PureDP(scale(rng, -0.7, 0.7))
     searched, level = grid(rng, delta=beyond(notion.epsilon), inner=(0.05, 0.95)), rng.uniform(0.3, 0.9)
     levels = md.Grid(level=[level, min(level + 0.05, 0.99)], width=[rng.choice([0.01, 0.1])])
-    return md.OPTMSearch(notion, **known(rng), loss=loss(rng), bins=searched, levels=levels)
+    return md.OPTMSearch(notion, **known(rng), loss=loss(rng), bins=searched, boxes=levels)
 
 
 def optimal_quantizer(rng: Draw) -> Any:

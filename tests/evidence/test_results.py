@@ -80,7 +80,7 @@ def test_a_stored_function_asks_for_itself(tmp_path: Path) -> None:
 
 
 def test_copies_of_a_result_have_its_tables(tmp_path: Path) -> None:
-    result = md.OPTM([-2, -0.5, 0.5, 2], md.PureDP(3.0), UNIFORM, bounds="successive").solve(certify=False)
+    result = md.OPTM([-2, -0.5, 0.5, 2], md.PureDP(3.0), UNIFORM, box="successive").solve(certify=False)
     assert set(result.duals["family"]) == {"model: floor", "model: ceiling"}
     result.save(tmp_path / "r.json")
     copies = copy.copy(result), copy.deepcopy(result), pickle.loads(pickle.dumps(result)), replace(result)

@@ -110,7 +110,7 @@ def test_compositions_of_a_billion_losses_are_not_believed(name: str) -> None:
 
 
 def searched(**levels: list[float]) -> md.OPTMSearch:
-    return md.OPTMSearch(P, cheap.UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=md.Grid(**levels))
+    return md.OPTMSearch(P, cheap.UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), boxes=md.Grid(**levels))
 
 
 def test_a_misspelt_axis_is_refused() -> None:

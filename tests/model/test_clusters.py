@@ -15,7 +15,7 @@ SEARCH = md.OPTMSearch(
     md.PureDP(1.0),
     stats.uniform(-1, 2),
     bins=md.Grid(delta=[1.8, 1.9, 2.0], inner=[0.4, 0.5]),
-    levels=md.Grid(level=[0.6 + i / 100 for i in range(8)], width=[0.01]),
+    boxes=md.Grid(level=[0.6 + i / 100 for i in range(8)], width=[0.01]),
 )
 
 

@@ -347,7 +347,7 @@ LEAST, LARGEST = 0.145678912, 0.875432198
 SAMPLES = [LEAST, 0.4, 0.5, 0.5, 0.6, LARGEST]
 HELD = [-3.0, -0.5, 0.5, 3.0]
 RQM, BIASED = md.Grid(delta=[1.6], q=[0.4, 0.5]), md.Grid(delta=[0.5, 1.0], q=[0.3], beta=[0.1])
-BOXES = {"bins": md.Grid(delta=[1.0], inner=[0.5]), "levels": md.Grid(level=[0.6, 0.67], width=[0.01])}
+BOXES = {"bins": md.Grid(delta=[1.0], inner=[0.5]), "boxes": md.Grid(level=[0.6, 0.67], width=[0.01])}
 DESIGNS: dict[str, Callable[..., Any]] = {
     "optm": lambda **more: md.OPTM(HELD, PURE, **more),
     "optm-search": lambda **more: md.OPTMSearch(PURE, **BOXES, **more),

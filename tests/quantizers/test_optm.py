@@ -19,7 +19,7 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.model.exactly import refuted
 from mechdesign.quantizers.families import SelectionFamilies
 from mechdesign.quantizers.selection_problem import BoxSearch
-from mechdesign.quantizers.selection_program import authors_levels
+from mechdesign.quantizers.selection_program import authors_boxes
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
@@ -98,7 +98,7 @@ def test_table_2_as_its_authors_solved_it() -> None:
     steps = np.arange(1, 20) / 20
     grids = {
         "bins": md.Grid(delta=[3], left=[-0.2, 0.2], right=[0.6]),
-        "levels": md.Grid(level=steps, level_right=steps, width=[0.01]),
+        "boxes": md.Grid(level=steps, level_right=steps, width=[0.01]),
     }
     for sigma, exact, epsilon, left in (
         (0.1, 1.7740, 1.0, 0.2),
@@ -160,7 +160,7 @@ def test_explicit_bounds_and_other_solvers_agree() -> None:
     low[1, :2], high[1, :2] = [0.67, 0.32], [0.68, 0.33]
     good = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
     for solver in ("highs", "highs-ipm", "clarabel"):
-        boxed = replace(good, bounds=(low, high)).solve(solver)
+        boxed = replace(good, box=(low, high)).solve(solver)
         assert boxed.value == pytest.approx(good.solve().value, rel=1e-7)
 
 
@@ -168,7 +168,7 @@ def test_explicit_bounds_and_other_solvers_agree() -> None:
 
 SEARCH = {
     "bins": md.Grid(delta=[1.8, 1.9, 2.0], inner=[0.4, 0.5, 0.6]),
-    "levels": md.Grid(level=np.arange(60, 75) / 100, width=[0.01]),
+    "boxes": md.Grid(level=np.arange(60, 75) / 100, width=[0.01]),
 }
 
 
@@ -194,7 +194,7 @@ def test_search_finds_the_published_bins_in_parallel_too(tmp_path: Path) -> None
     assert two.value == one.value
 
 
-def levels_of(found: md.Result) -> md.Grid:
+def box_grid(found: md.Result) -> md.Grid:
     return md.Grid(level=[found.table.loc[0, "level"]], width=[0.01])
 
 
@@ -205,7 +205,7 @@ def test_a_search_delivers_the_best_of_its_table() -> None:
         found.value
         == pytest.approx(found.table["value"].min(), rel=1e-9)
         == pytest.approx(
-            md.OPTM(found.mechanism.bins, md.PureDP(1.0), UNIFORM, bounds=levels_of(found)).solve().value
+            md.OPTM(found.mechanism.bins, md.PureDP(1.0), UNIFORM, box=box_grid(found)).solve().value
         )
     )
     assert set(found.duals["family"]) >= {"model: privacy", "model: lower bounds"}
@@ -323,12 +323,10 @@ def test_boxes_and_bins_are_searched_in_three_lines() -> None:
 
     def build(delta: float, inner: float, by: object = level) -> md.Problem:
         Q = md.Selection([-1 - delta, -inner, inner, 1 + delta], (-1, 1))
-        box = Q.levels(by) if isinstance(by, cp.Parameter) else by
+        box = Q.box_at(by) if isinstance(by, cp.Parameter) else by
         return md.Problem(md.Minimize(Q.lemma1(UNIFORM)), [Q.private(md.PureDP(1.0), box=box)])
 
-    found = md.search(
-        build, md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5], level=authors_levels().axes["level"])
-    )
+    found = md.search(build, md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5], level=authors_boxes().axes["level"]))
     design = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5])).solve()
     assert found.value == pytest.approx(design.value, abs=1e-9) and len(found.table) == 4 * 99
     assert found.mechanism.bins.tolist() == design.mechanism.bins.tolist()
@@ -432,7 +430,7 @@ def _integral(low: float, high: float, start: float, end: float) -> float:
 def test_four_bins_against_an_exhaustive_scan(near: float, far: float, epsilon: float) -> None:
     """The global optimum of the family, by a scan over its only product; at most the paper's program's value."""
     bins = [-far, -near, near, far]
-    found = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, bounds="successive").solve()
+    found = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, box="successive").solve()
     coarse = best_of_four_bins(near, far, epsilon, np.linspace(0.005, 0.995, 199))
     assert found.value <= coarse * (1 + 1e-6)
     share = found.to_frame().query("side == 'left' and interval == 2 and bin == 1")["probability"].item()
@@ -475,9 +473,7 @@ def test_infeasible_exactly_where_nothing_is_unbiased() -> None:
 def test_outputs_that_are_hardly_ever_drawn_but_needed() -> None:
     """The inner pair alone is a hair over budget; the outer one is drawn once in ten million times and mends it."""
     near = (1 - 1e-8) / math.tanh(0.125)
-    result = md.OPTM(
-        [-2 * near, -near, near, 2 * near], md.PureDP(0.25), UNIFORM, bounds="successive"
-    ).solve()
+    result = md.OPTM([-2 * near, -near, near, 2 * near], md.PureDP(0.25), UNIFORM, box="successive").solve()
     assert result.mechanism.privacy_loss() <= 0.25
     assert result.value == pytest.approx(near - 1 / (3 * near), rel=1e-5)
     assert 0 < result.mechanism.extremes()[1][0] < 1e-5

@@ -201,7 +201,7 @@ def optm(m: int, privacy: md.PureDP, reach: float, loss: str) -> Found:
         except md.InfeasibleError:
             pass
     found = [
-        md.OPTM(bins, privacy, UNIFORM, loss, bounds="successive").solve(outputs=32, certify=False)
+        md.OPTM(bins, privacy, UNIFORM, loss, box="successive").solve(outputs=32, certify=False)
         for bins in outputs
     ]
     best = min(found, key=lambda r: r.value)

@@ -163,7 +163,7 @@ def table_2(report: Report) -> None:
                 prior,
                 constraints=constraints,
                 bins=pairs,
-                levels=levels,
+                boxes=levels,
                 families="separate",
                 judge=judge,
             ).solve(bar=False)

@@ -221,8 +221,9 @@ class Proof(ABC):
         return PROVED
 
     def bound_checked(self, stated: Certificate) -> str:
-        """Return how `check` checks the lower bound of this certificate, where that depends on its question."""
-        return self.bound_how
+        """Return how `check` checks the lower bound of this certificate: as its question says of its rows, where these are not exact."""
+        how: str = getattr(stated.question, "rows_how", PROVED)
+        return self.bound_how if how == PROVED else how
 
     def among(self, stated: Certificate) -> MechanismClass:
         """Of which mechanisms the lower bound speaks: those of which the design seeks the best, where the theorem says no more."""
@@ -356,10 +357,6 @@ class RowsBound(Proof):
     def __post_init__(self) -> None:
         if len(self.rows) != len(self.multipliers) or (self.rows[1:] <= self.rows[:-1]).any():
             raise DesignError("rows: must be increasing numbers, each with its multiplier")
-
-    def bound_checked(self, stated: Certificate) -> str:
-        """Proved, unless the question says that its rows are computed in doubles."""
-        return getattr(stated.question, "rows_how", PROVED)
 
     def program(self, stated: Certificate) -> LinearBound:
         """The rows with their multipliers."""

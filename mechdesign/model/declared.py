@@ -27,8 +27,8 @@ in a sentence that names the family.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -46,7 +46,7 @@ from scipy import sparse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.model.problem import Further, Requirement, Unknown
+from mechdesign.model.problem import Further, Requirement, Unknown, labelled
 from mechdesign.model.table import Labels, Private, shown_label
 from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Array, Indices
@@ -341,6 +341,8 @@ class OwnRows:
     places, coefficients : arrays, shapes (t, 2) and (t,)
         (row, column) of each coefficient, in the order of rows.
     privacy : tuple of Requirement
+    curved : tuple of str
+        Labels of families whose rows are the tangents of convex functions, which lie below them.
     """
 
     labels: tuple[str, ...]
@@ -350,6 +352,7 @@ class OwnRows:
     places: Indices
     coefficients: Array
     privacy: tuple[Any, ...]
+    curved: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:
@@ -443,6 +446,9 @@ class OwnRows:
 
     def printed(self, number: int) -> str:
         """A family in a line."""
+        if self.labels[number] in self.curved:
+            count = int((self.family == number).sum())
+            return f"{self.labels[number]}: convex, by its tangents ({count} row{'' if count == 1 else 's'})"
         return f"{self.labels[number]}: {self.sample(number)}"
 
 
@@ -477,15 +483,12 @@ class Declared(Linear):
     inputs, outputs : tuples of labels
     of, neighbours : str
         As in `Table`.
-    curved : tuple of str
-        Labels of families whose rows are the tangents of convex functions, which lie below them.
     """
 
     inputs: Labels
     outputs: Labels
     of: str
     neighbours: str
-    curved: tuple[str, ...]
 
     lemma: ClassVar[str] = (
         "Cells P(x, y) of a table that meets the constraints are a point of this program: e^epsilon is rounded up, cells that the "
@@ -597,12 +600,6 @@ class Declared(Linear):
         rate = "e^ε" if asked.distances is None else "e^(ε d(x, x'))"
         return f"P[x, y] <= {rate} P[x', y]"
 
-    def printed(self, number: int) -> str:
-        if self.labels[number] in self.curved:
-            count = int((self.family == number).sum())
-            return f"{self.labels[number]}: convex, by its tangents ({count} row{'' if count == 1 else 's'})"
-        return super().printed(number)
-
     def family_of(self, row: int) -> str:
         """The family of a row, by its number."""
         if row < len(self.family):
@@ -691,22 +688,31 @@ def compiled(
     kind: type[Declared] = Declared,
 ) -> Declared:
     """Return a problem in numbers of this kind, tangents at equal probabilities unless `at` gives others; see `rows_of`."""
-    at = [*at] or [np.full(unknown.shape, 1 / unknown.shape[-1])]
-    rows, curved = rows_of(unknown, objective, constraints, at)
-    return kind(**unknown.stated(), **vars(rows), curved=curved)
+    points = [*at] or [np.full(unknown.shape, 1 / unknown.shape[-1])]
+    return kind(**unknown.stated(), **vars(rows_of(unknown, objective, constraints, {"": points})))
 
 
 def rows_of(
-    unknown: Unknown, objective: cp.Minimize, constraints: Iterable[Any], at: list[Array]
-) -> tuple[Linear, tuple[str, ...]]:
-    """Return a problem in numbers at the parameters' present values, and families of tangents.
+    unknown: Unknown,
+    objective: cp.Minimize,
+    constraints: Iterable[Any],
+    at: Mapping[str, Iterable[Array]],
+    *,
+    stricter: Mapping[str, float] | None = None,
+    further: bool = True,
+) -> Linear:
+    """Return a problem in numbers at the parameters' present values.
 
     Parameters
     ----------
     unknown, objective, constraints
         As in `Problem`.
-    at : list of arrays
-        Values at which convex functions that are not piecewise linear have their tangents.
+    at : mapping
+        Values at which convex functions have their tangents, by family; "" of those that are not named.
+    stricter : mapping, optional
+        How far below its limit a family's function is kept.
+    further : bool
+        Whether piecewise linear functions are rows of further variables, exactly; else they have tangents, too.
 
     Raises
     ------
@@ -718,14 +724,17 @@ def rows_of(
     names, goal, pieces = [label for label, _ in own], objective.expr, list[tuple[int, Any]]()
     curved = list[str]()
     for family, (label, one) in enumerate(own):
-        parts = [one]
-        if type(one).__name__ in _BELOW and not one.expr.is_pwl() and one.is_dcp():
+        parts, exact = [one], one.expr.is_pwl() if further else one.expr.is_affine()
+        if type(one).__name__ in _BELOW and not exact and one.is_dcp():
             curved.append(label)
-            parts = [_tangent(repr(label), one.expr, unknown, point) <= 0 for point in at]
+            room = (stricter or {}).get(label, 0.0)
+            parts = [
+                _tangent(repr(label), one.expr, unknown, point) + room <= 0 for point in at.get(label, at[""])
+            ]
         pieces += [(family, row) for part in parts for row in _rows(repr(label), part)]
     if goal.is_convex() and not goal.is_pwl():
         least, names, curved = Further(1, name="objective"), [*names, "objective"], [*curved, "objective"]
-        tangents = (_tangent("objective", goal, unknown, point) for point in at)
+        tangents = (_tangent("objective", goal, unknown, point) for point in at.get("objective", at[""]))
         pieces += [(len(names) - 1, tangent - least <= 0) for tangent in tangents]
         goal = least[0]
     elif not goal.is_affine():
@@ -743,7 +752,7 @@ def rows_of(
     whole.sum_duplicates()
     whole.eliminate_zeros()
     entries = whole.tocoo()
-    rows = Linear(
+    return Linear(
         objective=objective.expr.label or " ".join(str(objective.expr).split()),
         cost=matrix[[0]].toarray().ravel(),
         constant=float(constants[0]),
@@ -756,8 +765,8 @@ def rows_of(
         places=np.column_stack(entries.coords).astype(np.int64).reshape(-1, 2),
         coefficients=np.asarray(entries.data, dtype=float),
         privacy=tuple(one for _, one in pairs if isinstance(one, Requirement)),
+        curved=tuple(curved),
     )
-    return rows, tuple(curved)
 
 
 def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:
@@ -770,19 +779,6 @@ def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:
         raise DesignError(f"{what}: has no slope where its first tangent is taken")
     slope = sparse.csr_array(slope).reshape(unknown.size, -1).T
     return np.ravel(value, order="F") - slope @ at.ravel(order="F") + slope @ cp.vec(unknown, order="F")
-
-
-def labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield constraints with names that all differ: those given, else CVXPY's own text."""
-    taken = set[str]()
-    for one in constraints:
-        words = one.label or " ".join(str(one).split())
-        label, k = words if len(words) <= 60 else f"{words[:57]}...", 1
-        while label in taken:
-            k += 1
-            label = f"{words[:50]} ({k})"
-        taken.add(label)
-        yield label, replace(one, label=label) if isinstance(one, Requirement) else one
 
 
 def _rows(what: str, one: Any) -> list[Any]:

@@ -13,21 +13,29 @@ r"""A problem: an objective and constraints on one unknown, a CVXPY variable, de
 
 from __future__ import annotations
 
+import math
 import pkgutil
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import cvxpy as cp
+import numpy as np
 from cvxpy import Minimize as Minimize
 
-from mechdesign.errors import DesignError, instance
+from mechdesign.errors import DesignError, SolverError, instance
 from mechdesign.evidence.digits import folded
+from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
 from mechdesign.problem.words import Description
+from mechdesign.typing import Array
 
 C = TypeVar("C")
+S = TypeVar("S")
+_ROUNDS = 60
+"""Of tangents, at most; from the half on all are kept."""
 
 
 class Unknown(cp.Variable):
@@ -104,6 +112,19 @@ def named(label: str, constraint: C) -> C:
     return constraint
 
 
+def labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield constraints with names that all differ: those given, else CVXPY's own text."""
+    taken = set[str]()
+    for one in constraints:
+        words = one.label or " ".join(str(one).split())
+        label, k = words if len(words) <= 60 else f"{words[:57]}...", 1
+        while label in taken:
+            k += 1
+            label = f"{words[:50]} ({k})"
+        taken.add(label)
+        yield label, replace(one, label=label) if isinstance(one, Requirement) else one
+
+
 _MATHEMATICS = re.compile(r"\b(?!Pr\b)[A-Za-z]+\[[^\]]*\]|e\^\(ε d\(x, x'\)\)|e\^ε|Σ(?:_\w)?|<=|>=|ε|δ")
 _COMMANDS = {
     "Σ": r"\sum",
@@ -123,10 +144,10 @@ class Problem(ModelledDesign):
     Parameters
     ----------
     objective : cvxpy.Minimize
-        Of a convex expression of the unknown; of a table a piecewise linear one.
+        Of a convex expression of the unknown.
     constraints : sequence
-        What the unknown's ``private`` and ``unbiased`` return, and any affine or convex piecewise linear constraint of CVXPY. `named` gives
-        them names.
+        What the unknown's ``private`` and ``unbiased`` return, and any convex constraint of CVXPY; of a `Selection` piecewise linear ones.
+        `named` gives them names.
     design : ModelledDesign, optional
         Whose model it is: with nothing added, the problem is solved as the design is, by its own algorithm.
 
@@ -194,6 +215,90 @@ class Problem(ModelledDesign):
     def to_cvxpy(self) -> cp.Problem:
         """Return the problem in CVXPY alone, each constraint with its name."""
         raise NotImplementedError
+
+    # -- convex functions, of which the numbers hold tangents --------------------------------------------------
+
+    def functions(self) -> dict[str, Any]:
+        """Convex functions whose tangents the numbers hold, by family; none of a problem that was read from a file."""
+        stated = [
+            (label, one.expr) for label, one in labelled(self.constraints) if not isinstance(one, Requirement)
+        ]
+        stated.append(("objective", self.objective.expr))
+        return {label: f for label, f in stated if label in self.declared.curved and not f.is_affine()}
+
+    def worth_at(self, value: Array) -> dict[str, float]:
+        """The largest value of each of these functions where the unknown has a value, in doubles."""
+        held = self.unknown.value
+        self.unknown.save_value(value)
+        found = {label: float(np.max(f.value)) for label, f in self.functions().items()}
+        self.unknown.save_value(held)
+        return found
+
+    @property
+    def rows_how(self) -> str:
+        """How rows in numbers are known: tangents of convex functions are computed in doubles, and a file holds no functions."""
+        if self.numbers is None or not self.declared.curved:
+            return PROVED
+        return CLAIMED if set(self.declared.curved) - set(self.functions()) else RECOMPUTED
+
+    def function_claims(self, value: Array) -> Iterator[Claim]:
+        """Claim that each convex function but for the objective is at most 0 where the unknown has a value."""
+        worth = self.worth_at(value)
+        for label in self.declared.curved:
+            how, over = (RECOMPUTED, worth[label]) if label in worth else (CLAIMED, 0.0)
+            yield Claim(f"the convex function {label!r} is at most 0", how, -over, over <= 0)
+
+    def outlined(
+        self,
+        solve: Callable[[dict[str, list[Array]], dict[str, float]], tuple[S, Array]],
+        first: Array,
+        clock: Clock,
+    ) -> S:
+        """Solve by tangents of the convex functions until a solution keeps the functions themselves.
+
+        A tangent lies below its function: every round bounds from below, and its solution is outside. The next tangent is taken
+        there, or half way where that is little nearer; a function keeps its latest one alone, of which solvers meet the optimum to
+        rounding, or all where it is piecewise linear or that does not settle. Once a tenth of the gap of the size of the tangents
+        is missed, the functions are asked for a little more than their limits.
+
+        Parameters
+        ----------
+        solve : callable
+            (points of the tangents, how far below its limit it is kept, both by function) → (solution, the unknown at it); it
+            holds the numbers of the problem with these tangents.
+        first : ndarray
+            Where the first tangents are taken.
+        clock : Clock
+
+        Raises
+        ------
+        SolverError
+            No solution was found that keeps them.
+        """
+        smooth = {label: not f.is_pwl() for label, f in self.functions().items()}
+        points, stricter = {label: [first] for label in smooth}, dict[str, float]()
+        latest, before = first, math.inf
+        for step in range(_ROUNDS):
+            found, value = solve(points, stricter)
+            over = {label: v for label, v in self.worth_at(value).items() if not v <= 0}
+            if not over:
+                return found
+            missed = {label: v / self._size(label, value) for label, v in over.items()}
+            worst = max(missed.values())
+            if worst <= 0.1 * clock.gap:
+                stricter |= {label: stricter.get(label, 0.0) + 2 * v for label, v in over.items()}
+                continue
+            latest, before = value if worst < 0.3 * before else (value + latest) / 2, worst
+            for label, alone in smooth.items():
+                points[label] = [latest] if alone and step < _ROUNDS // 2 else [*points[label], latest]
+        raise SolverError(f"rows called {sorted(over)} are missed", solver="tangents", status="repair")
+
+    def _size(self, label: str, value: Array) -> float:
+        """The size of the tangents of a function at a value of the unknown."""
+        declared = self.declared
+        mine = np.flatnonzero(declared.family == declared.labels.index(label))
+        slopes = abs(declared.matrix[mine][:, : value.size])
+        return float((slopes @ np.abs(value).ravel() + np.abs(declared.offsets[mine])).max())
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: the problem in numbers."""
@@ -311,7 +416,7 @@ class Problem(ModelledDesign):
         return self
 
     def subject_to(self, *constraints: Any) -> Problem:
-        """Return the problem with further constraints.
+        """Return the problem with further constraints; DesignError where a file holds but tangents of its convex functions.
 
         Examples
         --------
@@ -321,6 +426,11 @@ class Problem(ModelledDesign):
         >>> round(problem.subject_to(md.named("rare", P[0, 1] <= 0.1)).solve().value, 6)
         0.414086
         """
+        if self.rows_how == CLAIMED:
+            lost = sorted(set(self.declared.curved) - set(self.functions()))
+            raise DesignError.of(
+                "constraints", lost, "are convex functions that the file does not hold: declare them again"
+            )
         return Problem(self.objective, (*self.constraints, *constraints))
 
     def solve(self, solver: str | None = None, **options: Any) -> Result:

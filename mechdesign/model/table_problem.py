@@ -37,7 +37,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import check_writable, serializable
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.model.declared import ZERO, Declared, Part, compiled, labelled
+from mechdesign.model.declared import ZERO, Declared, Part, compiled
 from mechdesign.model.exactly import (
     MARGIN,
     Exact,
@@ -51,7 +51,7 @@ from mechdesign.model.exactly import (
     row_claims,
     weights_of,
 )
-from mechdesign.model.problem import Problem, Requirement, Unknown, named
+from mechdesign.model.problem import Problem, Unknown, named
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, TableMechanism, shown_label
@@ -103,11 +103,6 @@ class TableDesign(ModelledDesign):
     """A design whose model is one table: the problem that it declares is what is solved, repaired, proved and audited."""
 
     declared: Declared
-
-    @property
-    def rows_how(self) -> str:
-        """How rows of the declared program are known: tangents of convex functions are computed in doubles."""
-        return RECOMPUTED if self.declared.curved else PROVED
 
     def deployed(self, weights: Weights) -> Any:
         """Return the mechanism of these integer weights, a row an input."""
@@ -161,14 +156,6 @@ class FiniteProblem(TableDesign, Problem):
         """Return the proof of a law: that of the design whose model this is."""
         found: TableProof = super().proof(witness) if self.design is None else self.design.proof(witness)
         return found
-
-    def subject_to(self, *constraints: Any) -> Problem:
-        """Return the problem with further constraints; DesignError where a file holds but tangents of its convex functions."""
-        if lost := sorted(set(self.declared.curved) - set(self.functions())):
-            raise DesignError.of(
-                "constraints", lost, "are convex functions that the file does not hold: declare them again"
-            )
-        return super().subject_to(*constraints)
 
     def compiled(self) -> Declared:
         """Return the problem in numbers, of curved rows until `improve` knows a better table for their tangents."""
@@ -270,28 +257,10 @@ class FiniteProblem(TableDesign, Problem):
 
     # -- convex functions that are not piecewise linear ------------------------------------------------------------
 
-    def functions(self) -> dict[str, Any]:
-        """Convex functions whose tangents the program holds, by family; none of a problem that was read from a file."""
-        stated = [
-            (label, one.expr) for label, one in labelled(self.constraints) if not isinstance(one, Requirement)
-        ]
-        stated.append(("objective", self.objective.expr))
-        return {label: f for label, f in stated if label in self.declared.curved and not f.is_pwl()}
-
-    @property
-    def rows_how(self) -> str:
-        """Recomputed or claimed where rows are tangents of convex functions, which a file does not hold."""
-        lost = set(self.declared.curved) - set(self.functions())
-        return CLAIMED if lost else super().rows_how
-
     def worth(self, law: Any) -> dict[str, float]:
-        """The largest value of each of these functions at a law, in doubles."""
-        held = self.unknown.value
+        """The largest value of each convex function at a law, in doubles."""
         cells = [float(x) for x in self.exact(law)]
-        self.unknown.save_value(np.reshape(cells, self.unknown.shape))
-        found = {label: float(np.max(f.value)) for label, f in self.functions().items()}
-        self.unknown.save_value(held)
-        return found
+        return self.worth_at(np.reshape(cells, self.unknown.shape))
 
     def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
         """Prove the bound of linear programs with tangents where the conic program, and they themselves, are solved."""

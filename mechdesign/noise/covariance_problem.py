@@ -34,7 +34,7 @@ Products in doubles of n terms are off by at most n + 2 roundings of the product
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -400,14 +400,22 @@ class CovarianceProblem(Problem):
 
     numbers: ClassVar[Any] = DeclaredCovariance
 
-    def compiled(self) -> DeclaredCovariance:
-        """Return the problem in numbers, at the parameters' values."""
-        S = self.unknown
-        rows, curved = rows_of(S, self.objective, self.constraints, [np.eye(S.shape[0])])
-        if curved:
-            remedy = "is no linear row of the covariance, and neither piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
-            raise DesignError(f"{curved[0]!r}: {remedy}")
+    def compiled(
+        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
+    ) -> DeclaredCovariance:
+        """Return the problem in numbers, at the parameters' values, with tangents of convex functions at these covariances."""
+        S, points = self.unknown, {"": [self._spherical], **(at or {})}
+        rows = rows_of(S, self.objective, self.constraints, points, stricter=stricter)
+        if "objective" in rows.curved:
+            remedy = "is neither linear in the covariance nor piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
+            raise DesignError(f"objective: {remedy}")
         return DeclaredCovariance(S.changes, S.neighbours, **vars(rows))
+
+    @property
+    def _spherical(self) -> Array:
+        """The covariance of one scale that spends the first budget."""
+        most = float((self.unknown.changes**2).sum(axis=1).max())
+        return np.asarray(np.eye(self.unknown.shape[0]) * (most / self.requirements[0].budget))
 
     @classmethod
     def unknown_of(cls, numbers: DeclaredCovariance) -> Covariance:
@@ -432,8 +440,24 @@ class CovarianceProblem(Problem):
         return cp.Problem(self.objective, [*rows, *self.own])
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Solve a little stricter than stated; prove the bound from its multipliers, and the law in exact numbers."""
-        program = Semidefinite(self.declared, solver, clock, **options)
+        """Solve a little stricter than stated; prove the bound from its multipliers, and the law in exact numbers.
+
+        Convex functions that are not piecewise linear are solved by their tangents.
+        """
+
+        def solved(at: dict[str, list[Array]], stricter: dict[str, float]) -> tuple[list[Law | Bound], Array]:
+            if self.declared.curved:
+                self.__dict__["_declared"] = self.compiled(at)
+            asked = self.compiled(at, stricter) if stricter else self.declared
+            found = [*self._solved(Semidefinite(asked, solver, clock, **options), clock)]
+            law = found[-1]
+            return found, law.mechanism.covariance if isinstance(
+                law, Law
+            ) and self.declared.curved else self._spherical
+
+        yield from self.outlined(solved, self._spherical, clock)
+
+    def _solved(self, program: Semidefinite, clock: Clock) -> Iterator[Law | Bound]:
         for margin in (MARGINS[0], *MARGINS):  # the first in the frame of the loss, then in that of V'
             try:
                 z, further, multipliers = program.solve(margin)
@@ -452,7 +476,7 @@ class CovarianceProblem(Problem):
                 yield Bound(round_down(found.bound(self.declared)), found)
             law, witness = self.law_of(rows), tuple(map(Fraction, further.tolist()))
             value = self.value_of(law, witness)[1]
-            if all(claim.holds for claim in self.law_claims(Certificate(self, law, value), witness)):
+            if all(claim.holds for claim in self.own_claims(Certificate(self, law, value), witness)):
                 yield Law(law, value, (LawProof(witness),), report, self._missed(law, witness))
                 return
         raise explained(program, None)
@@ -495,6 +519,10 @@ class CovarianceProblem(Problem):
     law_takes = tuple
 
     def law_claims(self, stated: Certificate, given: tuple[Fraction, ...]) -> Iterator[Claim]:
+        yield from self.own_claims(stated, given)
+        yield from self.function_claims(instance("law", stated.law, CorrelatedGaussianNoise).covariance)
+
+    def own_claims(self, stated: Certificate, given: tuple[Fraction, ...]) -> Iterator[Claim]:
         r"""No change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`; the objective, and a claim a family of own rows, rounded outward.
 
         What is consumed is rational up to 64 dimensions and rounded up beyond. The further variables are those `given`.
@@ -772,8 +800,9 @@ def explained(
     words = " and ".join(
         repr(name) for name in (declared.privacy[0].label, *(declared.labels[k] for k in own))
     )
-    how = "(proved in rationals)" if proved else "(by the solver; not proved)"
-    return InfeasibleError(f"no covariance meets {words} together {how}")
+    proof = "recomputed by tangents" if declared.curved else "proved in rationals"
+    how = proof if proved else "by the solver; not proved"
+    return InfeasibleError(f"no covariance meets {words} together ({how})")
 
 
 def _excess(program: Semidefinite, families: list[int]) -> tuple[float, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -28,7 +28,7 @@ from mechdesign.model.exactly import row_claims
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
-from mechdesign.noise.scales_solving import ScalesProgram, largest_spent, solve_scales
+from mechdesign.noise.scales_solving import ScalesProgram, Solved, largest_spent, solve_scales
 from mechdesign.noise.separable import (
     CLOSED,
     ROUNDING,
@@ -199,7 +199,7 @@ class AllocationProof(Proof):
             raise DesignError("multipliers: must not be negative")
 
     def bound_checked(self, stated: Certificate) -> str:
-        return PROVED if stated.question.exact else RECOMPUTED
+        return super().bound_checked(stated) if stated.question.exact else RECOMPUTED
 
     def price(self, k: int) -> Prices | None:
         """The prices of one requirement."""
@@ -317,22 +317,29 @@ class ScalesProblem(ScalesDesign, Problem):
 
     numbers: ClassVar[Any] = DeclaredScales
 
-    def compiled(self) -> DeclaredScales:
-        """Return the problem in numbers, at the parameters' values."""
+    def compiled(
+        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
+    ) -> DeclaredScales:
+        """Return the problem in numbers, at the parameters' values, with tangents of convex functions at these scales."""
         loss = getattr(self.objective.expr, "loss", None)
         if loss is None:
             raise DesignError("objective: must be the loss of the scales, Minimize(s.expected(2, weights))")
         scales, (order, weights) = self.unknown, loss
-        rows, curved = rows_of(scales, cp.Minimize(cp.Constant(0.0)), self.constraints, [])
-        if curved or len(rows.cost) > scales.size:
-            label = (
-                curved[0]
-                if curved
-                else rows.labels[int(rows.family[int(rows.places[rows.places[:, 1].argmax(), 0])])]
-            )
-            raise DesignError(f"{label!r}: is not affine; state it by equalities and inequalities of sums")
+        nothing, points = cp.Minimize(cp.Constant(0.0)), {"": [self._unlimited], **(at or {})}
+        rows = rows_of(scales, nothing, self.constraints, points, stricter=stricter, further=False)
+        if len(rows.cost) > scales.size:
+            label = rows.labels[int(rows.family[int(rows.places[rows.places[:, 1].argmax(), 0])])]
+            raise DesignError(f"{label!r}: is not convex in the scales; state it by inequalities of sums")
         own = {f.name: getattr(rows, f.name) for f in fields(OwnRows)}
         return DeclaredScales(scales.noise, scales.neighbours, order, weights, **own)
+
+    @property
+    def _unlimited(self) -> Array:
+        """Scales that spend the first budget in equal shares."""
+        asked = self.requirements[0]
+        each = (np.count_nonzero(asked.sensitivities) / asked.budget) ** (1 / asked.spend)
+        moved = asked.sensitivities > 0
+        return np.asarray(each * np.where(moved, asked.sensitivities, asked.sensitivities.max()))
 
     # -- files and copies -------------------------------------------------------------------------------------
 
@@ -385,9 +392,17 @@ class ScalesProblem(ScalesDesign, Problem):
         return cp.Problem(self.objective, [*rows, *self.own])
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Solve, refine the multipliers, and make the scales exact."""
+        """Solve, refine the multipliers, and make the scales exact; convex functions by their tangents."""
+
+        def solved(at: dict[str, list[Array]], stricter: dict[str, float]) -> tuple[Solved, Array]:
+            if self.declared.curved:
+                self.__dict__["_declared"] = self.compiled(at)
+            asked = self.compiled(at, stricter) if stricter else self.declared
+            found = solve_scales(asked, solver, clock, options)
+            return found, found.scales
+
+        found = self.outlined(solved, self._unlimited, clock)
         declared, design = self.declared, self.design or self
-        found = solve_scales(declared, solver, clock, options)
         several = found.shares is not None
         prices = np.array([price or (0.0, 0.0, 0.0) for price in found.prices]) if several else None
         multipliers = found.multipliers
@@ -406,6 +421,7 @@ class ScalesProblem(ScalesDesign, Problem):
     def kept(self, scales: Array) -> Iterator[Claim]:
         exact = [rational(s) for s in scales.tolist()]
         yield from row_claims(self.declared, exact, exact)
+        yield from self.function_claims(scales)
 
     # -- what a result says -----------------------------------------------------------------------------------
 

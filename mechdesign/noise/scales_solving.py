@@ -411,9 +411,13 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
     own = [asked.labels[f] for f in asked.family[[*bound, *numbers]].tolist()]
     private = [one.label for one, y in zip(asked.privacy, found.budgets) if y * one.budget > _ACTIVE]
     words = " and ".join(map(repr, dict.fromkeys([*private, *own])))
+    tangents = bool({*own} & {*asked.curved})  # which would let smaller budgets pass
+    how = "recomputed by tangents" if tangents else "proved in rationals"
+    reason = f"no scales meet {words} together ({how if proved else 'by the solver; not proved'})"
+    if tangents:
+        return InfeasibleError(reason)
     least = float(solution.primal["factor"]) * asked.privacy[0].budget
     epsilon = asked.privacy[0].smallest_epsilon(least) if len(asked.privacy) == 1 else None
-    reason = f"no scales meet {words} together ({'proved in rationals' if proved else 'by the solver; not proved'})"
     if epsilon is not None:
         epsilon = math.ceil(epsilon * 1e6) / 1e6
         reason += f"; some do from epsilon = {epsilon:.6f} on"

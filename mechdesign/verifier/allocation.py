@@ -52,7 +52,7 @@ from mechdesign.verifier.reading import (
     points_of,
     proofs_of,
 )
-from mechdesign.verifier.table import MISSED, Own, own_rows, rows_hold
+from mechdesign.verifier.table import MISSED, Own, own_rows, rows_hold, tangents_of
 
 EXACT = 2000
 APART = Decimal("1e-10"), Decimal("1e-7"), Decimal("1e-4")
@@ -75,6 +75,7 @@ class Question(NamedTuple):
     weights: list[float]
     needs: list[Need]
     rows: list[Own]
+    curved: Sequence[str] = ()
 
     @property
     def spend(self) -> int:
@@ -90,7 +91,7 @@ def of_problem(design: Json) -> Question:
     alike = all(one["noise"] == design["noise"] for one in design["privacy"])
     if not needs or not alike or any(len(need.sizes) != size for need in needs):
         raise Refused("requirements of other noise or numbers")
-    return Question(design["noise"], design["order"], design["weights"], needs, rows)
+    return Question(design["noise"], design["order"], design["weights"], needs, rows, tangents_of(design))
 
 
 def of_allocation(design: Json) -> Question:
@@ -126,11 +127,12 @@ def of_allocation(design: Json) -> Question:
 
 def kept(asked: Question, scales: list[float], account: Account) -> None:
     """That scales keep the rows: equalities to 1e-12 of their size."""
-    if not asked.rows:
+    if not asked.rows and not asked.curved:
         return
     exact = [Fraction(s) for s in scales]
     account.takes(4 * sum(len(row.terms) for row in asked.rows), 110)
-    rows_hold(asked.rows, dict.fromkeys(row.label for row in asked.rows), exact, account)
+    labels = dict.fromkeys([*(row.label for row in asked.rows), *asked.curved])
+    rows_hold(asked.rows, labels, exact, account, asked.curved)
 
 
 def moment(order: float, laplace: bool) -> Decimal:
@@ -245,7 +247,8 @@ def lower_bound(
     if size <= EXACT:
         account.takes(900 * size)
         found = separated(asked, proof, profiles, value)
-        account.at_most(claim, Fraction(bound), min(Fraction(value), Fraction(found)))
+        how = "claimed" if asked.curved else "proved"
+        account.at_most(claim, Fraction(bound), min(Fraction(value), Fraction(found)), how)
         return
     found_ = in_doubles(asked, budgets, profiles, laplace)
     account.at_most(claim, bound, found_ + NEAR * abs(found_), "recomputed")

@@ -55,7 +55,7 @@ from mechdesign.verifier.arithmetic import (
     whole,
 )
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked, counts_of, lowest, proofs_of
-from mechdesign.verifier.table import MISSED, Own, own_rows
+from mechdesign.verifier.table import MISSED, Own, family_holds, own_rows, tangents_of
 
 ROOM = 1e-11
 CLOSE = 1e-6
@@ -334,15 +334,16 @@ def covariance_problem(result: Json, account: Account) -> None:
         shown_is(
             law["covariance"], [[Fraction(i == j) for j in range(n)] for i in range(n)], *found[:2], account
         )
+    curved = tangents_of(design)
     for label in design["labels"]:
         left = (left_of_row(row, spread, witness) for row in rows if row.label == label)
-        account.at_most(f"rows called {label!r} hold", 0, min(left, default=Fraction(0)))
+        family_holds(label, min(left, default=Fraction(0)), account, curved)
     value = spread.ends(list(enumerate(costs)), witness)[1] + Fraction(design["constant"])
     account.bounds(f"the value is at most {result['value']!r}", value, result["value"])
     if result["lower_bound"] is not None:
         least = problem_bound(design, proofs["covariance-bound"], rows, costs, account)
         claim = f"no covariance within these constraints costs less than {result['lower_bound']!r}"
-        account.bounds(claim, result["lower_bound"], least)
+        (account.supposed if curved else account.bounds)(claim, result["lower_bound"], least)
 
 
 class Spread:

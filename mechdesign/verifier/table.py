@@ -256,9 +256,7 @@ def keeps_rows(
     if len(v) != len(costs):
         raise Refused("further columns without values")
     account.divides(sum(len(row.terms) for row in rows) + len(v), bits)
-    curved = design["curved"]
-    if not set(curved) <= set(design["labels"]):
-        raise Refused("tangents of families that are none")
+    curved = tangents_of(design)
     rows_hold(rows, design["labels"], v, account, curved)
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
     claim = f"the value is at most {result['value']!r}"
@@ -290,16 +288,29 @@ def left_of(row: Own, v: list[Fraction]) -> Fraction:
     return MISSED * size - abs(found) if row.equal else -found
 
 
+def tangents_of(design: Json) -> list[str]:
+    """The families whose rows are tangents of convex functions."""
+    curved: list[str] = design["curved"]
+    if not set(curved) <= set(design["labels"]):
+        raise Refused("tangents of families that are none")
+    return curved
+
+
 def rows_hold(
     rows: list[Own], labels: Iterable[str], v: list[Fraction], account: Account, curved: Iterable[str] = ()
 ) -> None:
     """Claim, family by family, that the rows hold at v."""
     for label in labels:
-        who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
         left = min((left_of(row, v) for row in rows if row.label == label), default=Fraction(0))
-        account.at_most(f"{who} hold", 0, left)
-        if label in curved:
-            account.claimed(f"they are tangents of a convex function {label!r}, which the law keeps too")
+        family_holds(label, left, account, curved)
+
+
+def family_holds(label: str, left: Fraction, account: Account, curved: Iterable[str]) -> None:
+    """Claim that the rows of a family hold, of which so much is left."""
+    who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
+    account.at_most(f"{who} hold", 0, left)
+    if label in curved:
+        account.claimed(f"they are tangents of a convex function {label!r}, which the law keeps too")
 
 
 def own_rows(design: Json, cells: int) -> list[Own]:

@@ -107,7 +107,7 @@ WRITTEN = {
         "neighbours": "'add-remove'|'replace'",
         "order": "num",
         "privacy": "any",
-        "labels": "texts",
+        **dict.fromkeys(("labels", "curved"), "texts"),
         **dict.fromkeys(("weights", "family", "equal", "offsets", "places", "coefficients"), "arr"),
     },
     "table-privacy": {
@@ -125,7 +125,7 @@ WRITTEN = {
         "neighbours": "'add-remove'|'replace'",
         "objective": "text",
         "constant": "num",
-        "labels": "texts",
+        **dict.fromkeys(("labels", "curved"), "texts"),
         "privacy": "any",
     },
     "table-problem": DECLARED,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.evidence.proofs import ClosedBound
-from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import CovarianceBound
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
 from mechdesign.noise.covariance_problem import cost_between, dual_below, factor_below, is_below, polar
@@ -48,6 +48,38 @@ def own(asked: md.Problem, kind: str) -> md.Problem:
         "between": lambda: md.named("between", cp.abs(S[0, 1]) <= 0.5 * abs(best[0, 1])),
     }
     return asked.subject_to(rows[kind]())
+
+
+FUNCTIONS = {
+    "largest": lambda S, best: cp.lambda_max(S) - 0.99 * np.linalg.eigvalsh(best).max(),
+    "size": lambda S, best: cp.norm(S, "fro") - 0.9995 * np.linalg.norm(best),
+    "deviations": lambda S, best: cp.sum_squares(cp.diag(S)) - 0.999 * (np.diag(best) ** 2).sum(),
+    "row": lambda S, best: cp.norm(S[0], 2) - 0.95 * np.linalg.norm(best[0]),
+}
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4, 1e4])
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_convex_rows_that_are_not_piecewise_linear(kind: str, unit: float) -> None:
+    """The optimum of the convex program, kept by the function itself; what tangents show is not called proved."""
+    asked = problem("total", unit * CHANGES)
+    S, best = asked.unknown, asked.solve()
+    function = FUNCTIONS[kind](S, best.mechanism.covariance)
+    asked = asked.subject_to(md.named(kind, function <= 0))
+    result = asked.solve()
+    if unit == 1.0:
+        program: Any = asked.to_cvxpy()
+        program.solve(solver="CLARABEL", **TIGHT)
+        assert result.value == pytest.approx(program.value, rel=1e-6)
+    assert accepted(result) and result.gap < 1e-7 and result.value > best.value
+    rows = result.mechanism.rows
+    S.save_value(np.linalg.inv(rows.T @ rows))
+    assert function.value <= 1e-12 * unit**2
+    assert result.certificate.bound_how == "recomputed"
+    again = loads(dumps(result))
+    assert again.certificate.verify() and again.certificate.bound_how == "claimed"
+    better = replace(best, design=result.design, proofs=result.proofs, lower_bound=best.value)
+    assert not better.certificate.verify()
 
 
 def accepted(result: md.Result) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise.lagrangian import Multipliers, lower_bound
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify
@@ -176,6 +176,64 @@ def test_a_mix_of_changes_that_have_one_bound_a_number_proves_nothing() -> None:
             )
             assert not false.certificate.verify()
             assert not all(holds for *_, holds in verify(dumps(false)).rows)
+
+
+LAM = np.array([1.0, 2.0, 3.0, 1.0])
+CONVEX: dict[str, Any] = {
+    "largest": lambda s, at: cp.max(s) - 0.97 * at.max(),
+    "power": lambda s, at: cp.sum_squares(s[:2]) - 0.9 * (at[:2] ** 2).sum(),
+    "norm": lambda s, at: cp.norm(s[1:3]) - 0.95 * float(np.linalg.norm(at[1:3])),
+    "precision": lambda s, at: cp.sum(cp.inv_pos(s)) - 0.95 * (1 / at).sum(),
+    "even": lambda s, at: cp.abs(s[0] - s[1]) - 0.1 * at[0],
+    "geometric": lambda s, at: 1.05 * float(np.exp(np.log(at).mean())) - cp.geo_mean(s),
+}
+
+
+@pytest.mark.parametrize("name", CONVEX)
+@pytest.mark.parametrize(
+    ("noise", "order", "unit"), [("gaussian", 2, 1.0), ("laplace", 1, 1e-6), ("laplace", 2, 1e5)]
+)
+def test_convex_rows_that_are_not_affine(name: str, noise: str, order: float, unit: float) -> None:
+    """The optimum of the convex program, kept by the function itself; what tangents show is not called proved."""
+    privacy = md.PureDP(1.0) if noise == "laplace" else md.ApproximateDP(1.0, 1e-6)
+    solved = []
+    for size in (1.0, unit):
+        s = md.Scales(size * LAM, noise)
+        plain = md.Problem(md.Minimize(s.expected(order)), [s.private(privacy)]).solve()
+        function = CONVEX[name](s, plain.mechanism.scales)
+        problem = md.Problem(
+            md.Minimize(s.expected(order)), [s.private(privacy), md.named(name, function <= 0)]
+        )
+        solved.append(problem.solve())
+        if size == 1.0:
+            program: Any = problem.to_cvxpy()
+            program.solve(solver="CLARABEL")
+            assert solved[0].value == pytest.approx(program.value, rel=3e-7)
+    result = solved[-1]
+    assert result.value == pytest.approx(solved[0].value * unit**order, rel=1e-6)
+    assert result.gap < 1e-6 and result.value > plain.value and result.certificate.verify()
+    s.save_value(result.mechanism.scales)
+    assert function.value <= 0
+    ratios = [
+        Fraction(v) / Fraction(x) for v, x in zip((unit * LAM).tolist(), result.mechanism.scales.tolist())
+    ]
+    assert sum(r if noise == "laplace" else r * r for r in ratios) <= Fraction(problem.asked[0].budget)  # type: ignore[attr-defined]
+    assert result.certificate.bound_how == "recomputed"
+    again = loads(dumps(result))
+    assert again.certificate.verify() and again.certificate.bound_how == "claimed"
+    assert all(
+        holds and (how == "claimed" or "no scales" not in claim)
+        for claim, how, holds in verify(dumps(result)).rows
+    )
+    with pytest.raises(md.DesignError, match="declare them again"):
+        again.design.subject_to(again.design.unknown <= 1.0)
+    s.save_value(plain.mechanism.scales)
+    missed = float(function.value)
+    closer: Any = md.Problem(
+        problem.objective, [s.private(privacy), md.named(name, function <= -0.01 * missed)]
+    )
+    closer.__dict__["_declared"] = result.design.declared  # the tangents hold, the function does not
+    assert not replace(result, design=closer).certificate.verify()
 
 
 @pytest.mark.parametrize("seed", [11, 23, 34, 47])

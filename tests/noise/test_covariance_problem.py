@@ -4,6 +4,7 @@ import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import cvxpy as cp
 import numpy as np

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -54,6 +54,7 @@ _WIDEST = 700.0
 """A step whose exponential doubles hold."""
 _OFF = 1e-14
 """Relative error of sums of masses."""
+_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class Cells:
     mass_error: Array
     error: Array
 
-    def on_grid(self, step: float, first: float, *, pessimistic: bool) -> Array:
-        """The masses on the points around the cells, one more than these, from the loss `first` steps on."""
+    def on_grid(self, step: float, first: float, *, pessimistic: bool, also: Array | float = 0.0) -> Array:
+        """The masses on the points around the cells, one more than these, from the loss `first` steps on, with those that are `also` there."""
         near = np.isfinite(self.lift) & np.isfinite(self.error) & np.isfinite(self.above)
         sign = 1 if pessimistic else -1
         mass = np.maximum(self.mass + sign * self.mass_error, 0.0)
@@ -130,16 +131,16 @@ class Cells:
         if pessimistic:
             out[1:] = high
             out[:-1] += mass - high
-            return out
+            return out + also
         out[:-1] = np.where(near, 0.0, mass)
         low, high = (np.where(near, ends, 0.0) for ends in (mass - high, high))
-        return out + self._lowered(low, high, step, first + np.arange(mass.size, dtype=float))
+        return out + self._lowered(low, high, step, first + np.arange(mass.size, dtype=float), also)
 
-    def _lowered(self, low: Array, high: Array, step: float, at: Array) -> Array:
+    def _lowered(self, low: Array, high: Array, step: float, at: Array, also: Array | float) -> Array:
         """The chords' masses, of the lower and upper ends of cells, brought down to the tangents; `at`: the cell's lower end, in steps."""
-        out = np.append(low, 0.0)
+        out = np.append(low, 0.0) + also
         if step > _WIDEST:
-            return np.zeros(out.size)
+            return np.zeros(out.size) + also
         up, down = math.expm1(step), -math.expm1(-step)
         out[1:] += high
         below, above = (
@@ -157,7 +158,7 @@ class Cells:
         drop[1:-1] = np.maximum(above[:-1], below[1:])
         drop[0] = below[0]  # Q may be more than 1
         if above[-1] > 0:  # the last cell spans 0, on so coarse a grid that nothing is known
-            return np.zeros(out.size)
+            return np.zeros(out.size) + also
         slope = np.diff(drop)
         out[0] += drop[0]
         out[:-1] -= slope / up
@@ -220,11 +221,13 @@ def cells_of(
         return cells, falls.sum(axis=1), q.sum(axis=1), q_error.sum(axis=1)
 
 
-def far_end(loss: CentredLoss, tail: float) -> tuple[float, float]:
-    """Where larger losses have but this probability under P, and the loss there: of a loss that ends in an atom, at infinity."""
-    if loss.atoms and loss.edge == math.inf == float(loss.inverse(loss.atoms[0])):
+def far_end(loss: CentredLoss, tail: float, most: float = math.inf) -> tuple[float, float]:
+    """Where losses are beyond `most`, or have but this probability under P, and the loss there: of a loss that ends in an atom, at infinity."""
+    if loss.atoms and loss.edge == math.inf == float(loss.inverse(loss.atoms[0])) and loss.atoms[0] <= most:
         return math.inf, loss.atoms[0]
     x = min(float(loss.isf(tail)) + loss.sensitivity / 2, loss.edge)
+    if float(loss.loss(x)) > most:
+        x = float(loss.inverse(most))
     return x, float(loss.loss(x))
 
 
@@ -239,7 +242,13 @@ def on_points(losses: Array, step: float) -> Array:
 
 
 def discretise(
-    loss: Loss, step: float, *, pessimistic: bool, upper_tail: float, lower_tail: float
+    loss: Loss,
+    step: float,
+    *,
+    pessimistic: bool,
+    upper_tail: float,
+    lower_tail: float,
+    most: float = math.inf,
 ) -> GridLoss:
     """Discretise the privacy loss of one coordinate.
 
@@ -251,21 +260,25 @@ def discretise(
     pessimistic : bool
     upper_tail, lower_tail : float
         Probabilities beyond which large and small losses are merged: upwards into infinity and the lowest
-        point when pessimistic, else dropped.
+        point when pessimistic, else downwards, or dropped.
+    most : float
+        A loss beyond which all are merged so, and below whose opposite. Others undo ``most - ε`` but with a probability of e^(ε − most).
 
     Returns
     -------
     GridLoss
     """
     if isinstance(loss, AtomicLoss):
-        return discretise_atoms(loss, step, pessimistic=pessimistic)
+        return discretise_atoms(loss, step, pessimistic=pessimistic, most=most)
     if loss.edge <= 0:
         return GridLoss(step, 0, np.zeros(1), 1.0, 0.0, pessimistic)
     half = loss.sensitivity / 2
-    x_high, largest = far_end(loss, upper_tail)
+    x_high, largest = far_end(loss, upper_tail, most)
     x_low, smallest = -x_high, -largest
     if math.isfinite(x_high):
         x_low = max(-float(loss.isf(lower_tail)) + half, -loss.edge)
+        if float(loss.loss(x_low)) < -most or x_low >= x_high:
+            x_low = -x_high
         smallest = float(loss.loss(x_low))
     first, last = math.floor(smallest / step - 1e-9), math.ceil(largest / step - 1e-9)
     last = max(last, first + 1)
@@ -283,22 +296,41 @@ def discretise(
     atoms = atoms[on_points(atoms, step)]
     with np.errstate(over="ignore"):
         cells, *_ = cells_of(loss, x, np.exp(levels[::2]), without=atoms)
-    mass = cells.on_grid(step, first, pessimistic=pessimistic)
+    also = np.zeros(last - first + 1)
     for atom in atoms[(atoms >= smallest) & (atoms <= largest)]:
         k = round(atom / step)
         p, _, error, _ = loss.masses(np.clip(outcomes(loss, atom), x_low, x_high))
-        mass[k - first] += max(float(p[0] + error[0] if pessimistic else p[0] - error[0]), 0.0)
+        also[k - first] += max(float(p[0] + error[0] if pessimistic else p[0] - error[0]), 0.0)
         slop = max(slop, abs(atom - k * step) + 1e-15 * abs(atom))
     below, beyond = loss.outside(x_low, x_high)
     if pessimistic:
-        mass[0] += below * (1 + 1e-12)
-        return GridLoss(step, first, mass, beyond * (1 + 1e-12 + loss.end_error), slop, True)
-    infinite = beyond * max(1 - 1e-12 - loss.end_error, 0.0) if x_high == loss.edge else 0.0
-    return GridLoss(step, first, mass, infinite, -slop, False)
+        also[0] += below * (1 + 1e-12)
+        infinite = beyond * (1 + 1e-12 + loss.end_error)
+    else:
+        infinite = beyond * max(1 - 1e-12 - loss.end_error, 0.0)
+        if x_high < loss.edge:  # the last point but one is not above their losses
+            also[-2], infinite = also[-2] + infinite, 0.0
+    mass = cells.on_grid(step, first, pessimistic=pessimistic, also=also)
+    grid = GridLoss(step, first, mass, infinite, slop if pessimistic else -slop, pessimistic)
+    return grid if pessimistic else known(grid, also)
 
 
-def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool) -> GridLoss:
-    """Put atoms on a grid, from above (two neighbours each) or from below."""
+def known(grid: GridLoss, also: Array | float = 0.0) -> GridLoss:
+    """A grid from below; where its cells are so coarse that it knows less than half, all outcomes but those `also` on it are one."""
+    if float(grid.mass.sum()) + grid.infinity >= _HALF:
+        return grid
+    told = min(float(np.sum(also)) + grid.infinity, 1 - 1e-15)
+    low = math.floor((math.log1p(-told) - grid.offset) / grid.step - 1e-9) - grid.start
+    mass = np.zeros(max(grid.mass.size, low + 1) - min(low, 0))
+    mass[-min(low, 0) :][: grid.mass.size] += also
+    mass[max(low, 0)] += (1 - told) * (1 - _OFF)
+    return replace(grid, start=grid.start + min(low, 0), mass=mass)
+
+
+def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool, most: float = math.inf) -> GridLoss:
+    """Put atoms on a grid, from above (two neighbours each) or from below; losses beyond `most` as `discretise` does."""
+    if (loss.values > most).any():
+        loss = loss.up_to(most, pessimistic=pessimistic)
     if not loss.values.size:
         return GridLoss(step, 0, np.zeros(1), 0.0, 0.0, pessimistic)
     where = loss.values / step
@@ -322,14 +354,9 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool) -> Gri
     mass, lift, below, above = (np.asarray(np.bincount(index, v, index.max() + 1), dtype=float) for v in sums)
     cells = Cells(mass, lift, below, above, _OFF * mass, _OFF * (lift + above))
     infinite = loss.infinity if pessimistic else loss.infinity * (1 - _OFF)
-    return GridLoss(
-        step,
-        start,
-        cells.on_grid(step, start, pessimistic=pessimistic),
-        infinite,
-        slop if pessimistic else -slop,
-        pessimistic,
-    )
+    mass = cells.on_grid(step, start, pessimistic=pessimistic)
+    grid = GridLoss(step, start, mass, infinite, slop if pessimistic else -slop, pessimistic)
+    return grid if pessimistic else known(grid)
 
 
 _UNIT = 2.0**-53
@@ -414,6 +441,8 @@ def find_tilt(parts: Sequence[Part | tuple[AtomicLoss, int]], epsilon: float, *,
     Tilt
     """
     tilt = cumulants(parts, max(guess, 0.0))
+    if tilt.log_mgf == -math.inf:  # all losses are infinite
+        return tilt
     low, high = 0.0, math.inf
     for _ in range(60):
         if tilt.mean >= epsilon:

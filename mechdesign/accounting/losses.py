@@ -94,6 +94,14 @@ class AtomicLoss:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.mass))
 
+    def up_to(self, most: float, *, pessimistic: bool) -> AtomicLoss:
+        """The same, larger losses being infinite, or no more than this."""
+        if not pessimistic:
+            return AtomicLoss(np.minimum(self.values, most), self.mass, self.infinity)
+        near = self.values <= most
+        beyond = float(self.mass[~near].sum()) * (1 + 1e-12)
+        return AtomicLoss(self.values[near], self.mass[near], min(self.infinity + beyond, 1.0))
+
     @cached_property
     def atoms(self) -> tuple[float, ...]:
         """The smallest positive value, where all are multiples of it: a grid is aligned with it."""

@@ -28,6 +28,12 @@ class GridPlan:
     upper_tail: float
     lower_tail: float
     coarse: tuple[Part, ...] = ()
+    epsilon: float = math.inf
+
+    @property
+    def most(self) -> float:
+        """A loss beyond which one might as well be infinite: the tail's logarithm more than ε, which others do not make up for."""
+        return self.epsilon - math.log(self.upper_tail)
 
     @property
     def count(self) -> int:
@@ -36,7 +42,7 @@ class GridPlan:
 
     def finest(self, points: int) -> float:
         """The least step that needs no more points for one loss."""
-        return 2 * max(largest(loss, self.upper_tail) for loss, _ in self.losses) / points
+        return 2 * min(max(largest(loss, self.upper_tail) for loss, _ in self.losses), self.most) / points
 
     def delta(
         self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0, most: int = MOST
@@ -54,6 +60,7 @@ class GridPlan:
                     pessimistic=pessimistic,
                     upper_tail=self.upper_tail,
                     lower_tail=self.lower_tail,
+                    most=self.most,
                 ),
                 count,
             )
@@ -100,7 +107,7 @@ def typical(terms: tuple[NoiseTerm, ...]) -> float:
 def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
     losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
     count = sum(c for _, c in losses)
-    tops = [largest(loss, DEEPEST) for loss, _ in losses]
+    tops = [min(largest(loss, DEEPEST), epsilon - math.log(DEEPEST)) for loss, _ in losses]
     usual = [max(largest(loss, 0.15), top * 1e-6) for (loss, _), top in zip(losses, tops)]
     step = max(min(usual) / 6, max(tops) / 50_000)
     if not step > 1e-150:
@@ -108,11 +115,11 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
         raise DesignError.of(
             "sensitivity", least, "is so small, compared with the noise, that doubles see no privacy loss"
         )
-    plan = GridPlan(losses, step, 0.0, DEEPEST, 1e-12 * width / count)
+    plan = GridPlan(losses, step, 0.0, DEEPEST, 1e-12 * width / count, epsilon=epsilon)
     step = plan.align(step)
     coarse = plan.parts(step, pessimistic=True)
     tilt = find_tilt(coarse, epsilon)
-    log_delta = min(tilt.log_chernoff(epsilon), 0.0) if tilt.log_mgf > -math.inf else -650.0
+    log_delta = min(tilt.log_chernoff(epsilon), 0.0) if tilt.log_mgf > -math.inf else 0.0
     upper_tail = max(math.exp(max(log_delta, -690.0)) * 1e-10 * width / count, FLOOR)
     # Second-order effects of the step on log δ: θ(θ+1)·count·step²/8 in all.
     theta = tilt.theta
@@ -122,4 +129,4 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
     fine = max(fine, step / 200, max(tops) * 2e-6)
     if epsilon >= sum(top * c for (_, c), top in zip(losses, tops)):
         fine = step
-    return GridPlan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail, tuple(coarse))
+    return GridPlan(losses, plan.align(fine), theta, upper_tail, plan.lower_tail, tuple(coarse), epsilon)

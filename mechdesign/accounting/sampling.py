@@ -58,6 +58,7 @@ from mechdesign.accounting.composition import (
     discretise_atoms,
     far_end,
     find_tilt,
+    known,
     on_points,
     outcomes,
 )
@@ -85,6 +86,8 @@ _NEGLIGIBLE = 1e-290
 """Mass that may as well have an infinite loss."""
 _TRIED = 2**14
 """Steps that are tried for two atoms: where losses differ in their tenth digit alone, there are billions."""
+_PLANNED = 2**20
+"""Points of the grid of a round from which the grid of all is planned."""
 _LOOKED_AT = 4000
 """Outcomes of a round from which its tilt and its spread are known."""
 _MOST_CELLS = 2**20
@@ -97,8 +100,8 @@ _SMALL = 1e-6
 """A loss to which rounding errors are nothing."""
 
 
-def compose_grid(parts: Sequence[Part]) -> GridLoss:
-    """Convolve the parts into one gridded loss whose masses are bounds of the true ones, point by point.
+def compose_grid(parts: Sequence[Part], most: int = MOST) -> GridLoss:
+    """Convolve the parts into one gridded loss, of so many points at most, whose masses are bounds of the true ones, point by point.
 
     δ of any rounds to come rises with every mass, so that nothing is left over to be added to it, as many times as there are
     rounds. A convolution is certain to about 1e-13 of its *tilted* peak: one is made for the bulk of P, one for that of Q
@@ -109,7 +112,7 @@ def compose_grid(parts: Sequence[Part]) -> GridLoss:
     step, pessimistic = parts[0][0].step, parts[0][0].pessimistic
     infinite = -math.expm1(sum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in parts))
     negligible = max(0.01 * infinite, _NEGLIGIBLE)
-    stretches = _stretches(parts, negligible)
+    stretches = _stretches(parts, negligible, most)
     if not stretches:
         return GridLoss(step, 0, np.zeros(1), infinite, sum(c * g.offset for g, c in parts), pessimistic)
     start = min(s.first for s in stretches)
@@ -168,13 +171,13 @@ class _Stretch:
         return float(self.untilted(np.array([self.outside]), np.array([loss]), up=True)[0])
 
 
-def _stretches(parts: Sequence[Part], negligible: float) -> list[_Stretch]:
+def _stretches(parts: Sequence[Part], negligible: float, most: int) -> list[_Stretch]:
     """Stretches from the bulk of Q up to where P has no more than `negligible` beyond."""
     out: list[_Stretch] = []
     step = parts[0][0].step
     ceiling = sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
     for theta in (-1.0, 0.0):
-        out += _stretch(parts, cumulants(parts, theta))
+        out += _stretch(parts, cumulants(parts, theta), most)
     while out and len(out) < _STRETCHES:
         tilt, last = out[-1].tilt, out[-1].first + out[-1].mass.size - 1
         level, spread = step * last, math.sqrt(max(tilt.variance, 0.0))
@@ -187,14 +190,14 @@ def _stretches(parts: Sequence[Part], negligible: float) -> list[_Stretch]:
         further = find_tilt(parts, level, guess=tilt.theta)
         if not further.theta > tilt.theta:
             break
-        out += _stretch(parts, further)
+        out += _stretch(parts, further, most)
     return out
 
 
-def _stretch(parts: Sequence[Part], tilt: Tilt) -> list[_Stretch]:
+def _stretch(parts: Sequence[Part], tilt: Tilt, most: int) -> list[_Stretch]:
     if not math.isfinite(tilt.log_mgf):
         return []
-    first, mass, _, each, outside = convolve(parts, tilt)
+    first, mass, _, each, outside = convolve(parts, tilt, most=most)
     return [_Stretch(tilt, first, mass, each, outside)]
 
 
@@ -315,7 +318,9 @@ class SampledRounds:
         above = math.nextafter(math.sqrt(round_up(square)), math.inf)
         return above if pessimistic else math.nextafter(math.sqrt(round_down(square)), 0.0)
 
-    def atoms(self, step: float, tail: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:
+    def atoms(
+        self, step: float, tail: float, largest_loss: float, *, pessimistic: bool, most: int = MOST
+    ) -> tuple[AtomicLoss, AtomicLoss]:
         """The losses of a round, each to be moved up or down, for a grid of this step; tails as in `grids`."""
         loss = self.single(pessimistic=pessimistic)
         if not isinstance(loss, AtomicLoss):
@@ -325,11 +330,15 @@ class SampledRounds:
             # A million points of the composed round, 37 standard deviations either way, are as many as tell.
             spread = math.sqrt(max(cumulants(self.base.coarse, 0.0).variance, 0.0))
             wanted = max(step / float(expit(top + logit(self.rate))), 74 * spread / 2**21)
-            base = replace(self.base, upper_tail=tail)
-            parts = base.parts(base.align(min(base.step, wanted)), pessimistic=pessimistic)
-            grid = compose_grid(parts)
+            base = replace(self.base, upper_tail=tail, epsilon=loss_before(largest_loss, self.rate))
+            most = most if most == MOST else most // _LONGER
+            wanted = max(min(base.step, wanted), base.finest(most // _STRETCHES), 74 * spread / most)
+            parts = base.parts(base.align(wanted), pessimistic=pessimistic)
+            grid = compose_grid(parts, most)
             loss = AtomicLoss(grid.points + grid.offset, grid.mass, grid.infinity)
-        return _of_a_sample(loss, self.rate, pessimistic=pessimistic)
+        pair = _of_a_sample(loss, self.rate, pessimistic=pessimistic)
+        remove, add = (v.up_to(largest_loss, pessimistic=pessimistic) for v in pair)
+        return remove, add
 
     @property
     def largest(self) -> float:
@@ -345,19 +354,20 @@ class SampledRounds:
             return math.inf
         return self.rounds * float(_sampled(np.array([most]), self.rate)[0]) * (1 + 1e-14)
 
-    def outcomes(self) -> tuple[AtomicLoss, AtomicLoss]:
-        """Some losses of a round and about their masses, for removing and for adding a record."""
+    def outcomes(self, largest_loss: float = math.inf) -> tuple[AtomicLoss, AtomicLoss]:
+        """Some losses of a round and about their masses, for removing and for adding a record; none is larger than this."""
         loss = self.single(pessimistic=True)
         if not isinstance(loss, CentredLoss):
-            return self.atoms(math.inf, DEEPEST, pessimistic=True)
+            return self.atoms(math.inf, DEEPEST, largest_loss, pessimistic=True, most=_PLANNED)
         far = min(float(loss.isf(FLOOR)) + loss.sensitivity / 2, loss.edge)
         x = np.linspace(-far, far, _LOOKED_AT + 1)
         p, q, _, _ = loss.masses(x)
         values = _sampled(loss.loss((x[1:] + x[:-1]) / 2), self.rate)
+        values = np.clip(values, -largest_loss, largest_loss)
         return AtomicLoss(values, self.rate * p + (1 - self.rate) * q), AtomicLoss(-values, q)
 
-    def heaviest(self, theta: float) -> tuple[float, float]:
-        """The two losses of a removed record that weigh most, tilted; 0 where none has a probability of its own."""
+    def heaviest(self, remove: AtomicLoss, theta: float) -> tuple[float, float]:
+        """The two losses of a removed record that weigh most, tilted, of its `outcomes`; 0 where none has a probability of its own."""
         loss = self.single(pessimistic=True)
         if isinstance(loss, CentredLoss) and not loss.atoms:
             return 0.0, 0.0
@@ -365,26 +375,35 @@ class SampledRounds:
             least = _least_of_a_sample(loss, loss.atoms[0], self.rate)
             values = _sampled(np.array([*loss.atoms, *(-a for a in loss.atoms)]), self.rate) - least
         else:
-            remove, _ = self.outcomes()
             with np.errstate(divide="ignore", under="ignore"):
                 values = remove.values[np.argsort(-(np.log(remove.mass) + theta * remove.values))]
         return (float(values[0]), float(values[1])) if values.size > 1 else (0.0, 0.0)
 
-    def grids(self, step: float, tail: float, *, pessimistic: bool, most: int = MOST) -> Pair:
-        """A round on grids of this step; beyond losses that P exceeds but with probability `tail` they are infinite, or left out."""
+    def grids(
+        self, step: float, tail: float, largest_loss: float, *, pessimistic: bool, most: int = MOST
+    ) -> Pair:
+        """A round on grids of this step; beyond the largest loss, or those that P exceeds but with probability `tail`, they are infinite, or no larger."""
         loss = self.single(pessimistic=pessimistic)
         if (
             isinstance(loss, CentredLoss) and self.rate == 1
         ):  # of a symmetric pair: both directions lose alike
             if isinstance(loss, ReplacedLoss) and self.attained and not pessimistic:
-                first, other = (discretise_atoms(v, step, pessimistic=False) for v in loss.of_records())
+                pair = (v.up_to(largest_loss, pessimistic=False) for v in loss.of_records())
+                first, other = (discretise_atoms(v, step, pessimistic=False) for v in pair)
                 return first, other
-            both = discretise(loss, step, pessimistic=pessimistic, upper_tail=tail, lower_tail=tail)
+            both = discretise(
+                loss,
+                step,
+                pessimistic=pessimistic,
+                upper_tail=tail,
+                lower_tail=tail,
+                most=largest_loss,
+            )
             return both, both
         if isinstance(loss, CentredLoss):
             rate = self.rate * math.exp(self.spread if pessimistic else -self.spread)
-            return _on_grids(loss, rate, step, tail, pessimistic=pessimistic, most=most)
-        remove, add = self.atoms(step, tail, pessimistic=pessimistic)
+            return _on_grids(loss, rate, step, tail, largest_loss, pessimistic=pessimistic, most=most)
+        remove, add = self.atoms(step, tail, largest_loss, pessimistic=pessimistic, most=most)
         return (
             discretise_atoms(remove, step, pessimistic=pessimistic),
             discretise_atoms(add, step, pessimistic=pessimistic),
@@ -474,8 +493,11 @@ def _of_a_sample(loss: AtomicLoss, rate: float, *, pessimistic: bool) -> tuple[A
     """What a sample makes of the losses of a symmetric pair, for removing and for adding a record."""
     if rate == 1:
         return loss, loss
-    with np.errstate(divide="ignore", under="ignore"):
+    with np.errstate(divide="ignore", under="ignore", over="ignore"):
         other = np.exp(np.log(loss.mass) - loss.values)
+    if not pessimistic:  # losses that were lowered so far that Q would have twice its mass are left out
+        kept = np.cumsum(other[::-1])[::-1] < 2
+        loss, other = AtomicLoss(loss.values[kept], loss.mass[kept], loss.infinity), other[kept]
     # From above, losses were raised, and Q has the mass that is missing where P has none: loss −∞ before sampling. From below
     # they were lowered, as if Q had more mass than it has: (sP + (1 − s)Q', Q') is then a mixture of the true pair with one that
     # tells nothing of a removed record, once both are divided by the mass of Q'.
@@ -512,7 +534,14 @@ def _least_of_a_sample(loss: CentredLoss, largest: float, rate: float) -> float:
 
 
 def _on_grids(
-    loss: CentredLoss, rate: float, step: float, tail: float, *, pessimistic: bool, most: int = MOST
+    loss: CentredLoss,
+    rate: float,
+    step: float,
+    tail: float,
+    largest_loss: float,
+    *,
+    pessimistic: bool,
+    most: int = MOST,
 ) -> Pair:
     r"""Chords or tangents of a sampled round with one coordinate.
 
@@ -520,7 +549,7 @@ def _on_grids(
     curve is :math:`h(x) - 1 + x` over x, at 1/x: its chords and tangents are the same lines.
     """
     half = loss.sensitivity / 2
-    x_high, largest = far_end(loss, tail)
+    x_high, largest = far_end(loss, tail, loss_before(largest_loss, rate))
     top, small = float(_sampled(np.array([largest]), rate)[0]), _are_small(loss, largest)
     least = _least_of_a_sample(loss, largest, rate)
     last = max(math.ceil((top - least) / step - 1e-9), 1)
@@ -548,7 +577,7 @@ def _on_grids(
     off += 1e-15 * (1 + np.abs(np.where(seen, before, 0.0)))
     atoms = np.array([] if pessimistic else [*loss.atoms, *(-atom for atom in loss.atoms)])
     moved = _sampled(atoms, rate) - least
-    whole = on_points(moved, step)
+    whole = np.logical_and(on_points(moved, step), atoms <= largest)
     atoms, moved = atoms[whole], moved[whole]
     cells, fall, q, q_error = cells_of(
         loss, x, ratios[::2], np.maximum(off[1:], off[:-1]).reshape(-1, 2), without=atoms
@@ -572,9 +601,7 @@ def _on_grids(
             (rate * cells.error * shrunk[:-1])[::-1],
         )
     beyond, other = (float(loss.sf(x_high + move)) for move in (-half, half))
-    removed = remove.on_grid(step, least / step, pessimistic=pessimistic)
-    added = add.on_grid(step, -last - least / step, pessimistic=pessimistic)
-    slop = 0.0
+    removed, added, slop = np.zeros(last + 1), np.zeros(last + 1), 0.0
     for atom, level in zip(atoms, moved):
         k = round(level / step)
         p, q, p_error, q_error = loss.masses(np.clip(outcomes(loss, atom), -math.inf, x_high))
@@ -590,11 +617,16 @@ def _on_grids(
             never = beyond * (1 + 1e-12 + loss.end_error)
             removed[1] += (rate * other + (1 - rate) * beyond) * (1 + 1e-12)
     else:
-        infinite = infinite * max(1 - 1e-12 - loss.end_error, 0.0) if x_high == loss.edge else 0.0
-    return (
-        GridLoss(step, 0, removed, infinite, least - slop, pessimistic),
-        GridLoss(step, -last, added, never, -least - slop, pessimistic),
+        infinite = infinite * max(1 - 1e-12 - loss.end_error, 0.0)
+        if x_high < loss.edge:  # the last point but one is not above their losses
+            removed[-2], infinite = removed[-2] + infinite, 0.0
+    up = remove.on_grid(step, least / step, pessimistic=pessimistic, also=removed)
+    down = add.on_grid(step, -last - least / step, pessimistic=pessimistic, also=added)
+    pair = (
+        GridLoss(step, 0, up, infinite, least - slop, pessimistic),
+        GridLoss(step, -last, down, never, -least - slop, pessimistic),
     )
+    return pair if pessimistic else (known(pair[0], removed), known(pair[1], added))
 
 
 @dataclass(frozen=True)
@@ -610,11 +642,17 @@ class SampledPlan:
     """Two losses of the first mechanism that weigh most, where there are atoms."""
     outcomes: tuple[AtomicLoss, ...]
     """Of a round of each, where a record is removed."""
+    epsilon: float = math.inf
+
+    @property
+    def most(self) -> float:
+        """A loss beyond which one might as well be infinite (`GridPlan.most`)."""
+        return self.epsilon - math.log(self.upper_tail)
 
     @classmethod
     def of(cls, parts: tuple[SampledRounds, ...], epsilon: float, width: float) -> SampledPlan:
         """A grid on which δ(ε) is known to about this width."""
-        outcomes = [(part.outcomes(), part.rounds) for part in parts]
+        outcomes = [(part.outcomes(epsilon - math.log(DEEPEST)), part.rounds) for part in parts]
         remove, add = ([(pair[i], count) for pair, count in outcomes] for i in (0, 1))
         tilt, other = find_tilt(remove, epsilon), find_tilt(add, epsilon)
         count = sum(part.rounds for part in parts)
@@ -623,14 +661,19 @@ class SampledPlan:
         seen = [
             (AtomicLoss(v.values[v.mass > 1e-3 * tail], v.mass[v.mass > 1e-3 * tail]), n) for v, n in remove
         ]
+        seen = [(v.up_to(epsilon - math.log(tail), pessimistic=False), n) for v, n in seen]
         tilt = calmer(seen, find_tilt(seen, epsilon), epsilon)
         # a tenth of one round's standard deviation, and second-order effects of the step on log δ: θ(θ + 1)·count·step²/8 in all
         fine = math.sqrt(max(tilt.variance, 0.0) / count) / 10
         fine = min(fine, math.sqrt(4 * width / (max(tilt.theta * (tilt.theta + 1), 1e-12) * count)))
-        plan = cls(parts, fine, tail, tilt.window, parts[0].heaviest(tilt.theta), tuple(v for v, _ in remove))
+        seen_losses = tuple(v for v, _ in remove)
+        heaviest = parts[0].heaviest(seen_losses[0], tilt.theta)
+        plan = cls(parts, fine, tail, tilt.window, heaviest, seen_losses, epsilon)
         if sum(part.rounds * float(v.values.max()) for part, v in zip(parts, plan.outcomes)) < epsilon:
             fine = plan.finest(1)  # ε is out of reach: any step sees that
-        return replace(plan, step=max(fine, plan.finest(_MOST_CELLS)))
+        return replace(
+            plan, step=max(fine, plan.finest(_MOST_CELLS)) or 1.0
+        )  # of a single loss any step does
 
     @property
     def count(self) -> int:
@@ -660,7 +703,9 @@ class SampledPlan:
 
     def finest(self, points: int) -> float:
         """The least step that needs no more points, of one loss and of all."""
-        span = max(float(np.ptp(v.values[v.mass > 1e-3 * self.upper_tail])) for v in self.outcomes)
+        kept = [v.values[v.mass > 1e-3 * self.upper_tail] for v in self.outcomes]
+        kept = [np.clip(v, -self.most, self.most) for v in kept]
+        span = max(float(max(np.ptp(v), v.max())) for v in kept)  # of a single loss down to 0
         return max(span, min(span * self.count, self.window)) / points
 
     def delta(self, epsilon: float, step: float, *, pessimistic: bool, most: int = MOST) -> float:
@@ -673,7 +718,10 @@ class SampledPlan:
             step *= math.exp(sign * self.parts[0].spread)
         try:
             tail, found = self.upper_tail, 0.0
-            pairs = [(v.grids(step, tail, pessimistic=pessimistic, most=most), v.rounds) for v in self.parts]
+            pairs = [
+                (v.grids(step, tail, self.most, pessimistic=pessimistic, most=most), v.rounds)
+                for v in self.parts
+            ]
             for i in (0, 1):
                 if found < 1:
                     parts = [(pair[i], n) for pair, n in pairs]

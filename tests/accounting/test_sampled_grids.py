@@ -77,7 +77,7 @@ def test_one_round_lies_between_chords_and_tangents() -> None:
         sigma, rate = 10 ** rng.uniform(-0.5, 1), 10 ** rng.uniform(-4, -0.01)
         step = 10 ** rng.uniform(-3, 0) * min(1.0, 50 * rate)
         rounds = SampledRounds.of((NoiseTerm(stats.norm(scale=sigma), 1.0),), 5, rate, 0.1)
-        above, below = (rounds.grids(step, 1e-20, pessimistic=up) for up in (True, False))
+        above, below = (rounds.grids(step, 1e-20, math.inf, pessimistic=up) for up in (True, False))
         for added in (False, True):
             highest = above[added].points + above[added].offset
             for loss in rng.uniform(highest[0] - step, highest[0] + 40 * step, 8):

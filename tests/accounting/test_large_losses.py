@@ -1,0 +1,72 @@
+"""Losses far beyond ε beside others: from above they are infinite, from below no larger than what no other loss undoes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.accounting.composition import composed_delta, discretise
+from mechdesign.accounting.interval import NoiseTerm, delta_interval, joint_interval
+from mechdesign.accounting.losses import loss_of
+from mechdesign.accounting.sampling import SampledRounds
+from mechdesign.noise.laws import flipped_huber
+
+LAWS = [stats.norm(scale=0.3), stats.laplace(scale=0.4), flipped_huber(1.0, scale=0.4), stats.dlaplace(1.5)]
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("most", [0.4, 2.0, math.inf])
+def test_the_curve_is_enclosed_wherever_losses_are_merged(law: object, most: float) -> None:
+    term = NoiseTerm(law, 1.0)  # type: ignore[arg-type]
+    rounds = SampledRounds((term,), 1, 0.3)
+    for step in (0.05, 1.0):
+        for epsilon in (0.0, 0.3, 1.9, 2.5, 6.0):
+            plain = delta_interval(term, epsilon)
+            sampled = delta_interval(term, epsilon, sampling_rate=0.3)
+            for exact, both in ((plain, None), (sampled, rounds)):
+                below, above = (
+                    discretise(
+                        loss_of(term.law, 1.0),
+                        step,
+                        pessimistic=up,
+                        upper_tail=1e-9,
+                        lower_tail=1e-9,
+                        most=most,
+                    )
+                    if both is None
+                    else both.grids(step, 1e-9, most, pessimistic=up)[0]
+                    for up in (False, True)
+                )
+                low, high = (composed_delta([(grid, 1)], epsilon)[0] for grid in (below, above))
+                assert low <= exact.upper * (1 + 1e-9) and exact.lower <= high * (1 + 1e-9)
+
+
+def test_samples_that_give_a_record_away_do_so_with_the_probability_of_one() -> None:
+    """Records 100 standard deviations out, against their negatives: it took 20 seconds, and three quarters were open."""
+    for own, rounds, rate in ((100, 2, 0.5), (50, 20, 0.1), (1000, 3, 0.5)):
+        changes = md.Sensitivity(l2=2 * own, own=own, neighbours="replace")
+        found = md.AdditiveNoise(stats.norm(), changes, rounds=rounds, sampling_rate=rate).delta_interval(8)
+        seen = -math.expm1(rounds * math.log1p(-rate))
+        assert found.lower <= seen * (1 + 1e-12) and seen <= found.upper * (1 + 1e-12) and found.width < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("large", "epsilon"),
+    [(stats.laplace(scale=0.01), 90.0), (stats.norm(scale=0.1), 40.0), (stats.norm(scale=0.01), 1.0)],
+)
+def test_tiny_losses_hide_no_large_one(large: object, epsilon: float) -> None:
+    """A hundred losses of at most 1e-6 beside one of 100: nothing was known from below."""
+    tiny, one = NoiseTerm(stats.laplace(scale=1e6), 1.0, 100), NoiseTerm(large, 1.0)  # type: ignore[arg-type]
+    least, most = delta_interval(one, epsilon + 1e-4).lower, delta_interval(one, epsilon - 1e-4).upper
+    found = delta_interval([tiny, one], epsilon)
+    assert found.lower <= most and least <= found.upper and found.width < 0.01
+    seen = -math.expm1(10 * math.log1p(-0.1))
+    if epsilon == 1:
+        sampled = delta_interval([tiny, one], epsilon, rounds=10, sampling_rate=0.1)
+        assert sampled.lower <= seen <= sampled.upper * (1 + 1e-9) and sampled.width < 0.02
+        return
+    both = joint_interval([((NoiseTerm(stats.norm(scale=1e6), 1.0),), 1000, 0.1), ((one,), 1, 1.0)], epsilon)
+    assert both.lower <= most * (1 + 1e-3) and least * (1 - 1e-3) <= both.upper and both.width < 0.01

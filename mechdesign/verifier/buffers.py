@@ -80,8 +80,10 @@ def fits(law: Json, account: Account) -> None:
     poles, weights = law["poles"], law["weights"]
     positive = len(poles) == len(weights) and all(0 < p < 1 << POLE_BITS for p in poles) and min(weights) > 0
     falls = positive and sum(map(Fraction, weights, poles)) <= 1
+    falls = falls and len(poles) <= MOST_BUFFERS and poles == sorted({*poles}, reverse=True)
     account.proved("the strategy's coefficients are positive and fall", falls)
-    account.agrees("the step is a power of two", law["step"] > 0 and math.frexp(law["step"])[0] == 0.5)
+    fine = math.frexp(law["step"])[0] == 0.5 and 2.0**40 <= law["deviation"] / law["step"] <= 2.0**52
+    account.agrees("the step is a power of two", fine)
     account.agrees("there is noise", 0 < law["deviation"] < math.inf and 0 < law["budget"] < math.inf)
 
 

@@ -583,8 +583,8 @@ def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
     if set(law) - {"", "name", "args", "scale"}:
         raise NotCovered(f"noise of the law {name} with other parameters than shapes and a scale")
     shapes, scale = tuple(map(Decimal, law["args"])), Decimal(law.get("scale", 1))
-    if scale <= 0 or not all(x.is_finite() for x in (*shapes, scale)):
-        raise Refused("a scale that is not positive and finite")
+    if not all(x.is_finite() for x in (*shapes, scale)) or not 0 < scale < Decimal("1e154"):
+        raise Refused("a scale that is not positive, or whose square no double holds")
     if not proper(name, shapes):
         raise Refused(f"a shape that no law {name} has")
     return name, shapes, scale
@@ -750,4 +750,5 @@ def proper(name: str, shapes: tuple[Decimal, ...]) -> bool:
         return epsilon > 0 and 0 <= gamma <= 1
     if name in ("osgt", "flipped_huber", "gennorm"):
         return shapes[0] >= (1 if name == "gennorm" else 0)
-    return all(shape > 0 for shape in shapes)
+    most = Decimal(745) if name == "dlaplace" else Decimal("1e154")  # its variance is a double then
+    return all(1 / Decimal("1e154") < shape < most for shape in shapes)

@@ -45,7 +45,7 @@ class Changes(NamedTuple):
 
 def changes_of(bounds: Json, count: int) -> Changes:
     each, most = bounds["each"], [bounds[name] for name in ("linf", "l1", "l2") if bounds[name] is not None]
-    if each is None or len(each) != count or not min([*each, *most, 1]) >= 0:
+    if each is None or len(each) != count or not min([*each, *most, 1]) >= 0 or (bounds["l0"] or 0) > count:
         raise Refused("bounds of other coordinates than the answer's")
     return Changes(coordinates(bounds), bounds["l0"], *norms(bounds))
 

@@ -46,6 +46,7 @@ from mechdesign.verifier.reading import LOST, Account, Json, Refused
 NEARLY = 1 - 10 * LOST
 """The share of a lower bound that is shown: sums of doubles show no more."""
 LEAST_SUM = 1e-280  # below which a double keeps too few digits of a sum over its largest term
+MOST_LEVELS = 20_000
 MOST_CAPPED, MOST_ROUND, MOST_LISTED, LEAST_KEPT = 400, 2000, 12, 1e-4
 SUMMED = 1 + Decimal("1e-25")
 """Above the rounding of sums of decimals."""
@@ -323,7 +324,12 @@ def fits(law: Json) -> bool:
         cube = [[2**24 * (i == j) for j in range(size)] for i in range(size)]
         hull = cap is None and law["signed"] and law["vertices"] is None and size > 1
         hull = hull and law["planes"][:size] == cube and all(len(n) == size for n in law["planes"])
-    stairs = gamma is None or (0 < gamma < 1 and not math.frexp(gamma)[0] * 2**20 % 1)
+    if k * law["scale"] > 1e150:
+        return False
+    levels = (24 * math.sqrt(size + 2) + 120) * law["scale"] / (law["largest"] or math.nan) + 8
+    stairs = gamma is None or (
+        levels <= MOST_LEVELS and 0 < gamma < 1 and not math.frexp(gamma)[0] * 2**20 % 1
+    )
     bare = cap is None and law["signed"] and law["vertices"] is None and law["planes"] is None
     return size > 0 and hull and stairs and (bare or law["norm"] == math.inf)
 

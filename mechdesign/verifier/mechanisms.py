@@ -63,7 +63,7 @@ from mechdesign.verifier.gaussian import shown_is_the_law, unbiased
 from mechdesign.verifier.knorm import Hull
 from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.knorm import said as norm_said
-from mechdesign.verifier.noise import cells_of, largest_quotient, on_cells
+from mechdesign.verifier.noise import cells_of, even, largest_quotient, on_cells
 from mechdesign.verifier.noise import largest_excess as cells_excess
 from mechdesign.verifier.plan import assigned, covers, parts_of
 from mechdesign.verifier.quantizer import (
@@ -160,6 +160,7 @@ def channel_losses(law: Json, found: list[list[float]] | None, account: Account)
         account.agrees("every point is an item", found is None or len(found) == count)
         used = {True: size > 1, False: law["space"]["shape"][0] > 1}
         loss = max(kinds[k] for k in used if used[k])
+        account.agrees("an item is reported more often than every other one", levels[size > 1] < channels.TOP)
         rates = (
             kinds[x // size == y // size] / (Fraction(d) * NEARER)
             for x, row in enumerate(found or [])
@@ -354,6 +355,7 @@ def cells(law: Json, account: Account) -> None:
     one = law["law"] if several else law
     whole = "whole " if one[""] == "integer-noise" else ""
     one = on_cells(one) if whole else one
+    account.agrees("noise of several numbers is symmetric", not several or even(one))
     held = cells_of(one)
     reach = above(one["cells_per_shift"] * Fraction(one["width"]))
     ratio = largest_quotient(one, held, account)

@@ -356,7 +356,10 @@ def lattice_noise(result: Json, account: Account) -> None:
 
 def on_cells(law: Json) -> Json:
     """Noise on the whole numbers as the middles of cells of width 1: at whole shifts its sums are theirs."""
-    held = {"weights": law["weights"], "decay": law["decay"], "cells_per_shift": law["change"]}
+    n, first, size = law["change"], law["first"], len(law["weights"])
+    if abs(first) > 2**29 or (law["decay"] and not first + n - 1 <= 0 <= first + size - n):
+        raise Refused("whole numbers that are too large, or tails on one side of 0")
+    held = {"weights": law["weights"], "decay": law["decay"], "cells_per_shift": n}
     return held | {
         "width": 1,
         "start": law["first"] - Fraction(1, 2),
@@ -364,6 +367,13 @@ def on_cells(law: Json) -> Json:
         "spike_width": 0,
         "spans": [],
     }
+
+
+def even(law: Json) -> bool:
+    """Whether cells are symmetric about 0."""
+    sizes = law["spans"] or [1] * len(law["weights"])
+    mirrored = all(law[name] == law[name][::-1] for name in ("weights", "spans"))
+    return mirrored and 2 * Fraction(law["start"]) == -sum(sizes) * Fraction(law["width"])
 
 
 def changes(design: Json) -> Fraction:

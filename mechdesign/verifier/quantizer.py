@@ -176,6 +176,8 @@ def block_fill_law(law: Json, account: Account) -> Segments:
                 knots.pop()
             if not knots or x - knots[-1][0] >= nearest:
                 knots.append((x, s + (t - s) * (x - mean) / (following - mean)))
+    if [knots[0][0], knots[-1][0]] != [lower, upper]:
+        raise Refused("floors whose means are not all of the inputs")
     scale, rows = math.lcm(*(place.denominator for _, place in knots)), []
     account.takes(4 * len(knots) * len(bins), unit.bit_length() + scale.bit_length())
     for start in (int(place * scale) for _, place in knots):

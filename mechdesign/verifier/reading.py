@@ -302,6 +302,14 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
         if value in TOGETHER and not TOGETHER[value][0](said):
             raise Refused(TOGETHER[value][1])
         return Members({"": value, **said}, place, last)
+    if tag == "$table":
+        columns = [
+            [name, dtype, shaped(plain(held, place, last), dtype, [len(held)])] for name, dtype, held in value
+        ]
+        names = [name for name, *_ in columns]
+        if len({len(held) for *_, held in columns}) > 1 or len({*names}) < len(names):
+            raise Refused("a table of columns of unequal lengths, or of one name")
+        return columns
     if tag == "$array":
         return shaped(plain(value, place, last), node["dtype"], node["shape"])
     if tag == "$law":
@@ -349,11 +357,47 @@ def is_reached(said: dict[str, Json]) -> bool:
     return reach >= (high - low) * (1 - 1e-12)
 
 
+def is_clustered(said: dict[str, Json]) -> bool:
+    """Whether a space is of a kind, and says how far apart clusters are where it has some."""
+    within, across = said["within"], said["across"]
+    if said["kind"] == "clustered":
+        return bool(0 < within <= across < math.inf)
+    return said["kind"] in SPACES and within != within and across != across
+
+
+def are_labels(labels: Json) -> bool:
+    """Whether inputs or outputs are numbers, points or names, no two of them equal."""
+    held = [tuple(flat(label)) for label in labels]
+    kinds = {*map(type, flat(labels))}
+    alike = kinds == {str} or (kinds <= {int, float} and all(map(math.isfinite, flat(labels))))
+    return alike and len({*held}) == len(held) and len({*map(len, held)}) == 1
+
+
+def is_chosen(said: dict[str, Json]) -> bool:
+    """Whether candidates are names that differ, or so many, and no more of them are chosen."""
+    names = said["candidates"]
+    named = type(names) is int or (are_labels(names) and isinstance(names[0], str))
+    return bool(named and 1 <= said["choose"] <= (names if type(names) is int else len(names)) <= 10**7)
+
+
+SPACES = "matrix", "euclidean", "line", "grid", "geodesic", "clustered", "tree"
+VECTORS = "vector-design sphere-quantizer random-directions sampled-signs sampled-coordinates priv-unit"
+BUDGETED = (
+    lambda said: 1e-30 < said["privacy"]["epsilon"] <= 500 and (said.get("bits") or 1) <= 1 << 24,
+    "a budget, or bits, for which no vector mechanism is made",
+)
+LABELLED = (
+    lambda said: are_labels(said["inputs"]) and are_labels(said["outputs"]),
+    "inputs or outputs that are not told apart",
+)
 TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
     "loss": (lambda said: any(said.values()), "a loss whose weights are all zero"),
     "sensitivity": (
-        lambda said: said["own"] is None or said["neighbours"] == "replace",
-        "what one record does by itself, where the bounds say it",
+        lambda said: (
+            (said["own"] is None or said["neighbours"] == "replace")
+            and all(x == 0 or 1e-140 <= x <= 1e150 for x in said["each"] or ())
+        ),
+        "what one record does by itself, where the bounds say it, or bounds that doubles do not hold",
     ),
     "grid": (
         lambda said: all(is_axis(values) for _, values in said["axes"]),
@@ -370,6 +414,23 @@ TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
         "a stretch below 1",
     ),
     "mvu": (lambda said: said["max_abs"] is None or is_reached(said), "outputs that reach too little"),
+    "metric-space": (is_clustered, "a space that is none"),
+    "queries": (
+        lambda said: (said["kind"] == "matrix") == (said["matrix"] is not None),
+        "queries with a matrix that is not theirs, or without their own",
+    ),
+    "prior-samples": (lambda said: is_axis(said["samples"]), "samples that are no numbers"),
+    **dict.fromkeys(("table-mechanism", "choice-table", "table-problem"), LABELLED),
+    "choice-rule": (is_chosen, "candidates that are none, or fewer than are chosen"),
+    "quantile-rule": (
+        lambda said: not isinstance(said["candidates"], list) or is_axis(said["candidates"]),
+        "candidates that are no numbers",
+    ),
+    "cell-noise": (
+        lambda said: math.isfinite(said["start"]) and (said["spike_width"] > 0 or not said["spike"]),
+        "cells without an end, or a spike of no width",
+    ),
+    **dict.fromkeys(VECTORS.split(), BUDGETED),
     "optm": (is_boxed, "bounds that no selection is searched within"),
     "sum-task": (is_clipped, "clips that no sum is offered"),
 }

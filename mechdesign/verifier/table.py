@@ -139,7 +139,11 @@ def great_circle(one: list[float], other: list[float]) -> float:
 
 def cluster_distances(space: Json) -> tuple[Fraction, Fraction]:
     """The distances within a cluster and across."""
-    if space["kind"] != "clustered" or len(space["shape"]) != 2 or min(space["shape"]) < 1:
+    if (
+        space["kind"] != "clustered"
+        or len(space["shape"]) != 2
+        or not 1 <= min(space["shape"]) <= max(space["shape"]) <= 10**8
+    ):
         raise Refused("a space that is not clustered")
     return Fraction(space["within"]), Fraction(space["across"])
 
@@ -564,7 +568,8 @@ def beyond_top(weight: int, loss: Fraction) -> Fraction:
 
 def clustered_response(law: Json, account: Account) -> None:
     alpha, (near, far) = Fraction(law["alpha"]), cluster_distances(law["space"])
-    account.agrees("clusters are no further apart inside than across", 0 < near <= far, far - near)
+    told = level(alpha * (near if law["space"]["shape"][1] > 1 else far)) < TOP
+    account.agrees("an item is reported more often than every other one", told)
     left = min(beyond_top(level(loss), loss) for loss in (alpha * near, alpha * far))
     account.at_most(f"privacy of all pairs at alpha = {float(alpha)!r}", 0, left)
 

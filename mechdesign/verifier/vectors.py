@@ -77,8 +77,6 @@ def vectors(result: Json, account: Account) -> None:
     if [proof[""] for proof in result["proofs"]] != ["law-proof", *["closed-bound"] * (bound is not None)]:
         raise Refused("evidence other than a proof of the law, and one of the bound")
     dimension, epsilon, asked = design["dimension"], design["privacy"]["epsilon"], design["inputs"]
-    if not 1e-30 < epsilon <= 500:
-        raise Refused("a budget for which no vector mechanism is made")
     bits, error = mechanism(law, account)
     account.at_most(
         "the budget of the mechanism is within the one stated", law["privacy"]["epsilon"], epsilon

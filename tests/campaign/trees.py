@@ -3,7 +3,7 @@
 import copy
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from mechdesign.verifier.reading import MEMBERS
@@ -44,6 +44,39 @@ def put(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
     payload = copy.deepcopy(payload)
     at(payload, path[:-1])[path[-1]] = value
     return payload
+
+
+_NO_NUMBER = {"$float": "inf"}, {"$float": "nan"}, None
+ELSEWHERE: dict[type, Callable[[Any], list[Any]]] = {
+    int: lambda n: [-abs(n) or -1, 0, n - 1, n + 1, n * 1000, 10**9, n + 0.5, None],
+    float: lambda x: [-abs(x) or -1, 0.0, x * 1e3, x / 1e3, x * 1e200, x * 1e-200, *_NO_NUMBER],
+    str: lambda word: ["nonesuch", "", None],
+    bool: lambda flag: [not flag],
+    list: lambda values: [[], values[:1], values * 2, values[::-1]],
+    type(None): lambda _: [
+        -1,
+        0,
+        0.5,
+        1,
+        2,
+        1e-3,
+        1e3,
+        10**9,
+        {"$tuple": []},
+        {"$tuple": [1.0]},
+        *_NO_NUMBER[:2],
+    ],
+}
+"""What is put in the place of a value."""
+
+
+def resized(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """The payload with another node at `path`; an array is of its shape."""
+    made = put(payload, path, value)
+    if isinstance(value, list) and path[-1] == "$array":
+        owner = at(made, path[:-1])
+        owner["shape"] = [len(value), *owner["shape"][1:]]
+    return made
 
 
 class Leaf(NamedTuple):
@@ -147,8 +180,4 @@ def alterations(rng: random.Random, payload: Any, leaf: Leaf) -> Iterator[tuple[
             others = [value[:k] + value[k + 1 :]]
     numbers = len(others) == 2 and (type(value) in (int, float) or path[-1] == "$fraction")
     for sign, other in zip("+-" if numbers else "~" * len(others), others, strict=True):
-        made = put(payload, path, other)
-        if isinstance(other, list) and path[-1] == "$array":
-            owner = at(made, path[:-1])
-            owner["shape"] = [len(other), *owner["shape"][1:]]
-        yield sign, made
+        yield sign, resized(payload, path, other)

@@ -24,7 +24,6 @@ from mechdesign.model.exactly import Face
 from mechdesign.spaces.space import graph_stretch, greedy_spanner
 from mechdesign.typing import Status
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
-from mechdesign.verifier.verify import verify
 
 
 @pytest.mark.parametrize(("side", "published"), [(3, 1.0188318618), (4, 1.2543731042), (5, 1.4481974068)])
@@ -278,25 +277,6 @@ def test_items_and_reports_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.certificate.verify()
     assert parts.lower_bound <= whole.lower_bound * (1 + 1e-3) and whole.value <= parts.value * (1 + 1e-3)
     assert parts.gap < 0.35 and parts.status == Status.GAP
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stretch", [1.0, 1.3])
-def test_a_spanner_keeps_its_guarantee(stretch: float) -> None:
-    design, looser = (drawn(3, 30, 5, alpha) for alpha in (1.0, 1.0 / stretch))
-    found = drawn(3, 30, 5, 1.0, spanner=stretch).solve()
-    assert found.certificate.verify()
-    assert found.value <= looser.solve().value * (1 + 0.02)
-    assert found.lower_bound <= design.solve().value
-
-
-def test_the_same_file_is_checked_alone(tmp_path) -> None:
-    found = drawn(4, 30, 5, 1.0).solve(gap=1e-3)
-    found.save(tmp_path / "places.json")
-    rows = verify((tmp_path / "places.json").read_text(encoding="utf-8")).rows
-    bound = f"no channel between the points costs less than {found.lower_bound!r}"
-    assert (bound, "proved", True) in rows and all(holds for _, _, holds in rows)
-    assert sum(len(proof.rows) for proof in found.proofs if isinstance(proof, RowsBound)) <= 30 * 30
 
 
 # -- Channels on spaces out of the doubles' reach, what their proofs hold to, and limits ---------------------

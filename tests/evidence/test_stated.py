@@ -264,19 +264,6 @@ def test_every_kind_is_audited(name: str, tmp_path: Path, capsys: pytest.Capture
     assert first.is_monotonic_increasing
 
 
-@pytest.mark.parametrize(
-    "place", [("value",), ("proofs", "$tuple"), ("design", "fields", "privacy", "fields", "epsilon")]
-)
-def test_what_is_amiss_ends_with_an_error(place: tuple[str, ...], tmp_path: Path) -> None:
-    payload, path = files.payload("optimal-quantizer"), tmp_path / "result.json"
-    was = trees.at(payload, ("fields", *place))
-    path.write_text(
-        cheap.sealed(trees.put(payload, ("fields", *place), 0.5 * was if type(was) is float else []))
-    )
-    with pytest.raises((md.DesignError, md.ResultFormatError)):
-        audit(path, rows=3, csv=None)
-
-
 def test_an_uncertified_mechanism_over_its_budget_ends_with_an_error(tmp_path: Path) -> None:
     result = md.OPTM(cheap.BINS, cheap.PURE, cheap.UNIFORM).solve(certify=False)
     result.save(path := tmp_path / "r.json")

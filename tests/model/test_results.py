@@ -162,21 +162,6 @@ def test_the_verifier_takes_the_harmful_end(side: int, between: str, monkeypatch
     assert len(failed) == 1 and failed[0].startswith(("no table", "multipliers") if side else "private")
 
 
-def test_prints() -> None:
-    made = problem()
-    assert str(made).splitlines() == [
-        "minimise    expected absolute error, over a uniform prior",
-        "over        P[x, y] = Pr[output y | input x] >= 0, 5 inputs x 4 outputs, Σ_y P[x, y] = 1",
-        "subject to  private: ε = 1, all pairs of inputs: P[x, y] <= e^ε P[x', y] (80 rows)",
-        "            unbiased: -3 P[-1, -3] - 0.5 P[-1, -0.5] + 0.5 P[-1, 0.5] + 3 P[-1, 3] = -1 (5 rows, the first)",
-        "            cap: P[-1, -0.5] <= 0.2 (5 rows, the first)",
-    ]
-    said = made._repr_latex_()
-    assert r"$P_{x, y}$ $\le$ $e^\varepsilon $ $P_{x', y}$" in said
-    assert r"cap: $P_{-1, -0.5}$ $\le$ 0.2 (5 rows, the first)" in said
-    assert "2 listed pairs only" in str(names())
-
-
 def test_a_row_by_an_atom_says_its_limit_and_what_it_limits() -> None:
     """A convex atom is a further variable, which the person never wrote: the limit is what was asked, and a row says what t stands for.
 

@@ -388,19 +388,6 @@ def test_whole_numbers_that_doubles_would_round_are_refused(name) -> None:
             release(x)
 
 
-def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
-    result = md.calibrate("gaussian", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=2.0, dimension=3)
-    out = result.mechanism.release(np.zeros((4000, 3)))
-    assert out.std() == pytest.approx(result.mechanism.standard_deviation, rel=0.05)
-    assert "released on multiples of" in str(result)
-    whole = md.calibrate("discrete_laplace", privacy=md.PureDP(1.0), sensitivity=1)
-    assert float(whole.mechanism.release(7)).is_integer()
-    with pytest.raises(md.DesignError, match="whole numbers"):
-        whole.mechanism.release(0.5)
-    with pytest.raises(md.DesignError, match="3 coordinates"):
-        result.mechanism.release(1.0)
-
-
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_allocations_are_released(noise) -> None:
     privacy = md.ApproximateDP(1.0, 1e-6) if noise == "gaussian" else md.PureDP(1.0)

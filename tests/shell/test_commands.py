@@ -147,27 +147,6 @@ def test_a_defect_is_one_line_too(folder: Path, capsys, monkeypatch) -> None:
     assert error.count("\n") == 1
 
 
-def test_a_study_has_a_page(tmp_path: Path) -> None:
-    from mechdesign.plotting import figure
-    from mechdesign.shell.studykit import Report, Study, run_study
-
-    def body(report: Report) -> None:
-        report.text("**Words** before <script>alert(1)</script>.")
-        report.table("t", pd.DataFrame({"a": [1.0, 2.0]}), caption="A table")
-        fig, axis = figure()
-        axis.plot([0, 1])
-        report.figure("f", fig, caption="A figure")
-        report.text("Words after.")
-
-    text = (run_study(Study("tiny", "Tiny", "A paper", body), tmp_path) / "report.html").read_text()
-    assert "<strong>Words</strong> before &lt;script&gt;" in text and text.count("<script>") == 1
-    assert text.count("<svg") == 1 and "A table" in text
-    assert text.index("Words</strong> before") < text.index("A table</h2>") < text.index("Words after")
-    assert "report.html" not in str(
-        run_study(Study("tiny", "Tiny", "A paper", body), tmp_path)
-    )  # it runs again
-
-
 def test_calibrate_takes_a_time_limit(tmp_path: Path, capsys, monkeypatch) -> None:
     def run(*words: object) -> tuple[int, str, str]:
         return ended([str(w) for w in words], capsys, monkeypatch)

@@ -334,7 +334,7 @@ def is_axis(values: Json) -> bool:
 
 def is_boxed(said: dict[str, Json]) -> bool:
     """Whether OPTM searches nothing, a grid, or between two triangles of as many rows as outputs but one."""
-    bounds, size = said["bounds"], len(said["bins"]) - 1
+    bounds, size = said["box"], len(said["bins"]) - 1
     if not isinstance(bounds, list):
         return bounds in (None, "successive") or isinstance(bounds, Members)
     return len(bounds) == 2 and all(

@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -82,7 +81,9 @@ def test_options_of_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file = tmp_path / "good.json"
     cheap.solved("optm").save(file)
     assert verify.main(["--help"]) == 0 and "--seconds" in capsys.readouterr().out
-    assert verify.main([]) == verify.main([str(file), "--seconds", "many"]) == 1
+    assert verify.main([]) == 1
+    for word in ("many", "nan"):
+        assert verify.main([str(file), "--seconds", word]) == 1
     capsys.readouterr()
     assert verify.main([str(file), "--json"]) == 0
     claims = json.loads(capsys.readouterr().out)
@@ -258,25 +259,6 @@ def test_what_is_too_much_work_is_refused_before_it_is_done(outputs: int, tmp_pa
     assert verify.main([str(tmp_path / "large.json")]) == 2
 
 
-def planes() -> dict[str, Any]:
-    changes = np.random.default_rng(0).normal(size=(60, 10)) * np.logspace(0, 1, 10)
-    result = md.noise.KNorm(10, md.PureDP(1.0), changes.tolist()).solve()
-    assert result.mechanism.planes is not None
-    return json.loads(dumps(result))["payload"]
-
-
-def test_long_numbers_in_planes_are_work_that_is_counted() -> None:
-    payload = planes()
-    widths = payload["fields"]["mechanism"]["fields"]["widths"]["$tuple"]
-    started = time.process_time()
-    assert all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
-    usual = time.process_time() - started
-    widths[:] = [1e300 * width for width in widths]
-    started = time.process_time()
-    verify.verify(cheap.sealed(payload))
-    assert time.process_time() - started < 10 * usual + 0.5
-
-
 @pytest.mark.parametrize(
     "unit", [Fraction(1, 10**320), Fraction(1, 10**200), Fraction(1), Fraction(10**9), Fraction(10**300)]
 )
@@ -288,14 +270,10 @@ def test_the_largest_norm_by_planes_is_that_of_fractions_in_every_unit(unit: Fra
     ]  # which doubles tell from the others at times
     points = [[unit * Fraction(rng.gauss(0, 1)) for _ in range(4)] for _ in range(20)]
     largest = max(abs(sum(a * x for a, x in zip(row, point))) for row in rows for point in points)
-    assert Planes({"planes": rows}, Account()).most(points) == largest / 2**24
-
-
-@pytest.mark.parametrize("word", ["nan", "x"])
-def test_work_is_a_number_of_seconds(word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (path := tmp_path / "file.json").write_text("{}")
-    assert verify.main([str(path), "--seconds", word]) == 1
-    assert "--seconds" in capsys.readouterr().err
+    account = Account()
+    left = account.left
+    assert Planes({"planes": rows}, account).most(points) == largest / 2**24
+    assert unit < Fraction(1, 10**300) or left - account.left < 1.2 * len(rows) * len(points)  # few are exact
 
 
 def test_an_interrupt_is_answered_in_one_line(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Lapla
 **Searched laws**: a mix of both types, or shape and scale of one family for each coordinate, under exact composition. These are searches, without a program
 or a lower bound of it (`coordinate_noise`).
 
-P2–P4 are declared in `mechdesign.model.scales`; solved in closed form in `separable`, with own rows and several bounds in `scales_solving`; the lower bound found there is proved in
-`lagrangian`; claims and audit in `scales_problem`; release in `vector_noise` over `release`. `gaussian_budget` is in `mechdesign.accounting.gaussian`.
+**Where the rest is.** P3 and P4 in closed form, the worst change within several bounds: `separable`. Their lower bound: `lagrangian`. What is proved of
+scales, and the audit: `AllocationProof` and `audit` in `scales_problem`. The release, and what its lattice costs: `PerCoordinate` in `vector_noise`. That is all of P3
+and P4; `mechdesign.model.scales` lets others state problems on scales, `scales_solving` solves those by a program, `release` draws one coordinate exactly.
 """
 
 from __future__ import annotations

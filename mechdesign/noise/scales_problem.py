@@ -1,4 +1,10 @@
-r"""Problems on the scales of independent noise: what is proved of an allocation, prints and pages; and a problem declared in CVXPY, solved, made exact, audited, printed and saved."""
+r"""What is proved of scales, their audit and their pages; and problems on scales with rows of one's own.
+
+Three claims make up `AllocationProof`. *Privacy*: the scales keep :math:`\sum_i (|v_i|/s_i)^m \le B` on the worst change v, from above;
+B is what (ε, δ) leaves to normal noise, :math:`\mu_0^2`, or ε for Laplace noise. *Loss*: its moments in closed form. *Lower bound*: the
+Lagrangian at the multipliers (`mechdesign.noise.lagrangian`). All is in fractions and balls up to 2,000 numbers. `ScalesDesign.audit` lists budgets and rows with what they leave.
+A `ScalesProblem` is declared in CVXPY, solved (`scales_solving`), made exact, proved, audited and saved in the same way.
+"""
 
 from __future__ import annotations
 

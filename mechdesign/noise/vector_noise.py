@@ -98,8 +98,9 @@ class PerCoordinate(AddedNoise):
     def release(self, x: Numbers) -> Array:
         """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
 
-        The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.release`); a coordinate without
-        noise is the same for all neighbours and is returned as it is.
+        Answers are rounded to the lattice first, so that adding noise that is rounded to it is to round the sum with the continuous noise,
+        whose guarantee carries over (what rounding moves apart is in `exact`). The noise is drawn exactly, from the operating system's randomness
+        (`mechdesign.noise.release`); a coordinate without noise is the same for all neighbours and is returned as it is.
 
         Parameters
         ----------

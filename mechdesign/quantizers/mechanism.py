@@ -16,6 +16,9 @@ Applied independently to the d coordinates of a vector, a quantizer with loss ε
 
 For the ball :math:`\|x\|_2 \le B` the distance is up to 2B: the bound is :math:`4 \varepsilon B^2` on the grid. (With B the *diameter* it
 reads εB², as in the literature.)
+
+**Release** draws from the exact law alone, rational rows between rational knots: an input is a double, so its row has integer weights over a common
+denominator, and random bits of the operating system choose an output among them. No float takes part (`mechdesign.quantizers.sampling`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ grid of their own that is refined twice around the best. Beyond four bins the bi
 :math:`o = l, u = l + 0.01`, l = 0.01, …, 0.99: 10,890 linear programs per ε. Here one chunk of work is one
 choice of bins; its linear programs are changes of one, each solved from the last basis.
 
-Theorems and grids of boxes are in `selection_program`; search of boxes and repair in `selection_problem`; the exact law in `exact_law`;
-proof and audit in `proofs`, the lower bound in `dual_pieces`; release in `mechanism` over `sampling`.
+**Where the rest is.** The program, theorem by theorem, and grids of boxes: `selection_program`. What is proved of the law, and its audit: `QuantizerProof` and
+`audit` in `proofs`. The lower bound: `dual_pieces`. The release: `mechanism`. How it is found: search of boxes and repair in `selection_problem`,
+rational rows in `exact_law`; `sampling` draws from them.
 """
 
 from __future__ import annotations

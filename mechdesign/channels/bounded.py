@@ -41,7 +41,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import Description, loss_words
+from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices, Numbers, Weights
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class BoundedCount(TableDesign):
             title=f"A count from 0 to {self.n}",
             what=f"A count lies between 0 and {self.n}. Between neighbouring data sets it changes by at most {self.sensitivity}. It is answered "
             f"by a whole number between 0 and {self.n}, drawn from a row of a table that depends on the true count.",
-            loss=f"expected {loss_words(self.loss)} {'at the worst true value' if self.prior is None else 'over the given prior of true values'}",
+            loss=f"expected {Loss.of(self.loss).words} {'at the worst true value' if self.prior is None else 'over the given prior of true values'}",
             picture="The probability of every answer (across) for every true value (down).",
             rivals="The truncated geometric mechanism at the same ε.",
         )

@@ -91,7 +91,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Pointwise, PureDP, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.problem.words import Description, loss_words
+from mechdesign.problem.words import Description
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw, Indices, Status
 
@@ -722,7 +722,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return Description(
             title=f"{'Optimal' if self.dimension == 1 else 'Independent'} noise for {numbers}",
             what=f"{self.protection()} Independent noise of one law is added to each number.",
-            loss=f"expected {loss_words(self.loss)}{'' if self.dimension == 1 else ' of one number'}",
+            loss=f"expected {Loss.of(self.loss).words}{'' if self.dimension == 1 else ' of one number'}",
             more=(f"The law found is {what}.",),
             consumed=exact,
             picture="Above: the density of the noise on one number. Below: how often it is larger than t.",

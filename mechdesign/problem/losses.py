@@ -94,6 +94,19 @@ class Loss(Checked):
         parts = [f"{weights[name]:g}*{name}" for name in alone]
         return " + ".join(parts)
 
+    @property
+    def words(self) -> str:
+        """A phrase to follow "expected".
+
+        Examples
+        --------
+        >>> Loss.of("absolute").words, Loss.of({"absolute": 1, "squared": 2}).words
+        ('absolute error', 'loss 1*absolute + 2*squared of the error')
+        """
+        return (
+            f"{self.name} error" if self.name in ("absolute", "squared") else f"loss {self.name} of the error"
+        )
+
     def in_units(self, unit: float) -> Loss:
         """Return the loss of an error that is measured in units: ℓ(unit · t)."""
         given = self.function

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.evidence.digits import at_most, law_shown, shown
-from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, LawPrior, Prior, TruncatedPrior
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -231,15 +230,3 @@ def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
     if top:
         often = f"practically never come, of probability at most {shown(top, 2)} for every input"
     return [f"{what} that {often}: {listed}"]
-
-
-def loss_words(spec: object) -> str:
-    """Return the loss as a phrase to follow "expected".
-
-    Examples
-    --------
-    >>> loss_words("absolute"), loss_words({"absolute": 1, "squared": 2})
-    ('absolute error', 'loss 1*absolute + 2*squared of the error')
-    """
-    name = Loss.of(spec).name
-    return f"{name} error" if name in ("absolute", "squared") else f"loss {name} of the error"

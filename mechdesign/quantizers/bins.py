@@ -40,7 +40,7 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, one_of, positive, settle
 from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, FloorSolution, pieces, smallest_epsilon
-from mechdesign.quantizers.planes import best_floors
+from mechdesign.quantizers.newton import best_floors
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

@@ -75,7 +75,6 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import loss_words
 from mechdesign.quantizers.exact_law import ExactLaw, RationalTable, outermost_law
 from mechdesign.quantizers.floors import LARGEST_EPSILON
 from mechdesign.quantizers.mechanism import Quantizer
@@ -212,7 +211,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return self._stated(P, cp.sum(cp.multiply(costs, P)) + constant, "expected")
 
     def _stated(self, P: Table, target: cp.Expression, which: str) -> TableProblem:
-        target.set_label(f"{which} {loss_words(self.loss)} of interpolated rows")
+        target.set_label(f"{which} {self.loss.words} of interpolated rows")
         return TableProblem(cp.Minimize(target), (self._private(P), P.unbiased()), design=self)
 
     def _private(self, P: Table) -> Private:

@@ -48,7 +48,6 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.problem.words import loss_words
 from mechdesign.quantizers.bins import Alphabet, BinSearch, Searched, any_outputs_bound, search_bins
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.exact_law import exact_law, widened
@@ -64,7 +63,7 @@ from mechdesign.quantizers.floors import (
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
-from mechdesign.quantizers.planes import METHODS, best_floors, check_feasible, uncapped
+from mechdesign.quantizers.newton import METHODS, best_floors, check_feasible, uncapped
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.solvers.deadline import Deadline, limited
@@ -239,7 +238,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             costs, constant = interpolated_costs(bins, points, self.loss, self.prior)
             target = cp.sum(cp.multiply(costs, P)) + constant
         target.set_label(
-            f"{'largest' if self.objective == 'worst' else 'expected'} {loss_words(self.loss)} of interpolated rows"
+            f"{'largest' if self.objective == 'worst' else 'expected'} {self.loss.words} of interpolated rows"
         )
         return TableProblem(cp.Minimize(target), tuple(rows), design=self)
 

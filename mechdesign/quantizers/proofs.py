@@ -53,7 +53,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.spine import Bound, Design, Law
-from mechdesign.problem.words import FARTHEST, Description, loss_words, never_sent, prior_words
+from mechdesign.problem.words import FARTHEST, Description, never_sent, prior_words
 from mechdesign.quantizers.dual_pieces import Asked, DualPieces, OutputSpace, bound_words
 from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer, duchi
@@ -233,7 +233,7 @@ class QuantizerDesign(Design):
             title=f"{len(outputs)}-output quantizer",
             what=f"A number between {low} and {high} is reported in {bits} bit{'s' if bits > 1 else ''}: one of the {len(outputs)} outputs {named}. "
             f"The report {right}. {inputs}; privacy holds for every input, whatever law inputs follow.{capped}",
-            loss=f"{'largest' if worst else 'expected'} {loss_words(self.loss)}",
+            loss=f"{'largest' if worst else 'expected'} {self.loss.words}",
             consumed=f"exact loss at most {at_most(mechanism.privacy_loss())}{distance}",
             picture="Above: the probability of each output, for every input. Below: the expected error at every input.",
             attacked=FARTHEST if distance else "",
@@ -290,7 +290,7 @@ class QuantizerDesign(Design):
             rival = self._two_outputs().loss_at(x, loss)
             below.plot(x, rival, "--", color=COLOURS[1], label="two outputs (Duchi et al.)")
             legend_above(below)
-        below.set(xlabel="input", ylabel=plain(loss_words(loss)), ylim=(0, None))
+        below.set(xlabel="input", ylabel=plain(loss.words), ylim=(0, None))
         return fig
 
     def errors(self, result: Result, question: Any = None) -> Accuracy:

@@ -35,7 +35,7 @@ from mechdesign.problem.checks import integer, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.words import guarantee, loss_words
+from mechdesign.problem.words import guarantee
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins, symmetric_bins
 from mechdesign.typing import Array, Indices, Numbers
 
@@ -578,7 +578,7 @@ class Selection(Unknown):
         held, form = Prior.ranged(prior, self.input_range)[0], Loss.of(loss)
         question = Question(held, form, *self._lemma1(held, form))
         found: Any = cp.sum(cp.multiply(question.cost, self)) + question.constant
-        found.set_label(f"Lemma 1's bound of the expected {loss_words(question.loss)}")
+        found.set_label(f"Lemma 1's bound of the expected {question.loss.words}")
         found.question = question
         return found
 

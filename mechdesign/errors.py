@@ -8,9 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 class MechdesignError(Exception):
@@ -77,36 +75,6 @@ def unlike(given: Iterable[object], wanted: Iterable[object], *, needed: bool = 
             said.append(f"{name!r:.60} is unknown" + (f" (is it {near[0]!r}?)" if near else ""))
     said += [f"{name!r:.60} is missing" for name in want if needed and name not in have]
     return "; ".join(said[:8]) + (f"; and {len(said) - 8} more" if len(said) > 8 else "")
-
-
-def instance(name: str, value: object, *kinds: type[T]) -> T:
-    """Return `value`, or raise DesignError unless it is an instance of one of these classes.
-
-    Examples
-    --------
-    >>> instance("epsilon", 1.0, float)
-    1.0
-    """
-    if not isinstance(value, kinds):
-        wanted = [f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}" for kind in kinds]
-        raise DesignError.of(name, value, f"must be {' or '.join(wanted)}")
-    return value
-
-
-def listed(name: str, value: Any, allowed: str) -> tuple[Any, ...]:
-    """Return what an iterable that is no text holds, or raise DesignError saying what is `allowed`.
-
-    Examples
-    --------
-    >>> listed("at", range(2), "must be shares")
-    (0, 1)
-    """
-    try:
-        if isinstance(value, (str, bytes)):
-            raise TypeError
-        return tuple(value)
-    except Exception:  # whatever an object raises when it is read
-        raise DesignError.of(name, value, allowed) from None
 
 
 class InfeasibleError(MechdesignError):

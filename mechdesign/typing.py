@@ -1,12 +1,16 @@
-"""Types that every room shares: arrays, and the one enumeration of how a solve ended."""
+"""Types that every room shares: arrays, how a solve ended, and checks that a value is of a type."""
 
 from __future__ import annotations
 
 import enum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from mechdesign.errors import DesignError
+
+T = TypeVar("T")
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -111,3 +115,33 @@ def no_numbers(value: object) -> bool:
     except Exception:  # whatever an object raises when it is read
         return True
     return False
+
+
+def instance(name: str, value: object, *kinds: type[T]) -> T:
+    """Return `value`, or raise DesignError unless it is an instance of one of these classes.
+
+    Examples
+    --------
+    >>> instance("epsilon", 1.0, float)
+    1.0
+    """
+    if not isinstance(value, kinds):
+        wanted = [f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}" for kind in kinds]
+        raise DesignError.of(name, value, f"must be {' or '.join(wanted)}")
+    return value
+
+
+def listed(name: str, value: Any, allowed: str) -> tuple[Any, ...]:
+    """Return what an iterable that is no text holds, or raise DesignError saying what is `allowed`.
+
+    Examples
+    --------
+    >>> listed("at", range(2), "must be shares")
+    (0, 1)
+    """
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return tuple(value)
+    except Exception:  # whatever an object raises when it is read
+        raise DesignError.of(name, value, allowed) from None

@@ -23,7 +23,7 @@ from typing import TypeAlias, get_args
 import numpy as np
 from scipy import special
 
-from mechdesign.errors import DesignError, instance
+from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_down
 from mechdesign.problem.checks import levels
@@ -35,7 +35,7 @@ from mechdesign.problem.privacy import (
     ZeroConcentratedDP,
     points_of,
 )
-from mechdesign.typing import Array, Numbers, Values
+from mechdesign.typing import Array, Numbers, Values, instance
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)

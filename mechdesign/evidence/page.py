@@ -29,10 +29,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MissingExtra, instance
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.digits import as_latex, folded, shown, width
 from mechdesign.evidence.serialize import check_writable, dumps, write_whole
 from mechdesign.plotting import STYLE
+from mechdesign.typing import instance
 
 if TYPE_CHECKING:
     from jinja2 import Template

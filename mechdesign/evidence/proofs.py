@@ -32,11 +32,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, instance
+from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.serialize import check_writable, dumps, encode, serializable, write_whole
 from mechdesign.evidence.vipr import LinearBound, NoProgramError
-from mechdesign.typing import Indices
+from mechdesign.typing import Indices, instance
 
 
 class Scope(enum.StrEnum):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, ResultFormatError, instance
+from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
 from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.digits import at_least, at_most, folded, gap_words, meaningful, width, within
 from mechdesign.evidence.page import Exportable, Fact, Page, Section, versions
@@ -35,7 +35,7 @@ from mechdesign.evidence.proofs import (
     tightest,
 )
 from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array, Status, instance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,13 +24,13 @@ import cvxpy as cp
 import numpy as np
 from cvxpy import Minimize as Minimize
 
-from mechdesign.errors import DesignError, SolverError, instance
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
 from mechdesign.problem.words import Description
-from mechdesign.typing import Array
+from mechdesign.typing import Array, instance
 
 C = TypeVar("C")
 S = TypeVar("S")

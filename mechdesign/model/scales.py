@@ -32,7 +32,7 @@ import numpy as np
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_profile
 from mechdesign.accounting.profile import gaussian_most
-from mechdesign.errors import DesignError, instance
+from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import log_upper, safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown
@@ -50,7 +50,7 @@ from mechdesign.problem.privacy import (
 from mechdesign.problem.sensitivity import NEIGHBOURS, Sensitivity, neighbours_of
 from mechdesign.problem.words import guarantee
 from mechdesign.problem.workload import Workload, span_of
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Numbers, instance
 
 SUM_ERROR = 1e-14
 """Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""

@@ -18,7 +18,7 @@ import pandas as pd
 from flint import fmpq
 from scipy import sparse
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import fraction, nearest, rational, round_down, round_up
 from mechdesign.evidence.proofs import (
@@ -62,7 +62,7 @@ from mechdesign.problem.words import FARTHEST, SHOWN, Description, never_sent, p
 from mechdesign.solvers.deadline import limited
 from mechdesign.solvers.registry import Solution, solve
 from mechdesign.spaces.space import MetricSpace, draw_map
-from mechdesign.typing import Array, Indices, Weights
+from mechdesign.typing import Array, Indices, Weights, instance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

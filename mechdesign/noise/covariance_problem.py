@@ -48,7 +48,7 @@ from scipy import sparse
 from mechdesign import solvers
 from mechdesign.accounting.gaussian import budget_worth
 from mechdesign.accounting.profile import gaussian_most
-from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import (
@@ -81,7 +81,7 @@ from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import SHOWN, Description
 from mechdesign.problem.workload import Span
 from mechdesign.solvers import Deadline
-from mechdesign.typing import Array
+from mechdesign.typing import Array, instance
 
 _ULP = 2.0**-52
 """Twice a rounding: room for the roundings of the error bounds themselves."""

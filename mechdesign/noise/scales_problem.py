@@ -22,7 +22,7 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import budget_worth, gaussian_privacy
 from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.errors import DesignError, ResultFormatError, instance
+from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
@@ -54,7 +54,7 @@ from mechdesign.problem.privacy import Consumption, GaussianDP, Pointwise, PureD
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.problem.words import Description
-from mechdesign.typing import Array
+from mechdesign.typing import Array, instance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

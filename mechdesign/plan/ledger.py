@@ -34,7 +34,7 @@ import pandas as pd
 from flint import arb, ctx
 from scipy import optimize
 
-from mechdesign.errors import DesignError, ResultFormatError, instance
+from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Section, page
@@ -47,6 +47,7 @@ from mechdesign.problem.checks import one_of, read
 from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design
 from mechdesign.problem.words import guarantee
+from mechdesign.typing import instance
 
 _HEAD = b'{"format": "mechdesign-ledger"'
 _BITS = 2148

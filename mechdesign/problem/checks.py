@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.errors import instance as instance
-from mechdesign.errors import listed as listed
 from mechdesign.typing import Array, Indices, Numbers, Randomness, as_given, no_numbers
+from mechdesign.typing import instance as instance
+from mechdesign.typing import listed as listed
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ import pandas as pd
 from flint import fmpq
 from scipy import sparse
 
-from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audit_rows
@@ -46,7 +46,7 @@ from mechdesign.quantizers.selection_program import (
 )
 from mechdesign.solvers import Solution
 from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, instance
 
 _ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients")
 _RARE = 1e-9  # an output less likely than that is not used

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from mechdesign.errors import DesignError, instance
+from mechdesign.errors import DesignError
 from mechdesign.model.parallel import Grid
 from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import integer, number, one_of
@@ -37,7 +37,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.words import guarantee
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins, symmetric_bins
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers, instance
 
 Flags = npt.NDArray[np.bool_]
 Boxes = tuple[Array, Array]

@@ -13,8 +13,8 @@ from functools import lru_cache
 from multiprocessing import current_process
 from typing import Any
 
-from mechdesign.errors import DesignError, MechdesignError, SolverError, instance
-from mechdesign.typing import no_numbers
+from mechdesign.errors import DesignError, MechdesignError, SolverError
+from mechdesign.typing import instance, no_numbers
 
 _PATIENCE = 2.0
 """Seconds that nobody needs a bar for."""

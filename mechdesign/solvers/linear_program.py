@@ -26,10 +26,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, constant, get, row_duals, solve
-from mechdesign.typing import Array, Numbers, Status
+from mechdesign.typing import Array, Numbers, Status, instance
 
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,

@@ -22,9 +22,9 @@ import pandas as pd
 from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 
-from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array
+from mechdesign.typing import Array, instance
 from mechdesign.typing import Status as Status
 
 

@@ -400,8 +400,10 @@ TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
         "what one record does by itself, where the bounds say it, or bounds that doubles do not hold",
     ),
     "grid": (
-        lambda said: all(is_axis(values) for _, values in said["axes"]),
-        "a grid with an axis that is no list of numbers",
+        lambda said: (
+            bool(said["axes"]) and all(isinstance(name, str) and is_axis(held) for name, held in said["axes"])
+        ),
+        "a grid without axes, or with one that is no list of numbers by its name",
     ),
     "alphabet": (lambda said: said["step"] <= 2 * said["max_abs"], "a step beyond its alphabet"),
     "bin-search": (lambda said: said["max_abs"] <= 1e100, "outputs that are searched too far out"),
@@ -459,14 +461,15 @@ def is_within(word: str, node: Json) -> bool:
     """Whether a number is between two ends: integers "1..9", "2..", numbers "[0,1)"."""
     if ".." in word:
         least, most = word.split("..")
-        return type(node) is int and int(least) <= node <= int(most or node)
+        return type(node) is int and is_number(node) and int(least) <= node <= int(most or node)
     low, high = map(float, word[1:-1].split(","))
-    inside = type(node) in (int, float) and low <= node <= high
+    inside = is_number(node) and low <= node <= high
     return inside and (word[0] == "[" or node > low) and (word[-1] == "]" or node < high)
 
 
 def is_number(node: Json) -> bool:
-    return type(node) in (int, float) or (isinstance(node, dict) and "$float" in node)
+    """Whether a double holds it."""
+    return type(node) is float or (type(node) is int and abs(node) < 10**308)
 
 
 TAGGED = {
@@ -494,11 +497,11 @@ VALUES: dict[str, Callable[[Json], bool]] = {
     "flag": lambda node: isinstance(node, bool),
     "text": lambda node: isinstance(node, str),
     "int": lambda node: type(node) is int,
-    "count": lambda node: type(node) is int and node >= 0,
-    "some": lambda node: type(node) is int and node >= 1,
-    "num": is_number,
-    "nn": lambda node: type(node) in (int, float) and node >= 0,
-    "pos": lambda node: type(node) in (int, float) and node > 0,
+    "count": lambda node: is_within("0..", node),
+    "some": lambda node: is_within("1..", node),
+    "num": lambda node: is_number(node) or (isinstance(node, dict) and "$float" in node),
+    "nn": lambda node: is_number(node) and node >= 0,
+    "pos": lambda node: is_number(node) and node > 0,
 }
 
 
@@ -515,6 +518,14 @@ def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
     held = {*map(type, layer)}
     if dtype[0] in NUMBERS and (not held <= NUMBERS[dtype[0]] or (dtype[0] == "f" and held == {int})):
         raise Refused(f"an array of type {dtype} that holds something else")
+    bits = int(dtype.lstrip("uint") or 0) if dtype[0] in "iu" else 0
+    least, most = (0, 1 << bits) if dtype[0] == "u" else (-(1 << bits) // 2, (1 << bits) // 2)
+    if (
+        not all(least <= x < most for x in layer)
+        if bits
+        else dtype[0] == "f" and not all(map(is_number, layer))
+    ):
+        raise Refused(f"an array of type {dtype} that holds larger numbers")
     return values
 
 

@@ -48,8 +48,8 @@ def put(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 _NO_NUMBER = {"$float": "inf"}, {"$float": "nan"}, None
 ELSEWHERE: dict[type, Callable[[Any], list[Any]]] = {
-    int: lambda n: [-abs(n) or -1, 0, n - 1, n + 1, n * 1000, 10**9, n + 0.5, None],
-    float: lambda x: [-abs(x) or -1, 0.0, x * 1e3, x / 1e3, x * 1e200, x * 1e-200, *_NO_NUMBER],
+    int: lambda n: [-abs(n) or -1, 0, n - 1, n + 1, n * 1000, 10**9, 10**400, n + 0.5, None],
+    float: lambda x: [-abs(x) or -1, 0.0, x * 1e3, x / 1e3, x * 1e200, x * 1e-200, 10**400, *_NO_NUMBER],
     str: lambda word: ["nonesuch", "", None],
     bool: lambda flag: [not flag],
     list: lambda values: [[], values[:1], values * 2, values[::-1]],

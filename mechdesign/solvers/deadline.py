@@ -7,15 +7,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from multiprocessing import current_process
-from typing import Any
+from typing import Any, TypeVar
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.typing import instance, no_numbers
 
+T = TypeVar("T")
+_LOOK = 0.1
+"""Seconds between looks for an interrupt."""
 _PATIENCE = 2.0
 """Seconds that nobody needs a bar for."""
 _EVERY = 30.0
@@ -132,6 +136,37 @@ def pause(what: str) -> None:
     """Raise the error of what is too late where the proof in hand is `limited`; what iterates in a proof calls it at every step."""
     if (deadline := _HELD.get()) is not None:
         deadline.hold(what)
+
+
+def heard(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
+    """Return what a library's call returns, run in a thread of its own: Python sees an interrupt only between its own steps.
+
+    The call is waited for after `stop`; without it, it is left to end by itself, which Python waits for when it ends.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    answer, done = Future[T](), threading.Event()
+
+    def run() -> None:
+        try:
+            answer.set_result(work())
+        except BaseException as error:
+            answer.set_exception(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=copy_context().run, args=(run,))
+    try:
+        thread.start()
+        while not done.wait(_LOOK):  # not for the thread, which passes for ended once an interrupt came
+            pass
+    except KeyboardInterrupt:
+        if stop is not None:
+            stop()
+            if thread.ident is not None:  # it began
+                done.wait()
+        raise
+    return answer.result()
 
 
 @lru_cache(maxsize=1)

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, heard
 from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, constant, get, row_duals, solve
 from mechdesign.typing import Array, Numbers, Status, instance
 
@@ -41,8 +41,6 @@ _STATUS = {
 _UNIT = 2.0**-53
 _LONG = 500
 """Rows and columns of a program that may take long."""
-_LOOK = 0.1
-"""Seconds between two looks for an interrupt that another thread received."""
 _BLOWN_UP = 2.0**24
 """By which the correction of a step of refinement is enlarged."""
 
@@ -239,27 +237,15 @@ class LinearProgram:
             self.highs.run()
             return
         asked = (self.highs.cbSimplexInterrupt, self.highs.cbIpmInterrupt)
-        stop, done = threading.Event(), threading.Event()
+        stop = threading.Event()
 
         def look(event: Any) -> None:
             event.interrupt(stop.is_set())
 
-        def work() -> None:
-            try:
-                self.highs.run()
-            finally:
-                done.set()
-
         for each in asked:
             each.subscribe(look)
-        threading.Thread(target=work).start()
         try:
-            while not done.wait(_LOOK):  # not for the thread, which passes for ended once an interrupt came
-                pass
-        except KeyboardInterrupt:
-            stop.set()
-            done.wait()
-            raise
+            heard(self.highs.run, stop.set)
         finally:
             for each in asked:
                 each.unsubscribe(look)

@@ -7,10 +7,12 @@ that names a `Solver` instance, class or factory.
 from __future__ import annotations
 
 import re
+import threading
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
@@ -23,7 +25,7 @@ from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, heard
 from mechdesign.typing import Array, instance
 from mechdesign.typing import Status as Status
 
@@ -269,9 +271,9 @@ class CvxpySolver(Solver):
                     seconds = max(deadline.left, 1e-9)
                     settings[outer] = {inner[0]: seconds} if inner else seconds
                 if not deadline.passed:  # some look at their clock between blocks of iterations only
-                    problem.solve(solver=self._cvxpy_name, **settings)
+                    self._run(problem, settings)
                     if problem.status == "infeasible_or_unbounded":  # what HiGHS's presolve finds
-                        problem.solve(solver=self._cvxpy_name, **settings, presolve="off")
+                        self._run(problem, {**settings, "presolve": "off"})
                     native = str(problem.status)
             status = _STATUS.get(native, Status.FAILED)
         except (cp.error.SolverError, TypeError, ValueError, AttributeError, KeyError) as error:
@@ -305,6 +307,41 @@ class CvxpySolver(Solver):
             native_status=native,
             row_dual=row_duals(problem) if solved else None,
         )
+
+    def _run(self, problem: cp.Problem, settings: dict[str, Any]) -> None:
+        """As `cp.Problem.solve`, but that an interrupt is heard: what an interrupted library still finds is not written into the problem."""
+        verbose, warm = (
+            settings.pop(name, usual) for name, usual in (("verbose", False), ("warm_start", True))
+        )
+        data, chain, inverse = problem.get_problem_data(
+            self._cvxpy_name, verbose=verbose, solver_opts=settings
+        )
+        clarabel, stop = self._cvxpy_name == "CLARABEL", threading.Event()
+        with _stopping(stop) if clarabel else nullcontext():
+            found = heard(
+                lambda: chain.solve_via_data(problem, data, warm and not clarabel, verbose, settings),
+                stop.set if clarabel else None,
+            )
+        problem.unpack_results(found, chain, inverse)
+
+
+@contextmanager
+def _stopping(stop: threading.Event) -> Iterator[None]:
+    """Let Clarabel, which CVXPY makes without, look at every step whether it is to stop."""
+    import clarabel
+
+    made = clarabel.DefaultSolver
+
+    def looking(*given: Any) -> Any:
+        solver = made(*given)
+        solver.set_termination_callback(lambda _: stop.is_set())
+        return solver
+
+    clarabel.DefaultSolver = looking
+    try:
+        yield
+    finally:
+        clarabel.DefaultSolver = made
 
 
 def register(solver: Solver, *, replace: bool = False) -> None:

@@ -12,6 +12,7 @@ import cheap
 import cvxpy as cp
 import numpy as np
 import pytest
+from cvxpy.reductions.solvers.solving_chain import SolvingChain
 from scipy import sparse
 
 import mechdesign as md
@@ -190,7 +191,7 @@ def test_entry_points_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_limit_is_handed_to_the_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it where the clock stands still, what is left of it where time has passed before."""
     handed: dict[str, object] = {}
-    monkeypatch.setattr(cp.Problem, "solve", lambda self, **options: handed.update(options))
+    monkeypatch.setattr(CvxpySolver, "_run", lambda self, problem, settings: handed.update(settings))
     for clock, left in (([0.0] * 99, 7.0), ([0.0, *[4.0] * 99], 3.0)):
         moments = iter(clock)
         with monkeypatch.context() as patch:
@@ -214,13 +215,13 @@ TRANSLATED = {
 
 @pytest.mark.parametrize("native", TRANSLATED)
 def test_what_a_library_says_is_translated(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    solve, status = cp.Problem.solve, TRANSLATED[native]
+    run, status = CvxpySolver._run, TRANSLATED[native]
 
-    def ended(self: cp.Problem, **options: object) -> None:
-        solve(self, **options)
-        self._status = native
+    def ended(self: CvxpySolver, problem: cp.Problem, settings: dict[str, object]) -> None:
+        run(self, problem, settings)
+        problem._status = native
 
-    monkeypatch.setattr(cp.Problem, "solve", ended)
+    monkeypatch.setattr(CvxpySolver, "_run", ended)
     answer = solvers.get("highs").solve(lp())
     assert answer.status is status and answer.native_status == native
     assert math.isnan(answer.value) == (status not in (Status.OPTIMAL, Status.INACCURATE))
@@ -235,12 +236,12 @@ def test_any_cvxpy_solver_by_name() -> None:
 def test_an_unknown_status_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """CVXPY raises a `ValueError` where HiGHS ends with "Unknown"; the next backend takes over."""
 
-    def unknown(self: cp.Problem, **_: object) -> None:
+    def unknown(*_: object) -> None:
         raise ValueError("Cannot unpack invalid solution: Solution(status=UNKNOWN)")
 
     program = lp()
     with monkeypatch.context() as patch:
-        patch.setattr(cp.Problem, "solve", unknown)
+        patch.setattr(CvxpySolver, "_run", unknown)
         assert solvers.get("highs").solve(program).status is Status.FAILED
         with pytest.raises(md.SolverError, match="invalid solution"):
             solvers.solve(program, "highs", threads=1)
@@ -501,3 +502,35 @@ def test_an_interrupt_ends_a_run_of_highs_and_not_the_program() -> None:
         program.run()
     assert "nterrupt" in program.word
     assert program.run() is Status.OPTIMAL
+
+
+def test_an_interrupt_ends_the_wait_for_a_library_and_not_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A library of CVXPY's does not look for it, and Python saw it only once the library returned."""
+    x = cp.Variable(2, nonneg=True, name="x")
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(x)), [cp.sum(x) == 1])
+    let, left, said = threading.Event(), threading.Event(), list[str]()
+    via = SolvingChain.solve_via_data
+
+    def slow(*given: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        let.wait(1.0)
+        found = via(*given)
+        said.append(str(getattr(found, "status", "")))
+        left.set()
+        return found
+
+    for name in ("clarabel", "scs"):
+        with monkeypatch.context() as patch:
+            patch.setattr(SolvingChain, "solve_via_data", slow)
+            with pytest.raises(KeyboardInterrupt):
+                solvers.get(name).solve(problem)
+        assert left.is_set() == (name == "clarabel")  # which is stopped, and waited for
+        let.set()
+        left.wait(60.0)
+        assert x.value is None  # nobody asks what is found
+        let.clear()
+        left.clear()
+    assert "Callback" in said[0]
+    assert solvers.get("clarabel").solve(problem).primal["x"] == pytest.approx([0.5, 0.5], abs=1e-4)

@@ -166,25 +166,28 @@ class Cells:
         return _convex(out, step)
 
 
-def _convex(mass: Array, step: float) -> Array:
+def _convex(found: Array, step: float) -> Array:
     """Lower a piecewise linear curve to one on which no mass is negative; none is left where a hull would end below the largest loss."""
-    where = [int(k) for k in np.flatnonzero(mass < 0)]
-    before, behind = (np.arange(mass.size) + move for move in ((-1, 1) if where else (0, 0)))
+    where = [int(k) for k in np.flatnonzero(found < 0)]
+    if not where:
+        return found
+    mass, size = found.tolist(), found.size  # lists: a million single numbers are read and written
+    before, behind = list(range(-1, size - 1)), list(range(1, size + 1))
     while where:
         k = where.pop()
         lack = mass[k]
         if lack >= 0:
             continue
         a, b = before[k], behind[k]
-        if b == mass.size:
-            return np.zeros(mass.size)
+        if b == size:
+            return np.zeros(size)
         # below the least loss, a lack of mass weighs more at the next one
         share = math.expm1((a - k) * step) / math.expm1((a - b) * step) if a >= 0 else 1.0
         mass[k], mass[b], before[b] = 0.0, mass[b] + share * lack, a
         if a >= 0:
             mass[a], behind[a] = mass[a] + (1 - share) * lack, b
         where += [j for j in (a, b) if mass[j] < 0]
-    return mass
+    return np.array(mass)
 
 
 def cells_of(

@@ -405,31 +405,33 @@ def verified_delta(
     rounds: int = 1,
     sampling_rate: float = 1.0,
     neighbours: str = "add-remove",
+    deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from above as the stand-alone verifier can on its finest grid.
+    """Bound δ(ε) from above as the stand-alone verifier can on its finest grid, or on a wider one that there is time for.
 
     That has steps of ε/n times a power of 2, at most 2¹⁵ to the largest loss and 2¹⁶ along the sum of all n; here they are
     twice as wide, as it splits losses up to twice.
     """
+    clock = Deadline.of(deadline)
     if sampling_rate < 1 and (rounds > 1 or neighbours == "replace"):
         seen = {"rounds": rounds, "sampling_rate": sampling_rate, "neighbours": neighbours}
-        return upper_delta(terms, epsilon, **seen, points=2**14)  # type: ignore[arg-type]
+        return upper_delta(terms, epsilon, **seen, points=2**14, deadline=clock)  # type: ignore[arg-type]
     if sampling_rate < 1:
         low, _ = _unsampled(epsilon, sampling_rate)
-        return min(sampling_rate * verified_delta(terms, low) * _MORE, 1.0)
+        return min(sampling_rate * verified_delta(terms, low, deadline=clock) * _MORE, 1.0)
     terms = _repeated(terms, rounds, 1.0)
     if apart(terms):
         return 1.0
     plan = plan_grid(terms, epsilon, 1e-3)
     if plan.near_atoms(epsilon):  # of which the verifier knows the exact losses
-        return delta_interval(terms, epsilon, width=3e-3, points=2**17).upper
+        return delta_interval(terms, epsilon, width=3e-3, points=2**17, deadline=clock).upper
     tops = [(count, largest(loss, plan.upper_tail)) for loss, count in plan.losses]
     spread = math.sqrt(-8 * math.log(plan.upper_tail) * max(cumulants(plan.coarse, 0.0).variance, 0.0))
     span = min(sum(2 * count * loss for count, loss in tops), spread)
     least = max(max(loss for _, loss in tops) / 2**15, span / 2**16)
     unit = (epsilon or tops[-1][1]) / sum(count for count, _ in tops)
     step = unit * 2.0 ** math.ceil(math.log2(2 * least / unit))
-    return plan.delta(epsilon, plan.align(step), pessimistic=True)
+    return _in_time(plan, epsilon, plan.align(step), clock, pessimistic=True)
 
 
 def lower_delta(
@@ -440,12 +442,14 @@ def lower_delta(
     rounds: int = 1,
     sampling_rate: float = 1.0,
     neighbours: str = "add-remove",
+    deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`."""
+    """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`, or a wider one that there is time for."""
+    clock = Deadline.of(deadline)
     replaced = _replaced(terms, sampling_rate, neighbours)
     if sampling_rate < 1 and rounds == 1 and not replaced:
         _, high = _unsampled(epsilon, sampling_rate)
-        return sampling_rate * lower_delta(terms, high, width=width) * _LESS
+        return sampling_rate * lower_delta(terms, high, width=width, deadline=clock) * _LESS
     terms = _repeated(terms, rounds, sampling_rate)
     if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
         return found.lower
@@ -454,7 +458,7 @@ def lower_delta(
     plan = _planned(terms, epsilon, width, rounds, sampling_rate, neighbours)
     if isinstance(plan, SampledPlan):
         plan = plan.attained or plan
-    return plan.delta(epsilon, plan.step, pessimistic=False)
+    return _in_time(plan, epsilon, plan.step, clock, pessimistic=False)
 
 
 def epsilon_bound(

@@ -404,6 +404,8 @@ class SampledRounds:
             rate = self.rate * math.exp(self.spread if pessimistic else -self.spread)
             return _on_grids(loss, rate, step, tail, largest_loss, pessimistic=pessimistic, most=most)
         remove, add = self.atoms(step, tail, largest_loss, pessimistic=pessimistic, most=most)
+        if float(np.ptp(remove.values)) > step * most:
+            raise DesignError.of("rounds", self.rounds, "need more grid points than there is time for")
         return (
             discretise_atoms(remove, step, pessimistic=pessimistic),
             discretise_atoms(add, step, pessimistic=pessimistic),

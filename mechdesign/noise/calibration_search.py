@@ -184,20 +184,22 @@ def evaluated(
 
 def too_small(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline) -> float:
     """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does in time."""
-    return next((x for x in _SHARES if not deadline.passed and exceeds(noise, privacy, x)), 0.0)
+    return next((x for x in _SHARES if not deadline.passed and exceeds(noise, privacy, x, deadline)), 0.0)
 
 
-def exceeds(noise: AdditiveNoise, privacy: CentralPrivacy, share: float) -> bool:
+def exceeds(
+    noise: AdditiveNoise, privacy: CentralPrivacy, share: float, deadline: Deadline | None = None
+) -> bool:
     """Whether a continuous law at this share of its scale is over the budget, from below."""
     dist, shapes, _, scale = frozen_parts(noise.law)
-    return over_budget(replace(noise, law=dist(*shapes, scale=scale * share)), privacy)
+    return over_budget(replace(noise, law=dist(*shapes, scale=scale * share)), privacy, deadline)
 
 
 @np.errstate(under="ignore")
-def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy) -> bool:
+def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline | None = None) -> bool:
     """Whether a law consumes more than the budget, from below."""
     if isinstance(privacy, TradeOff):
-        return any(over_budget(noise, part) for part in parts_of(privacy))
+        return any(over_budget(noise, part, deadline) for part in parts_of(privacy))
     if isinstance(privacy, GaussianDP):
         return consumed(noise, privacy).lower > privacy.mu and noise.worst_cases.exact
     if isinstance(privacy, ZeroConcentratedDP):
@@ -208,7 +210,8 @@ def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy) -> bool:
         return consumed(noise, privacy).upper * (1 - 1e-9) > privacy.epsilon
     cases = noise.worst_cases
     changes = cases.attained or (cases.alternatives[:1] if cases.exact else ())
-    return any(lower_delta(terms, privacy.epsilon, **noise.in_rounds) > delta for terms in changes)
+    seen = {**noise.in_rounds, "deadline": deadline}
+    return any(lower_delta(terms, privacy.epsilon, **seen) > delta for terms in changes)
 
 
 # -- the search ---------------------------------------------------------------------------------------------------
@@ -517,7 +520,7 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
     if not r.composed or is_gaussian(near):
         return make(shape, scale)
     finer = r.query.sampling_rate == 1 and not deadline.passed
-    finer = finer and not over_budget(r.query.noise(near), r.privacy)
+    finer = finer and not over_budget(r.query.noise(near), r.privacy, deadline)
     if finer and r.final(near, fine=True) <= r.target:  # so coarse a grid that part of the budget was left
         scale = min(scale, kept(partial(r.final, fine=True), scale))
     return make(shape, scale * (1 + _VERIFIED))

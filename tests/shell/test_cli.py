@@ -278,7 +278,7 @@ BOTH = 'privacy = {kind = "ApproximateDP", epsilon = 1.0, delta = 1e-6}\n'
 EVERY = {
     "OPTM": "bins = [-3.0, -0.5, 0.5, 3.0]\n" + PURE + PRIOR,
     "OPTMSearch": PURE
-    + "bins = {delta = [1.9, 2.0], inner = [0.5]}\nlevels = {level = [0.66, 0.67], width = [0.01]}\n"
+    + "bins = {delta = [1.9, 2.0], inner = [0.5]}\nboxes = {level = [0.66, 0.67], width = [0.01]}\n"
     + PRIOR,
     "OptimalQuantizer": 'bins = {kind = "BinSearch", m = 4, max_abs = 3.0, starts = 1}\n' + PURE + PRIOR,
     "MetricQuantizer": "bins = [-3.0, -0.5, 0.5, 3.0]\n"

@@ -20,7 +20,7 @@
     solver = "highs"
 
 Outputs to search are tables too (``bins = {kind = "BinSearch", m = 4, max_abs = 3.0}``, or ``"Alphabet"``), so are grids
-(``levels = {level = [0.6, 0.7], width = [0.01]}``), metric spaces (``space = {kind = "grid", rows = 4, columns = 4}``; also
+(``boxes = {level = [0.6, 0.7], width = [0.01]}``), metric spaces (``space = {kind = "grid", rows = 4, columns = 4}``; also
 matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``). Of a plan every task is
 a table, ``[tasks.visits]`` with ``kind = "Histogram"`` (`TASKS`, or a workload).
 """
@@ -64,7 +64,7 @@ _TABLES: dict[str, Kinds] = {
     "privacy": _methods(privacy, "PureDP ApproximateDP ZeroConcentratedDP MetricDP")  # type: ignore[arg-type]
     | {"EMDPrivacy": mechdesign.EMDPrivacy},
     "bins": {"Grid": Grid, "BinSearch": BinSearch, "Alphabet": Alphabet},
-    "levels": {"grid": Grid},
+    "boxes": {"grid": Grid},
     "grid": {"grid": Grid},
     "space": _methods(MetricSpace, "grid line euclidean geodesic clustered tree")
     | {"matrix": MetricSpace.from_matrix},

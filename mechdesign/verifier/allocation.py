@@ -469,12 +469,6 @@ MOST_COUNTED = 5000
 
 
 def allocation(result: Json, account: Account) -> None:
-    with localcontext() as context:
-        context.prec = PLACES
-        check(result, account)
-
-
-def check(result: Json, account: Account) -> None:
     design, law, value = result["design"], result["mechanism"], result["value"]
     scales, proofs = law["scales"], proofs_of(result)
     if len(proofs) != len(result["proofs"]) or not {*proofs} <= {"allocation-proof", "law-proof"}:
@@ -593,8 +587,7 @@ def largest_square(privacy: Json) -> Fraction:
     points = points_of(privacy)
     if not all(0 < d < 1 for _, d in points):
         raise Refused("Gaussian noise under pure privacy")
-    with localcontext() as context:
-        context.prec = PLACES
+    with localcontext(prec=PLACES):
         return min(Fraction(normal_ends(Decimal(e), Decimal(d))[0]) for e, d in points)
 
 
@@ -602,8 +595,7 @@ def smallest_beyond(privacy: Json) -> Fraction:
     """μ² that Gaussian noise may consume, from above: at it some δ is exceeded."""
     if privacy[""] in ("zcdp", "gaussian-dp"):
         return largest_square(privacy)
-    with localcontext() as context:
-        context.prec = PLACES
+    with localcontext(prec=PLACES):
         return min(Fraction(normal_ends(Decimal(e), Decimal(d))[1]) for e, d in points_of(privacy))
 
 

@@ -52,7 +52,6 @@ from typing import NamedTuple
 from mechdesign.verifier.changes import Shifts, worst_shifts
 from mechdesign.verifier.composition import (
     EXPONENTIAL,
-    PLACES,
     SLACK,
     Cell,
     Grid,
@@ -322,30 +321,24 @@ def joint(result: Json, account: Account) -> None:
     design, noises, value = result["design"], result["mechanism"]["noises"], Decimal(result["value"])
     if not design["privacy"].get("delta"):
         raise Refused("scales of several mechanisms under other privacy than (epsilon, delta) with delta > 0")
-    with localcontext() as context:
-        context.prec = PLACES
-        same = len(noises) == len(design["terms"])
-        for noise, term in zip(noises, design["terms"]):
-            scale = law_of(term)[2] * value
-            same = (
-                same
-                and {**noise, "law": ZERO} == {**term, "law": ZERO}
-                and law_of(noise)[:2] == law_of(term)[:2]
-            )
-            same = same and abs(Fraction(law_of(noise)[2] / scale) - 1) <= LOST
-        account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
-        account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
-        ((spent, budget),) = (
-            (proof["given"], budget_of(design["privacy"]))
-            for proof in result["proofs"]
-            if proof[""] == "law-proof"
+    same = len(noises) == len(design["terms"])
+    for noise, term in zip(noises, design["terms"]):
+        scale = law_of(term)[2] * value
+        same = (
+            same and {**noise, "law": ZERO} == {**term, "law": ZERO} and law_of(noise)[:2] == law_of(term)[:2]
         )
-        epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
-        found = refined(
-            partial(joint_delta, noises, epsilon, budget, account), budget, min(budget, aim), account
-        )
-        account.bounds(f"delta at most {float(budget)!r} at epsilon = {float(epsilon)!r}", found, budget)
-        enclosed(spent, budget, found, False, account)
+        same = same and abs(Fraction(law_of(noise)[2] / scale) - 1) <= LOST
+    account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
+    account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
+    ((spent, budget),) = (
+        (proof["given"], budget_of(design["privacy"]))
+        for proof in result["proofs"]
+        if proof[""] == "law-proof"
+    )
+    epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
+    found = refined(partial(joint_delta, noises, epsilon, budget, account), budget, min(budget, aim), account)
+    account.bounds(f"delta at most {float(budget)!r} at epsilon = {float(epsilon)!r}", found, budget)
+    enclosed(spent, budget, found, False, account)
 
 
 def joint_delta(
@@ -469,8 +462,7 @@ def moments(
     def tilted(theta: Decimal) -> tuple[Decimal, Decimal]:
         """E e^{θL} and, where all of the law is in the cells, the variance of the tilted losses; 0 otherwise."""
         account.takes(ATOM * len(points))
-        with localcontext() as context:
-            context.prec = DIGITS
+        with localcontext(prec=DIGITS):
             masses = [mass * (theta * loss).exp() for loss, mass in points]
             found = sum(masses, ZERO)
             rounding, variance = Decimal(f"1e-{DIGITS - 6}"), ZERO
@@ -522,12 +514,6 @@ NAMES = {"gaussian": "norm", "discrete_laplace": "dlaplace"}
 
 
 def calibration(result: Json, account: Account) -> None:
-    with localcontext() as context:
-        context.prec = PLACES
-        check(result, account)
-
-
-def check(result: Json, account: Account) -> None:
     design, noise, value = result["design"], result["mechanism"], result["value"]
     law, wanted, privacy = noise["law"], design["noise"], design["privacy"]
     if not all(1e-100 <= privacy.get(name, 1.0) <= 1e100 for name in ("epsilon", "rho", "mu")):

@@ -356,8 +356,7 @@ def counts_delta(design: Json) -> bool:
 def profile(design: Json) -> tuple[Decimal, Decimal]:
     """ε and δ that noise of norm 2 is held to in each round."""
     privacy, rounds = design["privacy"], design["rounds"]
-    with localcontext() as context:
-        context.prec = 2 * PLACES
+    with localcontext(prec=2 * PLACES):
         epsilon, delta = min(privacy["epsilon"], 64.0), min(privacy["delta"], 0.5)
         return Decimal(epsilon) / rounds, Decimal(delta) / rounds
 
@@ -366,8 +365,7 @@ def round_delta(d: int, change: Fraction, epsilon: Decimal, account: Account) ->
     """δ at ε of the density ∝ e^(−‖z‖₂) for a change of this norm."""
     size = min(change, Fraction(10**9))
     account.takes(100 * (d + 8 * (128 + float(size))), 4 * int(size) + 300)
-    with localcontext() as context:
-        context.prec = PLACES + math.ceil(change)
+    with localcontext(prec=PLACES + math.ceil(change)):
         t = Decimal(change.numerator) / change.denominator
         x, edge, half = t / 2, epsilon / t, Decimal(d - 1) / 2
         if edge >= 1:
@@ -505,8 +503,7 @@ def unit(shape: Shape, dimension: int, loss: str) -> Fraction:
 
 def ratio_of_gammas(k: int) -> Decimal:
     """Γ(k/2)/(√π Γ((k + 1)/2)): 1 for k = 1, and for k and k + 1 together 2/πk."""
-    with localcontext() as context:
-        context.prec = PLACES
+    with localcontext(prec=PLACES):
         found = ONE
         for j in range(1, k):
             found = 2 / (PI * j * found)

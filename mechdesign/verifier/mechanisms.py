@@ -58,7 +58,6 @@ from mechdesign.verifier.calibration import (
 from mechdesign.verifier.changes import changes_of
 from mechdesign.verifier.choice import alone as choice_alone
 from mechdesign.verifier.choice import with_noise
-from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import shown_is_the_law, unbiased
 from mechdesign.verifier.knorm import Hull
 from mechdesign.verifier.knorm import fits as knorm_fits
@@ -231,8 +230,7 @@ def reduced(law: Json, account: Account) -> None:
     )
     if not all(holds for *_, holds in account.rows):
         return
-    with localcontext() as context:
-        context.prec = DIGITS
+    with localcontext(prec=DIGITS):
         more = 1 + Decimal("1e-30")
         near, need = decimal(radius / diameter) * more, -decimal(failure).ln() / draws * more
         low, high = near, Decimal(1)
@@ -301,29 +299,25 @@ def independent(law: Json, account: Account) -> None:
 
 
 def additive(law: Json, account: Account) -> None:
-    with localcontext() as context:
-        context.prec = PLACES
-        (name, shapes, scale), (rounds, rate) = plainest(*law_of(law)), rounds_of(law)
-        scaled = cases_of(law, "norm" if name == "discrete_gaussian" else name, scale, account)
-        most = rounds * most_lost(name, shapes, scaled, rate)
-        if most.is_finite():
-            account.computed("privacy loss at most {}", Fraction(most) * ROUND)
-        elif name in ("norm", "discrete_gaussian") and rate == 1:
-            width = shapes[0] if shapes else Decimal(1)
-            rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
-            account.computed("rho at most {}", Fraction(rho) * ROUND)
-        else:
-            cases = cases_of(law, name, scale, account)
-            composed = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"), account)
-            delta = min(composed.consumed(case, POINTS) for case in cases)
-            account.computed("delta at most {} at epsilon = 1", Fraction(delta) * ROUND)
+    (name, shapes, scale), (rounds, rate) = plainest(*law_of(law)), rounds_of(law)
+    scaled = cases_of(law, "norm" if name == "discrete_gaussian" else name, scale, account)
+    most = rounds * most_lost(name, shapes, scaled, rate)
+    if most.is_finite():
+        account.computed("privacy loss at most {}", Fraction(most) * ROUND)
+    elif name in ("norm", "discrete_gaussian") and rate == 1:
+        width = shapes[0] if shapes else Decimal(1)
+        rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
+        account.computed("rho at most {}", Fraction(rho) * ROUND)
+    else:
+        cases = cases_of(law, name, scale, account)
+        composed = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"), account)
+        delta = min(composed.consumed(case, POINTS) for case in cases)
+        account.computed("delta at most {} at epsilon = 1", Fraction(delta) * ROUND)
 
 
 def joint(law: Json, account: Account) -> None:
-    with localcontext() as context:
-        context.prec = PLACES
-        delta = joint_delta(law["noises"], Decimal(1), Decimal("1e-9"), account, POINTS)
-        account.computed("delta at most {} at epsilon = 1", Fraction(delta) * ROUND)
+    delta = joint_delta(law["noises"], Decimal(1), Decimal("1e-9"), account, POINTS)
+    account.computed("delta at most {} at epsilon = 1", Fraction(delta) * ROUND)
 
 
 def units(law: Json, account: Account) -> None:
@@ -429,22 +423,20 @@ def integer_table(law: Json, account: Account) -> None:
 
 def planned(law: Json, account: Account) -> None:
     """Each part of a plan by itself: what they consume together is a claim of the plan, not of its noise."""
-    with localcontext() as context:
-        context.prec = PLACES
-        tasks = dict(law["tasks"])
-        parts = [(name, *p) for name in tasks for p in parts_of(tasks[name], law["neighbours"], account)]
-        account.agrees("every part of a task has its noise", len(parts) == len(law["noises"]))
-        account.agrees(
-            "the noise of all parts is drawn equally often", len({n["rounds"] for n in law["noises"]}) == 1
-        )
-        for (name, size, changes, *_), noise in zip(parts, law["noises"]):
-            stated = noise["dimension"], noise["sensitivity"]["neighbours"], noise["sampling_rate"]
-            fits = stated == (size, law["neighbours"], 1.0) and covers(noise["sensitivity"], changes)
-            account.agrees(f"the noise of {name} is for what changes", fits)
-            own = account.part()
-            additive(noise, own)
-            account.join(name, own)
-        with_noise(law, law["neighbours"], "zcdp", account)
+    tasks = dict(law["tasks"])
+    parts = [(name, *p) for name in tasks for p in parts_of(tasks[name], law["neighbours"], account)]
+    account.agrees("every part of a task has its noise", len(parts) == len(law["noises"]))
+    account.agrees(
+        "the noise of all parts is drawn equally often", len({n["rounds"] for n in law["noises"]}) == 1
+    )
+    for (name, size, changes, *_), noise in zip(parts, law["noises"]):
+        stated = noise["dimension"], noise["sensitivity"]["neighbours"], noise["sampling_rate"]
+        fits = stated == (size, law["neighbours"], 1.0) and covers(noise["sensitivity"], changes)
+        account.agrees(f"the noise of {name} is for what changes", fits)
+        own = account.part()
+        additive(noise, own)
+        account.join(name, own)
+    with_noise(law, law["neighbours"], "zcdp", account)
 
 
 MECHANISMS: dict[str, Callable[[Json, Account], object]] = {

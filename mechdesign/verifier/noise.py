@@ -45,7 +45,6 @@ from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.calibration import additive
-from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.laws import WHOLE
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of
 from mechdesign.verifier.table import Own, Row, increasing, keeps_rows, lower_bound, zeros
@@ -273,8 +272,7 @@ class Copies:
     def imply(self, epsilon: float, delta: float) -> bool:
         """Whether one of them is (ε₁, δ₁)-private, as far as the work that is left shows."""
         growth, ratio, at = exp_bounds(epsilon)[0], Fraction(0), 0.0
-        with localcontext() as context:
-            context.prec = 60
+        with localcontext(prec=60):
             for _ in range(STEPS):
                 lost = 1 - growth * ratio  # for each unit of p
                 if lost <= Fraction(delta):
@@ -470,9 +468,7 @@ def named_noise(result: Json, moved: int, account: Account) -> None:
         covered = held >= sensitivity
     account.agrees("the noise is for every change of the design", covered and count == design["dimension"])
     account.agrees("it is added once, for everybody", noise["rounds"] == 1 == noise["sampling_rate"])
-    with localcontext() as context:
-        context.prec = PLACES
-        additive(noise, design["privacy"], design["loss"], result["value"], account)
+    additive(noise, design["privacy"], design["loss"], result["value"], account)
     proofs = proofs_of(result)
     bounds = [proofs[kind] for kind in ONE_NUMBER if kind in proofs]
     if count > 1:

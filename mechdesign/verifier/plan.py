@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from operator import mul
 
@@ -23,7 +23,6 @@ from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.arithmetic import transposed, whole
 from mechdesign.verifier.calibration import cases_of, law_of, most_lost, plainest
 from mechdesign.verifier.choice import with_noise
-from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_change, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
 from mechdesign.verifier.reading import (
@@ -49,12 +48,6 @@ GRAIN = Decimal(2) ** -22
 
 
 def plan(result: Json, account: Account) -> None:
-    with localcontext() as context:
-        context.prec = PLACES
-        check(result, account)
-
-
-def check(result: Json, account: Account) -> None:
     design, law, value = result["design"], result["mechanism"], result["value"]
     tasks, settled, noises = dict(design["tasks"]), dict(law["tasks"]), law["noises"]
     same = [*tasks] == [*settled] and all(
@@ -305,14 +298,12 @@ def allocated(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows) or not assigned(law, account):
         return
     account.takes(60 * size)
-    with localcontext() as context:
-        context.prec = PLACES
-        for epsilon, delta in points_of(design["privacy"]):
-            asked = {"": "approximate-dp" if delta else "pure-dp", "epsilon": epsilon, "delta": delta}
-            if delta < 1:
-                private(law["units"], asked, "", account)
-        laws = [law_of(unit) for unit in law["units"]]
-        each = [COSTS[name](power, *shapes) * scale**power for name, shapes, scale in laws]
-        terms = zip(weights, law["sensitivities"], law["which"])
-        found = sum((Decimal(w) * Decimal(s) ** power * each[k] for w, s, k in terms if s), ZERO)
-        account.costs(f"the value is at most {value:.12g}", Fraction(found * ROUND), value)
+    for epsilon, delta in points_of(design["privacy"]):
+        asked = {"": "approximate-dp" if delta else "pure-dp", "epsilon": epsilon, "delta": delta}
+        if delta < 1:
+            private(law["units"], asked, "", account)
+    laws = [law_of(unit) for unit in law["units"]]
+    each = [COSTS[name](power, *shapes) * scale**power for name, shapes, scale in laws]
+    terms = zip(weights, law["sensitivities"], law["which"])
+    found = sum((Decimal(w) * Decimal(s) ** power * each[k] for w, s, k in terms if s), ZERO)
+    account.costs(f"the value is at most {value:.12g}", Fraction(found * ROUND), value)

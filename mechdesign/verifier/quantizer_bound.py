@@ -184,8 +184,7 @@ def holds(bounds: Bounds, found: Decimal, room: Decimal) -> bool:
 
 def known_moments(prior: Json, account: Account) -> Known | None:
     account.takes(4 * WORK)
-    with localcontext() as context:
-        context.prec = DIGITS
+    with localcontext(prec=DIGITS):
         return Known.of(prior)
 
 
@@ -194,14 +193,12 @@ def stretches_hold(
 ) -> bool:
     """Whether all bounds stated hold the moments of their stretches."""
     account.takes(2 * WORK * len(spans))
-    with localcontext() as context:
-        context.prec = DIGITS
+    with localcontext(prec=DIGITS):
         return all(known.hold(u, v, bounds) for (u, v), bounds in zip(spans, stated))
 
 
 def ends_hold(known: Known, prior: Json, stated: list[Bounds]) -> bool:
-    with localcontext() as context:
-        context.prec = DIGITS
+    with localcontext(prec=DIGITS):
         return known.tails(prior, stated)
 
 

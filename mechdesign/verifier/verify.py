@@ -33,6 +33,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable
+from decimal import localcontext
 from fractions import Fraction
 from itertools import combinations, product
 from typing import NamedTuple
@@ -42,6 +43,7 @@ from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration, joint
 from mechdesign.verifier.changes import beyond_changes, bounds_of, coordinates
 from mechdesign.verifier.choice import choice, rule
+from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import correlated, covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
@@ -519,22 +521,25 @@ def verify(text: str, seconds: float = 5.0) -> Account:
     account = Account(len(text), seconds)
     held: Json = None
     try:
-        held = read(text)
-        if not isinstance(held, dict) or held[""] not in (*MEMBERS, "law"):
-            raise NothingToCheck("a file that states no mechanism")
-        if held[""] in SEVERAL:
-            SEVERAL[held[""]](held, account, result)
-        elif held[""] in ALONE:
-            ALONE[held[""]](held, account)
-        elif held[""] in MECHANISMS:
-            MECHANISMS[held[""]](held, account)
-            neighbours(held, account)
-        elif held[""] in UNCOVERED:
-            raise NotCovered(UNCOVERED[held[""]])
-        elif held[""] in CHECKS:
-            raise Refused(f"a design ({held['']}) without a result: nothing is claimed that could be checked")
-        else:
-            raise NothingToCheck(f"kind {held['']} claims nothing")
+        with localcontext(prec=PLACES):
+            held = read(text)
+            if not isinstance(held, dict) or held[""] not in (*MEMBERS, "law"):
+                raise NothingToCheck("a file that states no mechanism")
+            if held[""] in SEVERAL:
+                SEVERAL[held[""]](held, account, result)
+            elif held[""] in ALONE:
+                ALONE[held[""]](held, account)
+            elif held[""] in MECHANISMS:
+                MECHANISMS[held[""]](held, account)
+                neighbours(held, account)
+            elif held[""] in UNCOVERED:
+                raise NotCovered(UNCOVERED[held[""]])
+            elif held[""] in CHECKS:
+                raise Refused(
+                    f"a design ({held['']}) without a result: nothing is claimed that could be checked"
+                )
+            else:
+                raise NothingToCheck(f"kind {held['']} claims nothing")
     except NotCovered:
         raise
     except RecursionError:

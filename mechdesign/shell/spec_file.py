@@ -64,6 +64,7 @@ _TABLES: dict[str, Kinds] = {
     "privacy": _methods(privacy, "PureDP ApproximateDP ZeroConcentratedDP MetricDP")  # type: ignore[arg-type]
     | {"EMDPrivacy": mechdesign.EMDPrivacy},
     "bins": {"Grid": Grid, "BinSearch": BinSearch, "Alphabet": Alphabet},
+    "box": {"grid": Grid},
     "boxes": {"grid": Grid},
     "grid": {"grid": Grid},
     "space": _methods(MetricSpace, "grid line euclidean geodesic clustered tree")

@@ -42,8 +42,8 @@ from scipy import special
 from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, Scored, chances, names_of, scores_of
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exact import rational
-from mechdesign.evidence.proofs import MechanismClass, every, same
+from mechdesign.evidence.exact import exp_upper, fraction, rational, round_down
+from mechdesign.evidence.proofs import MechanismClass, RowsBound, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
@@ -116,7 +116,8 @@ class PrivateChoice(Choosing, TableDesign):
     Notes
     -----
     Regret is the largest score less that of the choice. McKenna and Sheldon, *Permute-and-flip*, NeurIPS 2020. A rule has no lower bound:
-    of scores with a spread alone there is no finite program.
+    of scores with a spread alone there is no finite program. From ε ≈ 30 on doubles do not hold a table's program; of two candidates and
+    votes that are not replaced permute-and-flip is the optimum there, proved, while for others the gap stays open.
 
     Examples
     --------
@@ -284,17 +285,52 @@ class PrivateChoice(Choosing, TableDesign):
         if isinstance(self.privacy, ZeroConcentratedDP):
             remedy = "is of tables, of which no finite number of rows states ρ: ask for ε, or leave it out"
             raise DesignError.of("largest", self.largest, remedy)
-        table = chances(PERMUTE, self._regrets, np.ones(self.size), self.privacy.epsilon / self.moved)
-        table = table.ravel()[self.alike]  # to the last digit
-        for share in (1.0, min(1.0, 1e-14 * (1 + 1 / self.privacy.epsilon))):
-            near = (1 - share) * table + share / self.size
-            weights = tuple(tuple(int(math.ldexp(p, 60)) for p in row) for row in near.tolist())
+        yield from self._bound_by_ties()
+        epsilon, alone = self.privacy.epsilon, np.ones(self.size)
+        tables = [np.full(self.alike.shape, 1 / self.size)]
+        for less in (
+            0.0,
+            min(1e-13 * (1 + epsilon), epsilon / 2),
+        ):  # of ε, for what rounding makes of large ones
+            found = chances(PERMUTE, self._regrets, alone, (epsilon - less) / self.moved)
+            tables.append(np.maximum(found.ravel()[self.alike], 1e-300))  # to the last digit
+        for table in tables:
+            unit = 1 << 60 - math.frexp(table.min())[1]  # as small as they are
+            weights = tuple(tuple(int(Fraction(p) * unit) for p in row) for row in table.tolist())
             law = self.law(weights, SolveReport("closed form"))
             columns = self.exact(
                 law.mechanism, next(p.witness for p in law.proofs if isinstance(p, TableProof))
             )
             if not Face(self.declared, frozenset()).broken(columns):
                 yield law
+
+    def _bound_by_ties(self) -> Iterator[Bound]:
+        """The bound that no chance is below 1/k of e^(-ε) where all counts are equal at a neighbour: of large ε, whose programs doubles do not solve."""
+        if self.objective != "worst" or not isinstance(self.privacy, PureDP):
+            return
+        declared, k = self.declared, self.size
+        (part,) = declared.parts
+        lost = np.where(
+            (np.ptp(self.counts, axis=1) == 0)[part.pairs[:, 0]],
+            self._regrets[part.pairs[:, 1]].sum(axis=1),
+            0,
+        )
+        if not lost.max(initial=0.0):
+            return
+        pair = int(lost.argmax())
+        tie, near = part.pairs[pair].tolist()
+        least = (1 - Fraction(1, 10**12)) / exp_upper(self.privacy.epsilon)  # whoever encloses e^ε
+        price = [Fraction(off) * least for off in self._regrets[near].tolist()]
+        held = {part.first + pair * k + y: p for y, p in enumerate(price)}
+        for i, row in enumerate(declared.rows):
+            last = max(j for j, _ in row.terms)
+            if row.equal and last // k == tie:
+                held[i] = sum(price, Fraction(0)) / k - price[last % k]
+            elif not row.equal and any(j // k == near for j, _ in row.terms):
+                held[i] = Fraction(1)
+        rows, multipliers = np.array(sorted(held)), tuple(held[i] for i in sorted(held))
+        value = fraction(self.linear_bound(rows, multipliers).bound)
+        yield Bound(round_down(value), RowsBound(rows, multipliers))
 
     def _own_way(self, solver: str | None) -> bool:
         return self.largest is None and solver is None

@@ -324,6 +324,8 @@ CELLS_OF_T = tuple(0.8**i for i in range(16))  # EMD in diameters: where `shuffl
 class Amplification:
     """What shuffling leaves of a change: the release is (`epsilon`, `delta`)-indistinguishable.
 
+    The stand-alone verifier does not cover it.
+
     Attributes
     ----------
     epsilon, delta : float

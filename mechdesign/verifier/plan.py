@@ -35,6 +35,7 @@ from mechdesign.verifier.reading import (
     counts_of,
     flat,
     points_of,
+    proofs_of,
     spoken_of,
 )
 
@@ -131,7 +132,11 @@ def plan(result: Json, account: Account) -> None:
     for group in groups or [[]]:
         mine = [noises[k] for name in [*common, *group] for k in held[name]]
         private(mine, granted, f" of {', '.join(group)}" if group else "", account)
-    account.claimed("the enclosure of what is consumed")
+    kinds = [proof[""] for proof in result["proofs"]]
+    if kinds.count("law-proof") != 1 or len(kinds) != 1 + (result["lower_bound"] is not None):
+        raise Refused("evidence other than one proof of the noise, and one of a lower bound")
+    spent = proofs_of(result)["law-proof"]["given"]
+    account.claimed("the enclosure of what is consumed", 0 <= spent["lower"] <= spent["upper"])
     if result["lower_bound"] is not None:
         account.claimed(
             f"no plan of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"

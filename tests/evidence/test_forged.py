@@ -469,6 +469,22 @@ def test_a_channel_answers_with_the_reports_that_are_asked_for() -> None:
     assert not files.alone_accepts(payload) and not files.package_accepts(payload)
 
 
+@pytest.mark.parametrize("name", ["plan", "plan-normal", "plan-targets"])
+def test_a_plan_rests_on_one_proof_of_its_noise(name: str) -> None:
+    """Neither on none, nor on an enclosure whose ends are exchanged."""
+    payload, place = files.payload(name), ("fields", "proofs", "$tuple")
+    held = trees.at(payload, place)
+    (own,) = (k for k, proof in enumerate(held) if proof["$kind"] == "law-proof")
+    others = [*held[:own], *held[own + 1 :]]
+    enclosed = (*place, own, "fields", "given", "fields")
+    upper = trees.at(payload, enclosed)["upper"]
+    for altered in (
+        trees.put(payload, place, others),
+        trees.put(payload, (*enclosed, "lower"), 1.1 * upper),
+    ):
+        assert not any(accepts(altered) for accepts in files.ACCEPT.values())
+
+
 def test_searched_outputs_lie_within_the_reach_that_is_asked_for() -> None:
     """Of the middle of the inputs, which need not be 0."""
     result = md.MVU(2, md.PureDP(1.0), (1.0, 3.0), max_abs=3.0).solve()

@@ -724,13 +724,13 @@ def rows_of(
     names, goal, pieces = [label for label, _ in own], objective.expr, list[tuple[int, Any]]()
     curved = list[str]()
     for family, (label, one) in enumerate(own):
-        parts, exact = [one], one.expr.is_pwl() if further else one.expr.is_affine()
-        if type(one).__name__ in _BELOW and not exact and one.is_dcp():
-            curved.append(label)
-            room = (stricter or {}).get(label, 0.0)
-            parts = [
-                _tangent(repr(label), one.expr, unknown, point) + room <= 0 for point in at.get(label, at[""])
-            ]
+        parts = [one]
+        if type(one).__name__ in _BELOW and one.is_dcp():
+            exact = one.expr.is_pwl() if further else one.expr.is_affine()
+            if not exact:
+                curved.append(label)
+                room, points = (stricter or {}).get(label, 0.0), at.get(label, at[""])
+                parts = [_tangent(repr(label), one.expr, unknown, point) + room <= 0 for point in points]
         pieces += [(family, row) for part in parts for row in _rows(repr(label), part)]
     if goal.is_convex() and not goal.is_pwl():
         least, names, curved = Further(1, name="objective"), [*names, "objective"], [*curved, "objective"]

@@ -391,6 +391,9 @@ class SampledRounds:
                 pair = (v.up_to(largest_loss, pessimistic=False) for v in loss.of_records())
                 first, other = (discretise_atoms(v, step, pessimistic=False) for v in pair)
                 return first, other
+            room = most if most == MOST else most // _LONGER
+            if 2 * min(largest(loss, tail), largest_loss) > step * room:
+                raise DesignError.of("rounds", self.rounds, "need more grid points than there is time for")
             both = discretise(
                 loss,
                 step,

@@ -50,3 +50,20 @@ def test_no_end_takes_more_points_than_there_is_time_for(
     above = [f(terms, epsilon, **seen, deadline=over) for f in (upper_delta, verified_delta)]
     assert below <= exact.upper and exact.lower <= min(found.upper, *above)
     assert max(sizes) <= composition._AT_ONCE + 1
+
+
+def test_losses_of_replaced_records_are_looked_at_no_oftener_than_there_is_time_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+    cells = composition.cells_of
+
+    def counted(loss: Any, x: Any, *args: Any, **options: Any) -> Any:
+        sizes.append(x.size)
+        return cells(loss, x, *args, **options)
+
+    term, seen = NoiseTerm(stats.norm(), 0.1, own=1.0), {"rounds": 10**6, "sampling_rate": 1e-3}
+    monkeypatch.setattr(composition, "cells_of", counted)
+    asked: dict[str, Any] = {**seen, "neighbours": "replace", "deadline": Deadline(1e-9)}
+    found = delta_interval(term, 0.5, **asked)
+    assert 0 <= found.lower <= found.upper <= 1 and max(sizes) <= composition._AT_ONCE

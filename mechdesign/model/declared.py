@@ -377,6 +377,10 @@ class OwnRows:
         shaped = self.equal.shape == self.offsets.shape == (rows,) and self.places.shape == (entries, 2)
         if not self.privacy or len(set(self.families())) < len(self.labels) + len(self.privacy):
             raise DesignError("labels: must all differ, and some be of privacy")
+        if not all(isinstance(label, str) for label in self.labels) or not set(self.curved) <= set(
+            self.labels
+        ):
+            raise DesignError("curved: must be labels of families, which are texts")
         inside = shaped and (self.places >= 0).all() and (self.places < [max(rows, 1), self.width]).all()
         inside = inside and np.isin(self.equal, (0, 1)).all()
         inside = inside and ((self.family >= 0) & (self.family < len(self.labels))).all()
@@ -770,15 +774,26 @@ def rows_of(
 
 
 def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:
-    """The affine expression that touches a convex one at a point, and is below it elsewhere."""
+    """The affine expression that touches a convex one at a point, but for roundings, and is below it."""
     held = unknown.value
     unknown.save_value(at)
-    slope, value = expression.grad[unknown], expression.value
-    unknown.save_value(held)
+    try:
+        slope, value = expression.grad[unknown], expression.value
+    except (NotImplementedError, ValueError):  # of atoms whose slopes CVXPY does not know
+        remedy = "state it by other atoms, as cp.max(cp.abs(x)) for cp.norm_inf(x)"
+        raise DesignError(f"{what}: holds an atom of which CVXPY gives no slope; {remedy}") from None
+    finally:
+        unknown.save_value(held)
     if slope is None or value is None or not np.isfinite(value).all():
         raise DesignError(f"{what}: has no slope where its first tangent is taken")
-    slope = sparse.csr_array(slope).reshape(unknown.size, -1).T
-    return np.ravel(value, order="F") - slope @ at.ravel(order="F") + slope @ cp.vec(unknown, order="F")
+    slope, flat = sparse.csr_array(slope).reshape(unknown.size, -1).T, at.ravel(order="F")
+    height = np.ravel(value, order="F") - slope @ flat
+    rounding = _ROUNDING * (np.abs(np.ravel(value, order="F")) + abs(slope) @ np.abs(flat))
+    return height - rounding + slope @ cp.vec(unknown, order="F")
+
+
+_ROUNDING = 1e-15
+"""Of the size of a tangent: what its height may be off by in doubles."""
 
 
 def _rows(what: str, one: Any) -> list[Any]:

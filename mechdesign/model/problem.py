@@ -24,7 +24,7 @@ import cvxpy as cp
 import numpy as np
 from cvxpy import Minimize as Minimize
 
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Claim
 from mechdesign.evidence.results import Result
@@ -144,7 +144,7 @@ class Problem(ModelledDesign):
     Parameters
     ----------
     objective : cvxpy.Minimize
-        Of a convex expression of the unknown.
+        Of a convex expression of a table or of lattice noise, of the loss of scales, of what is linear or piecewise linear in a covariance.
     constraints : sequence
         What the unknown's ``private`` and ``unbiased`` return, and any convex constraint of CVXPY; of a `Selection` piecewise linear ones.
         `named` gives them names.
@@ -279,7 +279,12 @@ class Problem(ModelledDesign):
         points, stricter = {label: [first] for label in smooth}, dict[str, float]()
         latest, before = first, math.inf
         for step in range(_ROUNDS):
-            found, value = solve(points, stricter)
+            try:
+                found, value = solve(points, stricter)
+            except InfeasibleError:
+                if not stricter:
+                    raise
+                break
             over = {label: v for label, v in self.worth_at(value).items() if not v <= 0}
             if not over:
                 return found
@@ -291,7 +296,10 @@ class Problem(ModelledDesign):
             latest, before = value if worst < 0.3 * before else (value + latest) / 2, worst
             for label, alone in smooth.items():
                 points[label] = [latest] if alone and step < _ROUNDS // 2 else [*points[label], latest]
-        raise SolverError(f"rows called {sorted(over)} are missed", solver="tangents", status="repair")
+        remedy = (
+            "are met by nothing found, if at all with no room: allow a millionth more, or state them by sums"
+        )
+        raise SolverError(f"rows called {sorted(over)} {remedy}", solver="tangents", status="repair")
 
     def _size(self, label: str, value: Array) -> float:
         """The size of the tangents of a function at a value of the unknown."""

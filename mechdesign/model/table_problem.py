@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CURVED = 1e-8
-"""How far above 0 a convex function that is not piecewise linear may be at the law, in doubles."""
+"""How far above 0 a convex function that is not piecewise linear may be at the law, in doubles, of the size of its tangents."""
 _TANGENTS = 40  # rounds of tangents, at most
 _STRICTER = 4  # times that a convex function is asked for a little more than its limit
 MOST_ROWS = 400_000
@@ -259,8 +259,19 @@ class FiniteProblem(TableDesign, Problem):
 
     def worth(self, law: Any) -> dict[str, float]:
         """The largest value of each convex function at a law, in doubles."""
-        cells = [float(x) for x in self.exact(law)]
-        return self.worth_at(np.reshape(cells, self.unknown.shape))
+        return self.worth_at(self._table(law))
+
+    def _table(self, law: Any) -> Array:
+        return np.reshape([float(x) for x in self.exact(law)], self.unknown.shape)
+
+    def room(self, label: str, law: Any) -> float:
+        """How far above 0 a convex function may be at a law."""
+        return CURVED * self._size(label, self._table(law))
+
+    def missed_by(self, law: Any, worth: Mapping[str, float]) -> list[str]:
+        """Labels of the convex functions, but for the objective, that are farther above 0 than they may be, or no number."""
+        limits = ((label, value) for label, value in worth.items() if label != "objective")
+        return sorted(label for label, value in limits if not value <= self.room(label, law))
 
     def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
         """Prove the bound of linear programs with tangents where the conic program, and they themselves, are solved."""
@@ -289,10 +300,12 @@ class FiniteProblem(TableDesign, Problem):
     ) -> tuple[Solution, Declared, Exact, dict[str, fmpq]]:
         """Solve as a conic program and repair its table; again with stricter functions where the repaired table misses them."""
         program, stricter, off = self.to_cvxpy(), 0.0, list[str]()
-        limits = [f for label, f in self.functions().items() if label != "objective"]
+        equal = np.full(self.unknown.shape, 1 / self.declared.m)
+        sizes = {f: self._size(f, equal) or 1.0 for f in self.functions() if f != "objective"}
+        limits = [self.functions()[label] / size for label, size in sizes.items()]
+        kept = [one for one in program.constraints if one.label not in sizes]
         for _ in range(_STRICTER):
-            rows = [limit <= -stricter for limit in limits] if stricter else []
-            asked = cp.Problem(program.objective, [*program.constraints, *rows])
+            asked = cp.Problem(program.objective, [*kept, *(limit <= -stricter for limit in limits)])
             try:
                 found = solve(asked, solver, deadline=clock, **options)
             except InfeasibleError as error:
@@ -306,10 +319,11 @@ class FiniteProblem(TableDesign, Problem):
             above = np.nextafter([float(x) for x in start], np.inf)
             points = near(declared, [np.append(tables[0], above[declared.cells :])], clock)
             columns, missed = repaired(declared, points, clock)
-            worth = self.worth(self.deployed(weights_of(declared, columns)))
-            if not (off := missed_by(worth)):
+            law = self.deployed(weights_of(declared, columns))
+            worth = self.worth(law)
+            if not (off := self.missed_by(law, worth)):
                 return found, declared, columns, missed
-            if not math.isfinite(most := max(worth[label] for label in off)):
+            if not math.isfinite(most := max(worth[label] / sizes[label] for label in off)):
                 break
             stricter = 2 * (stricter + most)
         raise SolverError(f"rows called {off} are missed", solver=solver or "any", status="repair")
@@ -402,7 +416,7 @@ class TableProblem(FiniteProblem):
         for _, columns in sorted(laws):
             law = self._law(columns, {}, SolveReport("closed form"))
             worth = self.worth(law.mechanism)  # tangents lie below convex functions
-            if not missed_by(worth):
+            if not self.missed_by(law.mechanism, worth):
                 yield replace(law, value=max(law.value, worth.get("objective", -math.inf)))
                 return
 
@@ -523,11 +537,6 @@ class TableProblem(FiniteProblem):
         return draw_matrix(result.mechanism.probabilities, "output", "input", columns, rows, **options)
 
 
-def missed_by(worth: Mapping[str, float]) -> list[str]:
-    """Labels of the convex functions, but for the objective, that are above 0 by more than `CURVED`, or no number."""
-    return sorted(label for label, value in worth.items() if label != "objective" and not value <= CURVED)
-
-
 def _stochastic(table: Array) -> Array:
     """Probabilities next to a solver's."""
     held = np.maximum(table, 0.0)
@@ -592,12 +601,13 @@ class TableProof(Proof):
         room = fraction(rational(stated.value) - declared.value(v))
         curved = design.worth(law) if isinstance(design, FiniteProblem) else {}
         for label in declared.curved:
-            how, most = (
-                RECOMPUTED if label in curved else CLAIMED,
-                stated.value if label == "objective" else CURVED,
-            )
-            over_ = most - curved.get(label, most)
-            yield Claim(f"the convex function {label!r} is at most {most!r}", how, over_, over_ >= 0)
+            how, claim, most = CLAIMED, f"the convex function {label!r} is at most 0", 0.0
+            if label in curved and isinstance(design, FiniteProblem):
+                how, most = RECOMPUTED, design.room(label, law)
+            if label == "objective":
+                claim, most = f"the convex objective is at most {stated.value!r}", stated.value
+            margin = most - curved.get(label, most)
+            yield Claim(claim, how, margin, margin >= 0)
         if "objective" not in declared.curved:
             claim = f"the objective, called {declared.objective!r}, is at most {stated.value!r}"
             yield Claim(claim, PROVED, float(room), room >= 0)

@@ -829,6 +829,7 @@ def _excess(program: Semidefinite, families: list[int]) -> tuple[float, bool]:
         cost=cost,
         constant=0.0,
         labels=("objective",),
+        curved=(),
         family=np.zeros(count + 1, dtype=np.int64),
         equal=np.zeros(count + 1, dtype=np.int64),
         offsets=np.concatenate([signs * declared.offsets[chosen], [-1.0]]),

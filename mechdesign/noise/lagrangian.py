@@ -92,7 +92,7 @@ class DeclaredScales(OwnRows):
                 raise DesignError("privacy: must be of the noise and the numbers that the scales are of")
         if self.order < 1 and not self.logarithmic:
             label = self.labels[self.family[next(row.number for row in self.coupled if not _log(row))]]
-            remedy = "mixes signs, which a loss of order p below 1 does not allow: state ratios, equal scales, limits, or sums from above"
+            remedy = "mixes signs or is a sum from below, which a loss of order p below 1 does not allow: state ratios, equal scales, limits, or sums from above"
             raise DesignError(f"{label!r}: {remedy}")
 
     @property
@@ -146,9 +146,7 @@ class DeclaredScales(OwnRows):
             if len(terms) > 1:
                 coupled.append(Coupled(number, bool(equal), terms, k))
             elif not terms and (k > 0 or (equal and k)):
-                raise InfeasibleError(
-                    f"no scales meet {self.labels[self.family[number]]!r} (proved in rationals)"
-                )
+                raise self._refuted([self.labels[self.family[number]]])
             for g, a in terms.items() if len(terms) == 1 else ():
                 limit = -k / a
                 if a < 0 or equal:
@@ -158,9 +156,13 @@ class DeclaredScales(OwnRows):
                     high[g] = limit if before is None else min(before, limit)
         for g, (least, most) in enumerate(zip(low, high)):
             if most is not None and least > most:
-                words = " and ".join(repr(label) for label in self._limiting(g))
-                raise InfeasibleError(f"no scales meet {words} (proved in rationals)")
+                raise self._refuted(self._limiting(g))
         return low, high, coupled
+
+    def _refuted(self, families: list[str]) -> InfeasibleError:
+        """The error that no scales meet these families."""
+        how = "recomputed by tangents" if {*families} & {*self.curved} else "proved in rationals"
+        return InfeasibleError(f"no scales meet {' and '.join(map(repr, families))} ({how})")
 
     def _limiting(self, group: int) -> list[str]:
         """Families that limit a group by itself."""

@@ -356,7 +356,7 @@ def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> Sca
         mixed = levelled(asked, groups + part * (inner[0] - groups)), mixed_prices
         if within(asked, mixed):
             return mixed
-    message = "no scales were found that pass their own checks: rows may contradict each other by less than doubles tell"
+    message = "no scales were found that pass their own checks: rows may contradict each other, by less than the solver tells"
     raise SolverError(message, solver="clarabel", status="check")
 
 

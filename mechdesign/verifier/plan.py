@@ -34,6 +34,7 @@ from mechdesign.verifier.reading import (
     asked,
     counts_of,
     flat,
+    is_number,
     points_of,
     proofs_of,
     spoken_of,
@@ -147,7 +148,9 @@ def is_asked(design: Json) -> bool:
     """Whether weights, errors to reach and clips are positive, of tasks that there are, families some of the menu, ξ nought."""
     tasks, weights, targets = (dict(design[name] or []) for name in ("tasks", "weights", "targets"))
     clips = [clip for task in tasks.values() if "clip" in task for clip in flat(task["clip"])]
-    positive = min([*weights.values(), *targets.values(), *clips], default=1) > 0
+    positive = all(
+        is_number(number) and number > 0 for number in (*weights.values(), *targets.values(), *clips)
+    )
     named = {*weights} <= {*tasks} and (not targets or ({*targets} == {*tasks} and not weights))
     return positive and named and {*design["families"]} <= {*NAMES} and not design["privacy"].get("xi")
 

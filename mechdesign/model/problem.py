@@ -22,12 +22,13 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 from cvxpy import Minimize as Minimize
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Claim
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, instance
@@ -248,6 +249,25 @@ class Problem(ModelledDesign):
             how, over = (RECOMPUTED, worth[label]) if label in worth else (CLAIMED, 0.0)
             yield Claim(f"the convex function {label!r} is at most 0", how, -over, over <= 0)
 
+    def with_functions(self, audit: pd.DataFrame, value: Array) -> pd.DataFrame:
+        """Return an audit in which each convex function has a row where the unknown has a value, beside those of its tangents."""
+        if not self.declared.curved:
+            return audit
+        known, held = self.functions(), self.unknown.value
+        self.unknown.save_value(value)
+        rows = []
+        for label, one in labelled(self.constraints):
+            if label in known:
+                left, right = np.broadcast_arrays(*(np.ravel(side.value, order="F") for side in one.args))
+                at = int((left - right).argmax())
+                slack, dual = float(right[at] - left[at]), audit["dual"][audit["family"] == label].sum()
+                active = slack <= ACTIVE * self._size(label, value)
+                rows.append((label, at, float(left[at]), float(right[at]), slack, dual, active))
+        self.unknown.save_value(held)
+        audit["family"] = [f"tangents of {f}" if f in self.declared.curved else f for f in audit["family"]]
+        functions = pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+        return pd.concat([audit, functions][: 1 + bool(rows)], ignore_index=True)
+
     def outlined(
         self,
         solve: Callable[[dict[str, list[Array]], dict[str, float]], tuple[S, Array]],
@@ -295,7 +315,10 @@ class Problem(ModelledDesign):
                 continue
             latest, before = value if worst < 0.3 * before else (value + latest) / 2, worst
             for label, alone in smooth.items():
-                points[label] = [latest] if alone and step < _ROUNDS // 2 else [*points[label], latest]
+                if alone and step < _ROUNDS // 2:
+                    points[label] = [latest]
+                elif label in over:
+                    points[label] = [*points[label], latest]
         remedy = (
             "are met by nothing found, if at all with no room: allow a millionth more, or state them by sums"
         )

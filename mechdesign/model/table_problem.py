@@ -261,6 +261,9 @@ class FiniteProblem(TableDesign, Problem):
         """The largest value of each convex function at a law, in doubles."""
         return self.worth_at(self._table(law))
 
+    def audit(self, result: Result) -> pd.DataFrame:
+        return self.with_functions(super().audit(result), self._table(result.mechanism))
+
     def _table(self, law: Any) -> Array:
         return np.reshape([float(x) for x in self.exact(law)], self.unknown.shape)
 

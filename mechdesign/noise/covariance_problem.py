@@ -589,7 +589,8 @@ class CovarianceProblem(Problem):
         names = [declared.labels[k] for k in declared.family.tolist()]
         active = np.abs(slack) <= 1e-7 * (np.abs(rhs) + abs(declared.matrix) @ np.abs(cells))
         own = audit_rows(names, range(count), lhs, rhs, slack, dual=dual, active=active)
-        return pd.concat([kept, own][: 1 + bool(count)], ignore_index=True)
+        audit = pd.concat([kept, own][: 1 + bool(count)], ignore_index=True)
+        return self.with_functions(audit, law.covariance)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """The covariance: a row and a column a number."""

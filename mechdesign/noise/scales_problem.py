@@ -424,6 +424,9 @@ class ScalesProblem(ScalesDesign, Problem):
             deployed(self.asked, found.scales), value, (proof,), found.report, design.said(value), duals
         )
 
+    def audit(self, result: Result) -> pd.DataFrame:
+        return self.with_functions(super().audit(result), result.mechanism.scales)
+
     def kept(self, scales: Array) -> Iterator[Claim]:
         exact = [rational(s) for s in scales.tolist()]
         yield from row_claims(self.declared, exact, exact)

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,35 @@ def test_optimum_and_claims(case: str, tmp_path: Path) -> None:
     assert next(how for claim, how in held.items() if claim.startswith("no ")) == "claimed"
     with pytest.raises(md.DesignError, match="declare them again"):
         again.design.subject_to(again.design.unknown <= 0.9)
+
+
+@pytest.mark.parametrize("size", [1e-9, 1e9])
+def test_a_convex_row_is_measured_by_its_own_size(size: float) -> None:
+    """It is the same row in any unit: of small ones an absolute room would hold for laws that break it."""
+    for unknown, asked, goal, part, limit in (
+        (NOISE, md.ApproximateDP(1.0, 1e-6), NOISE.expected("squared"), NOISE, 0.4),
+        (P, md.PureDP(1.0), P.expected("absolute"), P[0], 0.55),
+    ):
+        problems = (
+            md.Problem(
+                md.Minimize(goal),
+                [unknown.private(asked), md.named("peak", c * cp.norm(part) <= c * limit)],
+            )
+            for c in (1.0, size)
+        )
+        one, other = (problem.solve() for problem in problems)
+        assert other.value == pytest.approx(one.value, rel=1e-6) and other.certificate.verify()
+        assert other.gap < 1e-5
+
+
+def test_labels_of_tangents_are_labels_of_families() -> None:
+    result = md.Problem(
+        md.Minimize(P.expected()), [*PRIVATE, md.named("peak", cp.norm(P[0]) <= 0.75)]
+    ).solve()
+    numbers = result.design.declared
+    for curved in ((None,), ("other",), (1e308,)):
+        with pytest.raises(md.DesignError, match="curved: must be labels of families"):
+            replace(numbers, curved=curved)
 
 
 def test_missed_rows_are_not_delivered() -> None:

@@ -241,6 +241,15 @@ PROBLEMS: Cases = [
     (lambda: scaled(lambda s: md.named("gap", s[0] - s[1] <= -1.0)), "'gap': mixes signs"),
     (lambda: scaled(lambda s: md.named("ball", cp.norm(s) <= 5)), "'private' and 'ball' together .recomputed by tangents.$"),
     (lambda: scaled(lambda s: md.named("far", cp.norm(s) >= 9)), "'far': is not convex"),
+    (lambda: scaled(lambda s: md.named("flat", cp.norm_inf(s) <= 9)), "'flat': holds an atom of which CVXPY gives no slope"),
+    (
+        lambda: scaled(
+            lambda s: md.named("wide", cp.inv_pos(s[0]) <= 0.2),
+            lambda s: md.named("cap", s[0] <= 4),
+            objective=lambda s: s.expected(2),
+        ),
+        "'wide' and 'cap' .recomputed by tangents.$",
+    ),
     (lambda: scaled(lambda s: s.private(P, [1.0])), "sensitivity = .*must be of 3 numbers"),
     (lambda: md.Scales([1.0], "laplace").private(md.GaussianDP(1.0)), "privacy = GaussianDP"),
     (lambda: scaled(objective=cp.sum), "objective: must be the loss of the scales"),

@@ -218,6 +218,14 @@ def test_convex_rows_that_are_not_affine(name: str, noise: str, order: float, un
         Fraction(v) / Fraction(x) for v, x in zip((unit * LAM).tolist(), result.mechanism.scales.tolist())
     ]
     assert sum(r if noise == "laplace" else r * r for r in ratios) <= Fraction(problem.asked[0].budget)  # type: ignore[attr-defined]
+    audit = result.audit().set_index("family")
+    row, most = audit.loc[name], -float(function.value)
+    assert (
+        row["rhs"] - row["lhs"]
+        == row["slack"]
+        == pytest.approx(most, rel=1e-6, abs=1e-9 * abs(row["lhs"]) + 1e-15)
+    )
+    assert row["dual"] > 0 and row["active"] and set(audit.index) == {"private", name, f"tangents of {name}"}
     assert result.certificate.bound_how == "recomputed"
     again = loads(dumps(result))
     assert again.certificate.verify() and again.certificate.bound_how == "claimed"

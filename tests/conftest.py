@@ -1,6 +1,8 @@
 """Hypothesis profiles: 200 examples normally, 2,000 when MECHDESIGN_NIGHTLY is set. One thread a worker for linear algebra."""
 
 import os
+import signal
+import threading
 
 from hypothesis import HealthCheck, settings
 
@@ -13,6 +15,10 @@ for _library in ("OPENBLAS", "OMP"):
 # Prints fold at the width of the terminal: tests read them whole, and those of the width set COLUMNS, as xdist does for its workers.
 os.environ.pop("COLUMNS", None)
 digits.WIDTH = 10_000
+
+# A shell that starts the tests in the background has them ignore interrupts, and so would the programs that they start.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": True}
 settings.register_profile("normal", max_examples=200, **_COMMON)

@@ -175,14 +175,14 @@ def clipped_tables(errata: Errata) -> None:
 
     def program(left: float, prior: Any) -> md.Quantizer:
         """The authors' linear program at the bounds of their grid where its objective is least."""
-        levels = md.Grid(level=[0.6], level_right=[0.65], width=[0.01])
+        box = md.Grid(level=[0.6], level_right=[0.65], width=[0.01])
         design = md.OPTM(
             [-4.0, left, 0.6, 4.0],
             md.PureDP(1.0),
             prior,
             constraints="across-outputs",
             families="separate",
-            bounds=levels,
+            box=box,
         )
         return design.solve(certify=False).mechanism
 

@@ -62,7 +62,7 @@ def authors_search() -> list[Ratio]:
     search = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=authors_bins(), boxes=authors_boxes())
     programs = []
     for bins in search.alphabets():
-        problem = search.at(bins, search.levels).searched_problem()
+        problem = search.at(bins, search.boxes).searched_problem()
         programs.append((search := BoxSearch(problem)).programs(search.first_boxes(), problem.solved_epsilon))
     level = cp.Parameter(name="level")
     lines = md.Grid(

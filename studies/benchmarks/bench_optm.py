@@ -41,7 +41,7 @@ def directly(programs: list[Programs]) -> float:
         )
         moving = np.flatnonzero(np.ptp(values, axis=0)).tolist()
         moved = np.flatnonzero(np.ptp(right, axis=0)).astype(np.int32)
-        work.append((lp._highs, one.cost, places, values.tolist(), moving, right[:, moved], moved))
+        work.append((lp.highs, one.cost, places, values.tolist(), moving, right[:, moved], moved))
     started = time.process_time()
     for highs, cost, places, values, moving, right, moved in work:
         below = np.full(len(moved), -np.inf)
@@ -63,7 +63,7 @@ def authors_search() -> list[Ratio]:
     programs = []
     for bins in search.alphabets():
         problem = search.at(bins, search.boxes).searched_problem()
-        programs.append((search := BoxSearch(problem)).programs(search.first_boxes(), problem.solved_epsilon))
+        programs.append((swept := BoxSearch(problem)).programs(swept.first_boxes(), problem.solved_epsilon))
     level = cp.Parameter(name="level")
     lines = md.Grid(
         delta=authors_bins().axes["delta"], inner=authors_bins().axes["inner"], level=np.arange(1, 100) / 100

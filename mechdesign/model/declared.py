@@ -46,7 +46,7 @@ from scipy import sparse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.model.problem import Further, Requirement, Unknown, labelled
+from mechdesign.model.problem import Further, Requirement, Unknown, labelled, valued
 from mechdesign.model.table import Labels, Private, shown_label
 from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Array, Indices
@@ -684,18 +684,6 @@ class Declared(Linear):
 _EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)
 
 
-def compiled(
-    unknown: Unknown,
-    objective: cp.Minimize,
-    constraints: Iterable[Any],
-    at: Iterable[Array] = (),
-    kind: type[Declared] = Declared,
-) -> Declared:
-    """Return a problem in numbers of this kind, tangents at equal probabilities unless `at` gives others; see `rows_of`."""
-    points = [*at] or [np.full(unknown.shape, 1 / unknown.shape[-1])]
-    return kind(**unknown.stated(), **vars(rows_of(unknown, objective, constraints, {"": points})))
-
-
 def rows_of(
     unknown: Unknown,
     objective: cp.Minimize,
@@ -775,15 +763,12 @@ def rows_of(
 
 def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:
     """The affine expression that touches a convex one at a point, but for roundings, and is below it."""
-    held = unknown.value
-    unknown.save_value(at)
     try:
-        slope, value = expression.grad[unknown], expression.value
+        with valued(unknown, at):
+            slope, value = expression.grad[unknown], expression.value
     except (NotImplementedError, ValueError):  # of atoms whose slopes CVXPY does not know
         remedy = "state it by other atoms, as cp.max(cp.abs(x)) for cp.norm_inf(x)"
         raise DesignError(f"{what}: holds an atom of which CVXPY gives no slope; {remedy}") from None
-    finally:
-        unknown.save_value(held)
     if slope is None or value is None or not np.isfinite(value).all():
         raise DesignError(f"{what}: has no slope where its first tangent is taken")
     slope, flat = sparse.csr_array(slope).reshape(unknown.size, -1).T, at.ravel(order="F")

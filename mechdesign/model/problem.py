@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -48,6 +49,17 @@ class Unknown(cp.Variable):
     def stated(self) -> dict[str, Any]:
         """What the numbers of a problem hold of it."""
         raise NotImplementedError
+
+
+@contextmanager
+def valued(unknown: Unknown, value: Array) -> Iterator[None]:
+    """Give the unknown a value inside."""
+    before = unknown.value
+    unknown.save_value(value)
+    try:
+        yield
+    finally:
+        unknown.save_value(before)
 
 
 class Further(cp.Variable):
@@ -197,8 +209,13 @@ class Problem(ModelledDesign):
             if parameter.value is None:
                 raise DesignError.of("parameter", parameter.name(), "has no value")
 
-    def compiled(self) -> Any:
-        """Return the problem in numbers, at the parameters' values."""
+    def compiled(
+        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
+    ) -> Any:
+        """Return the problem in numbers, at the parameters' values, with tangents of convex functions `at` values of the unknown.
+
+        A function is kept that much below its limit that `stricter` says.
+        """
         raise NotImplementedError
 
     @property
@@ -229,11 +246,8 @@ class Problem(ModelledDesign):
 
     def worth_at(self, value: Array) -> dict[str, float]:
         """The largest value of each of these functions where the unknown has a value, in doubles."""
-        held = self.unknown.value
-        self.unknown.save_value(value)
-        found = {label: float(np.max(f.value)) for label, f in self.functions().items()}
-        self.unknown.save_value(held)
-        return found
+        with valued(self.unknown, value):
+            return {label: float(np.max(f.value)) for label, f in self.functions().items()}
 
     @property
     def rows_how(self) -> str:
@@ -253,27 +267,20 @@ class Problem(ModelledDesign):
         """Return an audit in which each convex function has a row where the unknown has a value, beside those of its tangents."""
         if not self.declared.curved:
             return audit
-        known, held = self.functions(), self.unknown.value
-        self.unknown.save_value(value)
-        rows = []
-        for label, one in labelled(self.constraints):
-            if label in known:
-                left, right = np.broadcast_arrays(*(np.ravel(side.value, order="F") for side in one.args))
-                at = int((left - right).argmax())
-                slack, dual = float(right[at] - left[at]), audit["dual"][audit["family"] == label].sum()
-                active = slack <= ACTIVE * self._size(label, value)
-                rows.append((label, at, float(left[at]), float(right[at]), slack, dual, active))
-        self.unknown.save_value(held)
+        known, rows = self.functions(), list[tuple[Any, ...]]()
+        with valued(self.unknown, value):
+            for label, one in labelled(self.constraints):
+                if label in known:
+                    left, right = np.broadcast_arrays(*(np.ravel(side.value, order="F") for side in one.args))
+                    at = int((left - right).argmax())
+                    slack, dual = float(right[at] - left[at]), audit["dual"][audit["family"] == label].sum()
+                    active = slack <= ACTIVE * self._size(label, value)
+                    rows.append((label, at, float(left[at]), float(right[at]), slack, dual, active))
         audit["family"] = [f"tangents of {f}" if f in self.declared.curved else f for f in audit["family"]]
         functions = pd.DataFrame(rows, columns=AUDIT_COLUMNS)
         return pd.concat([audit, functions][: 1 + bool(rows)], ignore_index=True)
 
-    def outlined(
-        self,
-        solve: Callable[[dict[str, list[Array]], dict[str, float]], tuple[S, Array]],
-        first: Array,
-        clock: Clock,
-    ) -> S:
+    def by_tangents(self, solve: Callable[[Any], tuple[S, Array]], first: Array, clock: Clock) -> S:
         """Solve by tangents of the convex functions until a solution keeps the functions themselves.
 
         A tangent lies below its function: every round bounds from below, and its solution is outside. The next tangent is taken
@@ -284,8 +291,7 @@ class Problem(ModelledDesign):
         Parameters
         ----------
         solve : callable
-            (points of the tangents, how far below its limit it is kept, both by function) → (solution, the unknown at it); it
-            holds the numbers of the problem with these tangents.
+            The problem in numbers → (solution, the unknown at it).
         first : ndarray
             Where the first tangents are taken.
         clock : Clock
@@ -299,8 +305,10 @@ class Problem(ModelledDesign):
         points, stricter = {label: [first] for label in smooth}, dict[str, float]()
         latest, before = first, math.inf
         for step in range(_ROUNDS):
+            if smooth:
+                self.__dict__["_declared"] = self.compiled(points)
             try:
-                found, value = solve(points, stricter)
+                found, value = solve(self.compiled(points, stricter) if stricter else self.declared)
             except InfeasibleError:
                 if not stricter:
                     raise
@@ -308,8 +316,7 @@ class Problem(ModelledDesign):
             over = {label: v for label, v in self.worth_at(value).items() if not v <= 0}
             if not over:
                 return found
-            missed = {label: v / self._size(label, value) for label, v in over.items()}
-            worst = max(missed.values())
+            worst = max(v / self._size(label, value) for label, v in over.items())
             if worst <= 0.1 * clock.gap:
                 stricter |= {label: stricter.get(label, 0.0) + 2 * v for label, v in over.items()}
                 continue
@@ -325,11 +332,11 @@ class Problem(ModelledDesign):
         raise SolverError(f"rows called {sorted(over)} {remedy}", solver="tangents", status="repair")
 
     def _size(self, label: str, value: Array) -> float:
-        """The size of the tangents of a function at a value of the unknown."""
+        """The size of the tangents of a function at a value of the unknown; 1 where they are nothing."""
         declared = self.declared
         mine = np.flatnonzero(declared.family == declared.labels.index(label))
         slopes = abs(declared.matrix[mine][:, : value.size])
-        return float((slopes @ np.abs(value).ravel() + np.abs(declared.offsets[mine])).max())
+        return float((slopes @ np.abs(value).ravel() + np.abs(declared.offsets[mine])).max()) or 1.0
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: the problem in numbers."""

@@ -37,7 +37,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import check_writable, serializable
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.model.declared import ZERO, Declared, Part, compiled
+from mechdesign.model.declared import ZERO, Declared, Part, rows_of
 from mechdesign.model.exactly import (
     MARGIN,
     Exact,
@@ -51,7 +51,7 @@ from mechdesign.model.exactly import (
     row_claims,
     weights_of,
 )
-from mechdesign.model.problem import Problem, Unknown, named
+from mechdesign.model.problem import Problem, Unknown, labelled, named
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, TableMechanism, shown_label
@@ -157,9 +157,13 @@ class FiniteProblem(TableDesign, Problem):
         found: TableProof = super().proof(witness) if self.design is None else self.design.proof(witness)
         return found
 
-    def compiled(self) -> Declared:
-        """Return the problem in numbers, of curved rows until `improve` knows a better table for their tangents."""
-        return compiled(self.unknown, self.objective, self.constraints, kind=self.numbers)
+    def compiled(
+        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
+    ) -> Declared:
+        """Return the problem in numbers, with tangents of convex functions at these tables, at equal probabilities unless given."""
+        points = {"": [np.full(self.unknown.shape, 1 / self.unknown.shape[-1])], **(at or {})}
+        rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter)
+        return self.numbers(**self.unknown.stated(), **vars(rows))
 
     # -- files and copies -------------------------------------------------------------------------------------
 
@@ -293,7 +297,7 @@ class FiniteProblem(TableDesign, Problem):
                 break
             vertex = _stochastic(program.columns()[: declared.cells].reshape(tables[0].shape))
             tables.append((vertex + tables[0]) / 2)  # inside, where slopes are finite
-            declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
+            declared = self.compiled({"": tables})
         self.__dict__["_declared"] = declared
         yield from bounds
         yield replace(self._law(columns, missed, SolveReport.of(found)), value=value)
@@ -304,9 +308,10 @@ class FiniteProblem(TableDesign, Problem):
         """Solve as a conic program and repair its table; again with stricter functions where the repaired table misses them."""
         program, stricter, off = self.to_cvxpy(), 0.0, list[str]()
         equal = np.full(self.unknown.shape, 1 / self.declared.m)
-        sizes = {f: self._size(f, equal) or 1.0 for f in self.functions() if f != "objective"}
+        sizes = {label: self._size(label, equal) for label in self.functions() if label != "objective"}
         limits = [self.functions()[label] / size for label, size in sizes.items()]
-        kept = [one for one in program.constraints if one.label not in sizes]
+        scaled = {id(one) for label, one in labelled(self.constraints) if label in sizes}
+        kept = [one for one in program.constraints if id(one) not in scaled]
         for _ in range(_STRICTER):
             asked = cp.Problem(program.objective, [*kept, *(limit <= -stricter for limit in limits)])
             try:
@@ -317,7 +322,7 @@ class FiniteProblem(TableDesign, Problem):
                 self._cut_off(clock)
                 raise self._explained(error, clock) from None
             tables = [_stochastic(found.primal[self.unknown.name()])]
-            declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
+            declared = self.compiled({"": tables})
             start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
             above = np.nextafter([float(x) for x in start], np.inf)
             points = near(declared, [np.append(tables[0], above[declared.cells :])], clock)
@@ -341,7 +346,7 @@ class FiniteProblem(TableDesign, Problem):
                 program.solve()
                 vertex = _stochastic(program.columns()[: self.declared.cells].reshape(equal.shape))
                 tables.append((vertex + 0.01 * equal) / 1.01)  # inside, where slopes are finite
-                held = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
+                held = self.compiled({"": tables})
                 self.__dict__["_declared"] = held
 
     def _law(

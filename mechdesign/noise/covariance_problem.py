@@ -445,17 +445,12 @@ class CovarianceProblem(Problem):
         Convex functions that are not piecewise linear are solved by their tangents.
         """
 
-        def solved(at: dict[str, list[Array]], stricter: dict[str, float]) -> tuple[list[Law | Bound], Array]:
-            if self.declared.curved:
-                self.__dict__["_declared"] = self.compiled(at)
-            asked = self.compiled(at, stricter) if stricter else self.declared
+        def solved(asked: DeclaredCovariance) -> tuple[list[Law | Bound], Array]:
             found = [*self._solved(Semidefinite(asked, solver, clock, **options), clock)]
-            law = found[-1]
-            return found, law.mechanism.covariance if isinstance(
-                law, Law
-            ) and self.declared.curved else self._spherical
+            laws = [one.mechanism.covariance for one in found if isinstance(one, Law)]
+            return found, laws[-1] if self.declared.curved else self._spherical
 
-        yield from self.outlined(solved, self._spherical, clock)
+        yield from self.by_tangents(solved, self._spherical, clock)
 
     def _solved(self, program: Semidefinite, clock: Clock) -> Iterator[Law | Bound]:
         for margin in (MARGINS[0], *MARGINS):  # the first in the frame of the loss, then in that of V'

@@ -331,7 +331,7 @@ class ScalesProblem(ScalesDesign, Problem):
         if loss is None:
             raise DesignError("objective: must be the loss of the scales, Minimize(s.expected(2, weights))")
         scales, (order, weights) = self.unknown, loss
-        nothing, points = cp.Minimize(cp.Constant(0.0)), {"": [self._unlimited], **(at or {})}
+        nothing, points = cp.Minimize(cp.Constant(0.0)), {"": [self._equal_shares], **(at or {})}
         rows = rows_of(scales, nothing, self.constraints, points, stricter=stricter, further=False)
         if len(rows.cost) > scales.size:
             label = rows.labels[int(rows.family[int(rows.places[rows.places[:, 1].argmax(), 0])])]
@@ -340,7 +340,7 @@ class ScalesProblem(ScalesDesign, Problem):
         return DeclaredScales(scales.noise, scales.neighbours, order, weights, **own)
 
     @property
-    def _unlimited(self) -> Array:
+    def _equal_shares(self) -> Array:
         """Scales that spend the first budget in equal shares."""
         asked = self.requirements[0]
         each = (np.count_nonzero(asked.sensitivities) / asked.budget) ** (1 / asked.spend)
@@ -400,14 +400,11 @@ class ScalesProblem(ScalesDesign, Problem):
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve, refine the multipliers, and make the scales exact; convex functions by their tangents."""
 
-        def solved(at: dict[str, list[Array]], stricter: dict[str, float]) -> tuple[Solved, Array]:
-            if self.declared.curved:
-                self.__dict__["_declared"] = self.compiled(at)
-            asked = self.compiled(at, stricter) if stricter else self.declared
+        def solved(asked: DeclaredScales) -> tuple[Solved, Array]:
             found = solve_scales(asked, solver, clock, options)
             return found, found.scales
 
-        found = self.outlined(solved, self._unlimited, clock)
+        found = self.by_tangents(solved, self._equal_shares, clock)
         declared, design = self.declared, self.design or self
         several = found.shares is not None
         prices = np.array([price or (0.0, 0.0, 0.0) for price in found.prices]) if several else None

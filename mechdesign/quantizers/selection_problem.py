@@ -21,7 +21,7 @@ from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import check_writable, serializable
-from mechdesign.model.declared import Declared, compiled
+from mechdesign.model.declared import Declared, rows_of
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import Block, Programs, Sweep, parameters_of
@@ -137,8 +137,9 @@ class SelectionProblem(Problem, QuantizerDesign):
         held: SelectionRows | None = self.__dict__.get("_own")
         if held is None:
             self.check_values()
-            made: Any = compiled(self.unknown, self.objective, self.constraints, kind=SelectionRows)
-            held = instance("rows", made, SelectionRows)
+            anywhere = {"": [np.full(self.unknown.shape, 1 / self.unknown.shape[-1])]}
+            rows = rows_of(self.unknown, self.objective, self.constraints, anywhere)
+            held = SelectionRows(**self.unknown.stated(), **vars(rows))
             if held.curved:
                 remedy = "is not piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
                 raise DesignError(f"{held.curved[0]!r}: {remedy}")

@@ -810,8 +810,16 @@ def _affine(words: list[str], expressions: list[Any], variables: list[Any]) -> t
     starts, sizes = np.cumsum([0, *(v.size for v in variables)]).tolist(), [e.size for e in given]
     width, rows = starts[-1], sum(sizes)
     compact = all(e._all_support_cpp() and e._max_ndim() <= 2 for e in given)
+    forms = []
+    for what, expression in zip(words, given):
+        try:
+            forms.append(expression.canonical_form[0])
+        except NotImplementedError:
+            raise DesignError(
+                f"{what}: is 0 times a function, which CVXPY takes for affine: leave it out"
+            ) from None
     stacked = get_problem_matrix(
-        [e.canonical_form[0] for e in given],
+        forms,
         width,
         {v.id: start for v, start in zip(variables, starts)},
         {CONSTANT_ID: 1},

@@ -661,8 +661,11 @@ class Semidefinite:
         self.__dict__.pop("scaled", None)
 
     @cached_property
-    def scaled(self) -> tuple[Array, Array, Array, Array, float]:
-        """Coefficients of vec Z and of further variables, constants and sizes of own rows; the unit of the cost and of further variables."""
+    def scaled(self) -> tuple[Array, Array, Array, Array, float, Array]:
+        """Coefficients of vec Z and of further variables, constants and sizes of own rows; the units of the cost and of further variables.
+
+        A further variable is as large as the cost that it is part of, else as what its rows set it against: in another unit a solver's tolerance, which is absolute, would hide it.
+        """
         declared, (frame, unit) = self.declared, self.frame
         weights = unit * np.einsum("ia,rij,jb->rab", frame, declared.weights, frame).reshape(
             -1, declared.n**2
@@ -670,14 +673,19 @@ class Semidefinite:
         further = declared.matrix[:, declared.n**2 :].toarray()
         loss = unit * frame.T @ declared.plain_weights @ frame
         tall = float(np.linalg.norm(loss)) or 1.0
-        sizes = np.linalg.norm(weights, axis=1) + tall * np.abs(further).sum(axis=1)
+        against = np.linalg.norm(weights, axis=1)
+        held = against[:, None] / np.where(further, np.abs(further), np.inf)
+        paid, units = np.abs(declared.cost[declared.n**2 :]), held.max(axis=0, initial=0.0)
+        units = np.where(paid > 0, tall / np.where(paid > 0, paid, 1.0), np.where(units > 0, units, tall))
+        sizes = against + np.abs(further) @ units
         sizes = np.where(sizes > 0, sizes, 1.0)
         return (
             weights / sizes[:, None],
-            further * tall / sizes[:, None],
+            further * units / sizes[:, None],
             declared.offsets / sizes,
             sizes,
             tall,
+            units,
         )
 
     def solve(self, margin: float) -> tuple[Array, Array, Array]:
@@ -687,7 +695,7 @@ class Semidefinite:
         each of 20 changes of 20 numbers takes Clarabel twelve times as long.
         """
         declared, (frame, unit) = self.declared, self.frame
-        weights, further, constants, sizes, tall = self.scaled
+        weights, further, constants, sizes, tall, units = self.scaled
         size = declared.n
         whole = cp.Variable((2 * size, 2 * size), PSD=True, name="covariance and precision")
         z, precision = whole[:size, :size], whole[size:, size:]
@@ -707,7 +715,7 @@ class Semidefinite:
                 rows.append(named(name, sides <= -margin if name == "own" else sides == 0))
         loss = cp.sum(cp.multiply(unit * frame.T @ declared.cost_weights @ frame / tall, z))
         if declared.further:
-            loss = loss + declared.cost[declared.n**2 :] @ t
+            loss = loss + (declared.cost[declared.n**2 :] * units / tall) @ t
         program = cp.Problem(cp.Minimize(loss), rows)
         found = solvers.solve(program, self.solver, deadline=self.deadline, **self.options)
         self.report = found
@@ -715,7 +723,7 @@ class Semidefinite:
         for name, chosen in (("own", below), ("equal", equal)):
             if chosen.any():
                 multipliers[chosen] = np.ravel(found.dual[name])
-        values = found.primal[t.name()] * tall if declared.further else np.zeros(0)
+        values = found.primal[t.name()] * units if declared.further else np.zeros(0)
         return found.primal[whole.name()][:size, :size], values, multipliers * tall / sizes
 
     def whitening(self, z: Array) -> Array:

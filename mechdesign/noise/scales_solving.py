@@ -119,7 +119,8 @@ class ScalesProgram:
         """Scales of all groups at the variable's value."""
         found = self.reference.copy()
         value = np.ravel(np.asarray(self.variable.value, dtype=float))
-        found[self.moved] *= np.exp(value) if self.logarithmic else np.maximum(value, 0.0)
+        with np.errstate(over="ignore"):
+            found[self.moved] *= np.exp(value) if self.logarithmic else np.maximum(value, 0.0)
         return found
 
     def rows(self, room: Any = 0.0, most: Any = 1.0) -> list[cp.Constraint]:
@@ -407,7 +408,8 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
     except ResultFormatError:
         proved = False
     bound = asked.limited(program.scales())
-    numbers = [row.number for row, nu in zip(asked.coupled, found.rows) if abs(nu) > _ACTIVE]
+    paid = np.abs(found.rows) * program.sizes  # a multiplier is as small as its row is large
+    numbers = [row.number for row, share in zip(asked.coupled, paid) if share > _ACTIVE]
     own = [asked.labels[f] for f in asked.family[[*bound, *numbers]].tolist()]
     private = [one.label for one, y in zip(asked.privacy, found.budgets) if y * one.budget > _ACTIVE]
     words = " and ".join(map(repr, dict.fromkeys([*private, *own])))

@@ -200,6 +200,16 @@ def test_a_convex_row_is_measured_by_its_own_size(size: float) -> None:
         assert other.gap < 1e-5
 
 
+def test_a_linear_row_that_shares_its_name_with_a_convex_one_is_kept() -> None:
+    rows = [cp.norm(P[0]) <= 0.75, P[1, 0] <= 0.2]
+    goal, private = md.Minimize(P.expected("absolute")), P.private(md.PureDP(1.0))
+    alike, apart = (
+        md.Problem(goal, [private, *(md.named(name, row) for name, row in zip(names, rows))]).solve()
+        for names in (("cap", "cap"), ("one", "other"))
+    )
+    assert alike.value == pytest.approx(apart.value, rel=1e-7) and alike.gap < 1e-6
+
+
 def test_labels_of_tangents_are_labels_of_families() -> None:
     result = md.Problem(
         md.Minimize(P.expected()), [*PRIVATE, md.named("peak", cp.norm(P[0]) <= 0.75)]

@@ -83,6 +83,22 @@ def test_convex_rows_that_are_not_piecewise_linear(kind: str, unit: float) -> No
     assert not better.certificate.verify()
 
 
+@pytest.mark.parametrize("unit", [1e-8, 1e4, 1e8])
+def test_a_further_variable_has_the_unit_of_its_row(unit: float) -> None:
+    """A row of ratios, and one in the unit of the answers: the optimum scales, and neither is refused."""
+    found = []
+    for size in (1.0, unit):
+        asked = problem("total", size * CHANGES)
+        S = asked.unknown
+        rows = [
+            md.named("even", cp.abs(S[0, 1] / size**2 - 0.5) <= 0.1),
+            md.named("near", cp.abs(S[0, 2]) <= 0.3 * size**2),
+        ]
+        found.append(asked.subject_to(*rows).solve())
+        assert accepted(found[-1]) and found[-1].gap < 1e-7
+    assert found[1].value == pytest.approx(found[0].value * unit**2, rel=1e-6)
+
+
 def accepted(result: md.Result) -> bool:
     return result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
 

@@ -241,6 +241,10 @@ PROBLEMS: Cases = [
     (lambda: scaled(lambda s: md.named("gap", s[0] - s[1] <= -1.0)), "'gap': mixes signs"),
     (lambda: scaled(lambda s: md.named("ball", cp.norm(s) <= 5)), "'private' and 'ball' together .recomputed by tangents.$"),
     (lambda: scaled(lambda s: md.named("far", cp.norm(s) >= 9)), "'far': is not convex"),
+    (lambda: scaled(lambda s: md.named("none", 0 * cp.sum_squares(s) <= 1)), "'none': is 0 times a function"),
+    # a row is named whatever its size is
+    (lambda: scaled(lambda s: md.named("ball", 1e300 * cp.norm(s) <= 5e300)), "'private' and 'ball' together"),
+    (lambda: scaled(lambda s: md.named("sum", 1e200 * cp.sum(s) <= 6e200)), "'private' and 'sum' together .proved"),
     (lambda: scaled(lambda s: md.named("flat", cp.norm_inf(s) <= 9)), "'flat': holds an atom of which CVXPY gives no slope"),
     (
         lambda: scaled(

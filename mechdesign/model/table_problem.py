@@ -308,12 +308,12 @@ class FiniteProblem(TableDesign, Problem):
         """Solve as a conic program and repair its table; again with stricter functions where the repaired table misses them."""
         program, stricter, off = self.to_cvxpy(), 0.0, list[str]()
         equal = np.full(self.unknown.shape, 1 / self.declared.m)
-        sizes = {label: self._size(label, equal) for label in self.functions() if label != "objective"}
-        limits = [self.functions()[label] / size for label, size in sizes.items()]
-        scaled = {id(one) for label, one in labelled(self.constraints) if label in sizes}
+        parts = {label: f / self._size(label, equal) for label, f in self.functions().items()}
+        goal = parts.pop("objective", program.objective.expr)
+        scaled = {id(one) for label, one in labelled(self.constraints) if label in parts}
         kept = [one for one in program.constraints if id(one) not in scaled]
         for _ in range(_STRICTER):
-            asked = cp.Problem(program.objective, [*kept, *(limit <= -stricter for limit in limits)])
+            asked = cp.Problem(cp.Minimize(goal), [*kept, *(part <= -stricter for part in parts.values())])
             try:
                 found = solve(asked, solver, deadline=clock, **options)
             except InfeasibleError as error:
@@ -331,7 +331,7 @@ class FiniteProblem(TableDesign, Problem):
             worth = self.worth(law)
             if not (off := self.missed_by(law, worth)):
                 return found, declared, columns, missed
-            if not math.isfinite(most := max(worth[label] / sizes[label] for label in off)):
+            if not math.isfinite(most := max(worth[label] / self._size(label, equal) for label in off)):
                 break
             stricter = 2 * (stricter + most)
         raise SolverError(f"rows called {off} are missed", solver=solver or "any", status="repair")

@@ -200,6 +200,12 @@ def test_a_convex_row_is_measured_by_its_own_size(size: float) -> None:
         assert other.gap < 1e-5
 
 
+@pytest.mark.parametrize("size", [1e-9, 1e9])
+def test_a_convex_objective_has_its_optimum_in_any_unit(size: float) -> None:
+    one, other = (md.Problem(md.Minimize(c * cp.sum_squares(P - 0.25)), PRIVATE).solve() for c in (1.0, size))
+    assert other.value == pytest.approx(size * one.value, rel=1e-9) and other.gap < 1e-7
+
+
 def test_a_linear_row_that_shares_its_name_with_a_convex_one_is_kept() -> None:
     rows = [cp.norm(P[0]) <= 0.75, P[1, 0] <= 0.2]
     goal, private = md.Minimize(P.expected("absolute")), P.private(md.PureDP(1.0))

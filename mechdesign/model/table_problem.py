@@ -309,7 +309,9 @@ class FiniteProblem(TableDesign, Problem):
         program, stricter, off = self.to_cvxpy(), 0.0, list[str]()
         equal = np.full(self.unknown.shape, 1 / self.declared.m)
         parts = {label: f / self._size(label, equal) for label, f in self.functions().items()}
-        goal = parts.pop("objective", program.objective.expr)
+        goal = program.objective.expr
+        if parts.pop("objective", None) is not None:
+            goal = goal / self._spread()
         scaled = {id(one) for label, one in labelled(self.constraints) if label in parts}
         kept = [one for one in program.constraints if id(one) not in scaled]
         for _ in range(_STRICTER):
@@ -335,6 +337,14 @@ class FiniteProblem(TableDesign, Problem):
                 break
             stricter = 2 * (stricter + most)
         raise SolverError(f"rows called {off} are missed", solver=solver or "any", status="repair")
+
+    def _spread(self) -> float:
+        """How far the objective moves between tables: a solver's tolerances are of numbers next to 1."""
+        n, m = self.declared.n, self.declared.m
+        corners = (np.eye(m)[(np.arange(n) + x) % m] for x in range(min(m, 8)))
+        tables = [np.full((n, m), 1 / m), *((corner + 1 / m) / 2 for corner in corners)]
+        worth = [self.worth_at(table.reshape(self.unknown.shape))["objective"] for table in tables]
+        return float(np.ptp(worth)) or 1.0
 
     def _cut_off(self, clock: Clock) -> None:
         """Add tangents of convex functions where a table keeps those before, until none does or they are enough."""

@@ -317,10 +317,12 @@ class CvxpySolver(Solver):
             self._cvxpy_name, verbose=verbose, solver_opts=settings
         )
         clarabel, stop = self._cvxpy_name == "CLARABEL", threading.Event()
-        with _stopping(stop) if clarabel else nullcontext():
+        # interrupts come to the main thread alone: others leave the library as it is
+        stopped = clarabel and threading.current_thread() is threading.main_thread()
+        with _stopping(stop) if stopped else nullcontext():
             found = heard(
                 lambda: chain.solve_via_data(problem, data, warm and not clarabel, verbose, settings),
-                stop.set if clarabel else None,
+                stop.set if stopped else None,
             )
         problem.unpack_results(found, chain, inverse)
 

@@ -504,6 +504,26 @@ def test_an_interrupt_ends_a_run_of_highs_and_not_the_program() -> None:
     assert program.run() is Status.OPTIMAL
 
 
+def test_solves_in_threads_leave_the_library_as_it_was() -> None:
+    """Clarabel is asked to look for an interrupt in the main thread alone: others that took turns left it changed for good."""
+    import clarabel
+
+    made = clarabel.DefaultSolver
+
+    def work() -> None:
+        for _ in range(6):
+            x = cp.Variable(20)
+            solvers.solve(cp.Problem(cp.Minimize(cp.norm(x - 2.0)), [x >= 1]), "clarabel")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()
+    assert clarabel.DefaultSolver is made
+
+
 def test_an_interrupt_ends_the_wait_for_a_library_and_not_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -70,7 +70,8 @@ if TYPE_CHECKING:
 CURVED = 1e-8
 """How far above 0 a convex function that is not piecewise linear may be at the law, in doubles, of the size of its tangents."""
 _TANGENTS = 40  # rounds of tangents, at most
-_STRICTER = 4  # times that a convex function is asked for a little more than its limit
+_POSITIVE = 1e-12  # probability of a cell, at least, where tangents are taken
+_STRICTER = 8  # times that a convex function is asked for a little more than its limit
 MOST_ROWS = 400_000
 """Privacy rows that `TableProblem.write` lists."""
 _SIMPLEX = 4_000  # variables of a table on a metric up to which the simplex method takes no longer than half a minute
@@ -160,8 +161,14 @@ class FiniteProblem(TableDesign, Problem):
     def compiled(
         self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
     ) -> Declared:
-        """Return the problem in numbers, with tangents of convex functions at these tables, at equal probabilities unless given."""
-        points = {"": [np.full(self.unknown.shape, 1 / self.unknown.shape[-1])], **(at or {})}
+        """Return the problem in numbers, with tangents of convex functions at these tables, at equal probabilities unless given.
+
+        They are taken where no cell is 0, at which roots and entropies have no slope.
+        """
+        given = at or {"": [np.full(self.unknown.shape, 1 / self.unknown.shape[-1])]}
+        points = {
+            label: [np.maximum(table, _POSITIVE) for table in tables] for label, tables in given.items()
+        }
         rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter)
         return self.numbers(**self.unknown.stated(), **vars(rows))
 

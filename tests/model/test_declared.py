@@ -206,6 +206,17 @@ def test_a_convex_objective_has_its_optimum_in_any_unit(size: float) -> None:
     assert other.value == pytest.approx(size * one.value, rel=1e-9) and other.gap < 1e-7
 
 
+def test_roots_bind_and_spare_laws_with_probabilities_of_0() -> None:
+    """A root has no slope at 0, where the best law has masses."""
+    privacy, goal = [NOISE.private(md.ApproximateDP(1.0, 0.01))], md.Minimize(NOISE.expected("squared"))
+    free, spared, bound = (
+        md.Problem(goal, [*privacy, *(cp.sum(cp.sqrt(NOISE)) >= least for least in limits)]).solve()
+        for limits in ((), (1.0,), (3.0,))
+    )
+    assert spared.value == pytest.approx(free.value, rel=1e-9)
+    assert bound.value > 1.1 * free.value and max(spared.gap, bound.gap) < 1e-5
+
+
 def test_a_linear_row_that_shares_its_name_with_a_convex_one_is_kept() -> None:
     rows = [cp.norm(P[0]) <= 0.75, P[1, 0] <= 0.2]
     goal, private = md.Minimize(P.expected("absolute")), P.private(md.PureDP(1.0))

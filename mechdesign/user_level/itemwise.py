@@ -111,8 +111,7 @@ _ENOUGH = 0.99  # of the α asked for: no further channel is tried
 class ItemwiseRelease(Drawn):
     r"""Shuffled release of all items through one channel, private in the earth mover's distance.
 
-    What shuffling hides is proved here and by the package alone: the stand-alone verifier covers ``accounting="composition"``, and
-    says "not covered" of the others.
+    The stand-alone verifier does not cover it.
 
     Parameters
     ----------

@@ -37,14 +37,6 @@ def exp_bounds(x: Json, bits: int = 320) -> tuple[Fraction, Fraction]:
     return Fraction(low, unit), Fraction(high, unit)
 
 
-def log_above(ratio: Fraction) -> float:
-    """A double that is no less than the logarithm, which is not negative."""
-    found = (math.log(ratio.numerator) - math.log(ratio.denominator)) * (1 + 1e-12) + 1e-12
-    if not ratio <= exp_bounds(found)[0]:
-        raise ArithmeticError("a logarithm that is off by more than 1e-12")
-    return found
-
-
 def decimal(number: Fraction | float) -> Decimal:
     """A rational in the digits of the context."""
     number = Fraction(number)

@@ -69,12 +69,6 @@ def stream(result: Json, account: Account) -> None:
     account.bounds(claim, result["lower_bound"], least * Fraction(design["most"]) ** 2 / most)
 
 
-def alone(law: Json, account: Account) -> None:
-    """A law without its design."""
-    fits(law, account)
-    account.claimed(f"rho at most {law['budget'] / 2!r}: of the changes, which are the design's")
-
-
 def fits(law: Json, account: Account) -> None:
     """That coefficients are positive and fall, and the lattice is one."""
     poles, weights = law["poles"], law["weights"]

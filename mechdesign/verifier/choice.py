@@ -138,16 +138,6 @@ def with_noise(law: Json, neighbours: str, budget: str, account: Account) -> Fra
     return taken
 
 
-def alone(law: Json, account: Account) -> None:
-    """What a rule that is saved alone loses by unit of the spread of its scores."""
-    if law["rule"] not in RULES:
-        raise Refused("another rule")
-    if law["rate"] <= 0:
-        raise Refused("a rate that is not positive")
-    loss = law["rate"] * law.get("choose", 1)
-    account.at_most(f"the privacy loss is at most {loss!r} times the spread of the scores", loss, loss)
-
-
 def size_of(candidates: Json) -> int:
     """How many candidates there are."""
     if isinstance(candidates, int):

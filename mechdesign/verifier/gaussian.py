@@ -192,21 +192,6 @@ def shown_is(shown: Json, spans: Json, better: Json, one: int, account: Account)
     return true
 
 
-def shown_is_the_law(law: Json, account: Account) -> None:
-    """Of noise alone: that whitening, coordinates and lift fit together, and make the covariance shown."""
-    size = len(law["covariance"])
-    held = coordinates_of(law, size, account)
-    account.agrees("the budget is one", 0 < law["budget"] < math.inf)
-    if not all(holds for *_, holds in account.rows):
-        return
-    spans = spans_of(law["lift"], size, len(held))
-    found = inverse_gram(law["whitening"])
-    if found is None:
-        account.claimed("the covariance shown is the law's")
-    else:
-        shown_is(law["covariance"], spans, *found[:2], account)
-
-
 def multipliers_of(result: Json) -> list[Json]:
     """Weights of the changes, and loads of the answers, of each program."""
     proofs = proofs_of(result)

@@ -34,14 +34,12 @@ from operator import mul
 from mechdesign.verifier.arithmetic import (
     exp_bounds,
     inverse,
-    log_above,
     semidefinite,
     times,
     transposed,
     whole,
 )
 from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of
-from mechdesign.verifier.table import largest_loss
 
 LISTED = 16
 BITS = 128
@@ -208,24 +206,6 @@ def below_histograms(
     most = size * step**2 * max(Fraction(s * (size - s)) / (s * step + size) ** 2 for s in range(1, size))
     trace = Fraction(size * sum(diagonal) - sum(sums), below * size)
     return trace * (size - 1) / most - trace / size
-
-
-def alone(law: Json, account: Account) -> None:
-    """Of a law without a design: its privacy, and that its decoder is unbiased."""
-    if law[""] == "subset-report":
-        size = counts_of(law["workload"])
-        moments_of_sets(law, size, [], Fraction(0), account)
-        told = log_above(Fraction(*levels(law)))
-        account.at_most(f"privacy loss at most {told!r}", told, told)
-        account.proved("unbiased for every data set", True)
-        return
-    rows = table(law, account)
-    loss = largest_loss(rows)
-    account.proved("no report rules a category out", loss is not None)
-    if loss is not None:
-        account.at_most(f"privacy loss at most {loss!r}", loss, loss)
-    squares(rows, law["prior"], *centred(*gram(law["workload"], account)), account)
-    account.proved("unbiased for every data set", True)
 
 
 def table(law: Json, account: Account) -> Whole:

@@ -367,13 +367,6 @@ def on_cells(law: Json) -> Json:
     }
 
 
-def even(law: Json) -> bool:
-    """Whether cells are symmetric about 0."""
-    sizes = law["spans"] or [1] * len(law["weights"])
-    mirrored = all(law[name] == law[name][::-1] for name in ("weights", "spans"))
-    return mirrored and 2 * Fraction(law["start"]) == -sum(sizes) * Fraction(law["width"])
-
-
 def changes(design: Json) -> Fraction:
     """The sensitivity; whole numbers change by no more than its whole part."""
     return Fraction(math.floor(design["sensitivity"]) if design["integer"] else design["sensitivity"])
@@ -431,25 +424,6 @@ def largest_excess(law: Json, held: Cells, low: Fraction, account: Account) -> F
         return Fraction((sum(over) + (sum(over[:n]) + sum(over[-n:])) * zero) / (down * scale) + spike)
 
     return max(excess(k) for k in range(-n, n + 1) if k)
-
-
-def largest_quotient(law: Json, held: Cells, account: Account) -> Fraction | None:
-    """The largest quotient of the densities of two cells that a shift brings over each other; None where it has no end.
-
-    Of cells that repeat outwards times r, those next to the law's own stand for the others.
-    """
-    n, r = law["cells_per_shift"], law["decay"]
-    if law["spike"] or not r:  # the spike, or the last cell, meets what has no mass
-        return None
-    runs = [(e - v, e, Fraction(w, v)) for w, v, e in zip(law["weights"], held.spans, held.ends)]
-    left = [(a - n, b - n, h * r) for a, b, h in runs[: held.first]]
-    right = [(a + n, b + n, h * r) for a, b, h in runs[-held.last :]]
-    line = [*left, *runs, *right]
-    account.takes(4 * len(line) ** 2, 200 + r.numerator.bit_length() + max(law["weights"]).bit_length())
-    if min(h for *_, h in line) == 0:
-        return None
-    pairs = ((h, other) for a, b, h in line for c, e, other in line if c - b < n and a - e < n)
-    return Fraction(max(h / other for h, other in pairs))
 
 
 def named_noise(result: Json, moved: int, account: Account) -> None:

@@ -62,7 +62,7 @@ class NotCovered(Exception):
 
 
 class NothingToCheck(NotCovered):
-    """The file states no mechanism, or one that is not released."""
+    """The file states no result."""
 
     before = "nothing to check: "
 
@@ -94,12 +94,6 @@ class Members(dict[str, Json]):
     def __getitem__(self, name: str) -> Json:
         self.last[:] = [f"{self.place}.{name}" if name else self.place]
         return super().__getitem__(name)
-
-
-def above(number: Fraction) -> float:
-    """The least double that is no less."""
-    found = float(number)
-    return found if Fraction(found) >= number else math.nextafter(found, math.inf)
 
 
 def lowest(values: Iterable[float]) -> float:
@@ -213,11 +207,6 @@ class Account:
     def at_most(self, claim: str, low: Json, high: Json, how: str = "proved") -> None:
         """Whether low ≤ high, as both are; what is left is the margin."""
         self.add(claim, how, low <= high, high - low)
-
-    def computed(self, claim: str, number: Fraction) -> None:
-        """State a number that was computed here, rounded up, in a claim with a place for it."""
-        shown = above(number)
-        self.at_most(claim.format(repr(shown)), number, Fraction(shown))
 
     def supposed(self, claim: str, low: Json, high: Json) -> None:
         """Whether low ≤ high, of which one is only claimed."""

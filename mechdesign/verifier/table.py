@@ -27,15 +27,6 @@ coefficient, is 0, all other cells of these inputs are 0; and a cell is 0 where 
 within and one across, along the edges of a tree, great circles of the mean earth between degrees of latitude and longitude, else straight lines
 between coordinates.
 
-**Channels.**
-
-Saved alone: *a table of a row for each item* has the largest quotient of two rows as its loss; rows of doubles stand for themselves over
-their exact sums. *Clustered response* (k-ary response is one cluster): of n items in clusters, the item itself is reported with weight
-2¹⁰⁰, another of its cluster with the least integer that is at least 2¹⁰⁰ e^(−α d₁), one of another cluster with that for d₂ ≥ d₁. All rows
-have one total, so that two items' probabilities of a report differ by the largest quotient of two weights: at most e^(α d₁) within a cluster
-and e^(α d₂) across. *Hadamard response*: every row but the first of Sylvester's matrix has as many 1 as −1; reports of the one sign have
-weight 2¹⁰⁰, of the other the least integer that is at least 2¹⁰⁰ e^(−ε).
-
 *A count* in 0, …, n, answered there. A private table C has, for any prior w of the true values and any ψ ≥ 0 of neighbours x, x′ and answers y, a worst (with the question's
 prior as w: a mean) loss of at least Σ_x min_y (w_x ℓ(y − x) + Σ ψ_xx′(y) − e^ε ψ_x′x(y)) − δ Σ_xx′ max_y ψ_xx′(y): rows of C are averages, and
 Σ_y ψ_xx′(y) (C[x, y] − e^ε C[x′, y]) is at most δ max_y ψ_xx′(y).
@@ -49,9 +40,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mechdesign.verifier.arithmetic import exp_bounds, log_above, whole
+from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.reading import (
-    NEAR,
     Account,
     Json,
     NotCovered,
@@ -170,35 +160,6 @@ class Point(NamedTuple):
     rates: list[tuple[Fraction, Fraction]]
     alike: bool
     first: int
-
-
-def table_alone(law: Json, account: Account) -> None:
-    """What a table that is saved alone loses between any two inputs, where that is finite."""
-    weights = law["weights"]
-    account.takes(8 * sum(map(len, weights)), max(map(sum, weights)).bit_length())
-    whole = all(len(row) == len(law["outputs"]) and min(row) >= 0 < sum(row) for row in weights)
-    account.agrees("weights are rows of probabilities", whole and len(weights) == len(law["inputs"]))
-    loses(weights, account)
-
-
-def loses(rows: list[list[int]], account: Account) -> None:
-    """What rows of weights lose, where nothing is stated that it could be compared with."""
-    if (loss := largest_loss(rows)) is None:
-        account.claimed(
-            "outputs rule inputs out: private with some delta only, which this file does not state"
-        )
-    else:
-        account.at_most(f"privacy loss at most {loss!r} between any two inputs", loss, loss)
-
-
-def largest_loss(rows: list[list[int]]) -> float | None:
-    """What rows of weights lose between any two of them, rounded up; None where an output rules one out."""
-    totals = [sum(row) for row in rows]
-    columns = [column for column in zip(*rows, strict=True) if max(column)]
-    if min(map(min, columns)) == 0:
-        return None
-    shares = ([Fraction(w, total) for w, total in zip(column, totals)] for column in columns)
-    return log_above(max(max(column) / min(column) for column in shares))
 
 
 def table(result: Json, account: Account) -> None:
@@ -472,9 +433,6 @@ def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], accou
     return lower_bound(costs, held, [group for group in groups if group], set(free))
 
 
-TOP = 1 << 100
-
-
 def channel(result: Json, account: Account) -> None:
     """A channel as the table that it is, private at alpha times the distance."""
     design, law, space = result["design"], result["mechanism"], result["design"]["space"]
@@ -554,48 +512,6 @@ def stated(
         "places": [[i, j] for i, row in enumerate(rows) for j, _ in row],
         "coefficients": [a for row in rows for _, a in row],
     }  # fmt: skip
-
-
-def level(loss: Fraction) -> int:
-    """The least integer that is at least 2¹⁰⁰ e^{−loss}."""
-    return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_bounds(loss)[0]))
-
-
-def beyond_top(weight: int, loss: Fraction) -> Fraction:
-    """By how much e^loss times a weight is above 2¹⁰⁰, as a share of it; negative where it is below."""
-    return max(Fraction(weight), weight * exp_bounds(min(loss, 700))[0]) / TOP - 1
-
-
-def clustered_response(law: Json, account: Account) -> None:
-    alpha, (near, far) = Fraction(law["alpha"]), cluster_distances(law["space"])
-    told = level(alpha * (near if law["space"]["shape"][1] > 1 else far)) < TOP
-    account.agrees("an item is reported more often than every other one", told)
-    left = min(beyond_top(level(loss), loss) for loss in (alpha * near, alpha * far))
-    account.at_most(f"privacy of all pairs at alpha = {float(alpha)!r}", 0, left)
-
-
-def hadamard_response(law: Json, account: Account) -> None:
-    epsilon = Fraction(law["epsilon"])
-    account.agrees("there are items to tell apart", 2 <= law["items"] <= 1 << 40)
-    account.at_most(f"privacy loss at most {float(epsilon)!r}", 0, beyond_top(level(epsilon), epsilon))
-
-
-def channel_alone(law: Json, account: Account) -> None:
-    """Privacy as the table has it: nothing is stated that it could be compared with."""
-    rows, totals = rows_of(law, account)
-    account.takes(8 * sum(map(len, rows)), max(totals).bit_length())
-    loses(rows, account)
-
-
-def rows_of(law: Json, account: Account) -> tuple[list[list[int]], list[int]]:
-    """Weights, and the total of every row: those stated, or the doubles over a common power of two."""
-    if law["weights"] is None:
-        rows, bits = whole(law["matrix"])
-        totals = [sum(row) for row in rows]
-        left = 1000 * Fraction(NEAR) - max(abs(Fraction(total, 1 << bits) - 1) for total in totals)
-        account.agrees("rows sum to 1, to rounding", left >= 0 and min(map(min, rows)) >= 0, left)
-        return rows, totals
-    return law["weights"], table_fits(law, account)
 
 
 def table_fits(law: Json, account: Account) -> list[int]:

@@ -4,11 +4,10 @@
 
 Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recomputed* (doubles) or *claimed* (not checked
 here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: not covered, too large to check, or
-nothing to check. Covered are results, mechanisms that are saved alone (what they lose is printed), comparisons and frontiers (each result
-within, its claims under its name) and certificates. Not covered, by name: biased selections, what shuffling hides, histograms of
-users, comparisons of those, of local reports of categories and of means of clients, functions and laws of the user's own. A file that
-states no mechanism (a budget, a space, a proof) claims nothing. No code is shared with the package: it is a second opinion. Fields of
-files: docs/format.md.
+nothing to check. Covered are results, comparisons and frontiers (each result within, its claims under its name) and certificates. Not
+covered, by name: biased selections, histograms of users, comparisons of those, of local reports of categories and of means of clients,
+functions and laws of the user's own. A file that states no result (a budget, a space, a mechanism that is saved alone) claims nothing. No code
+is shared with the package: it is a second opinion. Fields of files: docs/format.md.
 
 **Several results in one file**: comparisons, frontiers, and what a comparison's ranking and least error rest on.
 
@@ -47,7 +46,6 @@ from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import correlated, covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
-from mechdesign.verifier.mechanisms import MECHANISMS
 from mechdesign.verifier.noise import lattice_noise, lattice_problem
 from mechdesign.verifier.plan import allocated, plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
@@ -503,10 +501,10 @@ CHECKS |= {
     "vector-design": vectors,
 }
 UNCOVERED = {
-    **dict.fromkeys(("biased-selection", "biased-quantizer"), "biased selections"),
-    **dict.fromkeys(("user-histogram", "tree-histogram", "laplace-histogram"), "histograms of users"),
+    "biased-selection": "biased selections",
+    "user-histogram": "histograms of users",
 }
-"""Kinds of designs and mechanisms without a check, and what they are of."""
+"""Kinds of designs without a check, and what they are of."""
 GIVEN = {
     **{(kind, "law-proof"): "delta-interval" for kind in ("calibration", "joint-calibration", "plan")},
     ("covariance-problem", "law-proof"): "list",
@@ -524,16 +522,11 @@ def verify(text: str, seconds: float = 5.0) -> Account:
         with localcontext(prec=PLACES):
             held = read(text)
             if not isinstance(held, dict) or held[""] not in (*MEMBERS, "law"):
-                raise NothingToCheck("a file that states no mechanism")
+                raise NothingToCheck("a file that states no result")
             if held[""] in SEVERAL:
                 SEVERAL[held[""]](held, account, result)
             elif held[""] in ALONE:
                 ALONE[held[""]](held, account)
-            elif held[""] in MECHANISMS:
-                MECHANISMS[held[""]](held, account)
-                neighbours(held, account)
-            elif held[""] in UNCOVERED:
-                raise NotCovered(UNCOVERED[held[""]])
             elif held[""] in CHECKS:
                 raise Refused(
                     f"a design ({held['']}) without a result: nothing is claimed that could be checked"
@@ -612,7 +605,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "file",
-        help="a saved result, certificate, comparison, frontier or mechanism, also as .json.gz, or a report page",
+        help="a saved result, certificate, comparison or frontier, also as .json.gz, or a report page",
     )
     parser.add_argument("--seconds", type=work, default=5.0, help="work allowed, beside a second a megabyte")
     parser.add_argument("--json", action="store_true", help="print the claims as JSON")

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "mechdesign"
 
 # Rooms of one floor do not import each other.
 FLOORS: dict[str, int] = {
-    "errors": 0, "verifier": 0,
+    "doubles": 0, "errors": 0, "verifier": 0,
     "plotting": 1, "typing": 1,
     "solvers": 2,
     "evidence": 3,

@@ -38,6 +38,7 @@ import numpy as np
 from scipy import fft
 
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss
+from mechdesign.doubles import LARGEST_POWER, ROUNDED, UNIT
 from mechdesign.errors import DesignError
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
@@ -50,11 +51,6 @@ _LONGER = 8
 """Times as long is a transform of long doubles."""
 _LEAST = 1e-305
 """What a mass is off by where doubles have fewer digits."""
-_WIDEST = 700.0
-"""A step whose exponential doubles hold."""
-_OFF = 1e-14
-"""Relative error of sums of masses."""
-_HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ class Cells:
     def _lowered(self, low: Array, high: Array, step: float, at: Array, also: Array | float) -> Array:
         """The chords' masses, of the lower and upper ends of cells, brought down to the tangents; `at`: the cell's lower end, in steps."""
         out = np.append(low, 0.0) + also
-        if step > _WIDEST:
+        if step > LARGEST_POWER:
             return np.zeros(out.size) + also
         up, down = math.expm1(step), -math.expm1(-step)
         out[1:] += high
@@ -320,13 +316,13 @@ def discretise(
 
 def known(grid: GridLoss, also: Array | float = 0.0) -> GridLoss:
     """A grid from below; where its cells are so coarse that it knows less than half, all outcomes but those `also` on it are one."""
-    if float(grid.mass.sum()) + grid.infinity >= _HALF:
+    if float(grid.mass.sum()) + grid.infinity >= 0.5:
         return grid
     told = min(float(np.sum(also)) + grid.infinity, 1 - 1e-15)
     low = math.floor((math.log1p(-told) - grid.offset) / grid.step - 1e-9) - grid.start
     mass = np.zeros(max(grid.mass.size, low + 1) - min(low, 0))
     mass[-min(low, 0) :][: grid.mass.size] += also
-    mass[max(low, 0)] += (1 - told) * (1 - _OFF)
+    mass[max(low, 0)] += (1 - told) * (1 - ROUNDED)
     return replace(grid, start=grid.start + min(low, 0), mass=mass)
 
 
@@ -355,14 +351,13 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool, most: 
         fall = loss.mass * np.expm1(np.where(lower | (loss.mass == 0), 0.0, step - far))  # 0 · ∞ is no number
     sums = (loss.mass, lift, lift * lower, fall)
     mass, lift, below, above = (np.asarray(np.bincount(index, v, index.max() + 1), dtype=float) for v in sums)
-    cells = Cells(mass, lift, below, above, _OFF * mass, _OFF * (lift + above))
-    infinite = loss.infinity if pessimistic else loss.infinity * (1 - _OFF)
+    cells = Cells(mass, lift, below, above, ROUNDED * mass, ROUNDED * (lift + above))
+    infinite = loss.infinity if pessimistic else loss.infinity * (1 - ROUNDED)
     mass = cells.on_grid(step, start, pessimistic=pessimistic)
     grid = GridLoss(step, start, mass, infinite, slop if pessimistic else -slop, pessimistic)
     return grid if pessimistic else known(grid)
 
 
-_UNIT = 2.0**-53
 _OUTSIDE = 1e-16
 """Tilted probability allowed outside the convolution window, each side."""
 _VANISHED = -100.0
@@ -618,7 +613,7 @@ def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most
         rounding = norm * _norm(weights)
         if rounding < _COARSE * value or _LONGER * mass.size > most < MOST:
             break
-    rounding += 4 * _UNIT * mass.size * abs(value)
+    rounding += 4 * UNIT * mass.size * abs(value)
     peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
     largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
     largest = min(largest, -math.expm1(level - _top(parts)))

@@ -23,6 +23,7 @@ from typing import TypeAlias, get_args
 import numpy as np
 from scipy import special
 
+from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_down
@@ -40,8 +41,6 @@ from mechdesign.typing import Array, Numbers, Values, instance
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LARGEST, _LEAST = 1e300, 1e-150
-_HALF = 0.5
-_LEAST_SQUARE = 1e-280
 _CLOSE = 1.0
 """Below this μ the difference of Mills ratios is integrated (16 nodes: below rounding on [0, 1])."""
 _SAFETY = 4e-14
@@ -144,7 +143,7 @@ def gaussian_room(epsilon: float, delta: float, mu: float) -> float:
     >>> gaussian_room(1.0, 1e-6, gaussian_mu(1.0, 1e-6)) > 0
     True
     """
-    if delta <= _HALF:
+    if delta <= 0.5:
         return float(delta - gaussian_profile(epsilon, mu))
     return float(np.exp(_log_rest(np.array([epsilon]), np.array([mu])))[0] - (1 - delta))
 
@@ -161,12 +160,12 @@ def _bracket(epsilon: Array, delta: Array) -> tuple[Array, Array]:
         return np.where(z > 0, 2 * epsilon / (root + np.abs(z)), root - z)
 
     def quantile(level: Array) -> Array:
-        return np.asarray(np.where(level > _HALF, special.ndtri(1 - level), -special.ndtri(level)))
+        return np.asarray(np.where(level > 0.5, special.ndtri(1 - level), -special.ndtri(level)))
 
     central = np.where(
-        delta > _HALF,
+        delta > 0.5,
         -special.ndtri((1 - delta) / 2),
-        math.sqrt(2) * special.erfinv(np.minimum(delta, _HALF)),
+        math.sqrt(2) * special.erfinv(np.minimum(delta, 0.5)),
     )
     low = np.maximum(r(quantile(delta)), 2 * central) * (1 - 1e-12)
     level = delta + np.exp(-_LOG_SQRT_2PI) * _mills(np.sqrt(2 * epsilon))  # e^ε φ(√2ε) = φ(0)
@@ -217,7 +216,7 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
         raise DesignError.of("delta", delta, "must be in (0, 1)")
     shape, e, d = _flat("delta", e, d)
     # Where δ is near 1 the root is that of 1 − φ: doubles carry 1 − δ exactly there, and not φ.
-    near, sign = d > _HALF, np.where(d > _HALF, -1.0, 1.0)
+    near, sign = d > 0.5, np.where(d > 0.5, -1.0, 1.0)
     target = np.where(near, np.log1p(-np.minimum(d, 1 - 2.0**-53)), np.log(d))
     low, high = _bracket(e, d)
     mu = low.copy()
@@ -257,7 +256,7 @@ def gaussian_square(epsilon: float, delta: float) -> float:
     168.8
     """
     square = float(gaussian_mu(epsilon, delta) ** 2 * (1 - 1e-15))
-    if square < _LEAST_SQUARE:
+    if square < SMALLEST:
         allowed = "leave Gaussian noise a smaller budget than doubles hold; ask for a larger delta"
         raise DesignError.of("epsilon, delta", (epsilon, delta), allowed)
     return square

@@ -18,6 +18,7 @@ from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, 
 from mechdesign.accounting.planning import FLOOR, GridPlan, apart, largest, plan_grid, typical
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
+from mechdesign.doubles import ROUNDED, SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
@@ -28,12 +29,8 @@ from mechdesign.solvers.deadline import Deadline
 
 Rounds: TypeAlias = tuple[tuple[NoiseTerm, ...], int, float]
 """What a round is made of, how many rounds there are, and which share of the records each sees."""
-_LESS, _MORE = 1 - 1e-14, 1 + 1e-14
-"""Beyond the rounding of some operations on doubles."""
 _APART = 1e7
 """A loss that tells neighbours apart whatever else is asked."""
-SMALLEST_DELTA = 1e-280
-"""The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
 _MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
 """How far an end may come out elsewhere, relative: closed forms are rounded once, sums in doubles at each step."""
 
@@ -161,7 +158,7 @@ def delta_interval(
             for at in (low, high)
         )
         return DeltaInterval(
-            sampling_rate * below.lower * _LESS, min(sampling_rate * above.upper * _MORE, 1.0)
+            sampling_rate * below.lower * (1 - ROUNDED), min(sampling_rate * above.upper * (1 + ROUNDED), 1.0)
         )
     terms = _repeated(terms, rounds, sampling_rate)
     if (
@@ -171,7 +168,7 @@ def delta_interval(
         return found
     if sampling_rate < 1 and (apart(terms) or typical(terms) > _APART):
         # Nobody is told apart who is in no sample; losses this large are beyond the grid.
-        return DeltaInterval(0.0, min(-math.expm1(rounds * math.log1p(-sampling_rate)) * _MORE, 1.0))
+        return DeltaInterval(0.0, min(-math.expm1(rounds * math.log1p(-sampling_rate)) * (1 + ROUNDED), 1.0))
     if apart(terms):
         return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
     plan = _planned(terms, epsilon, 0.01, rounds, sampling_rate, neighbours)
@@ -181,7 +178,7 @@ def delta_interval(
 def _unsampled(epsilon: float, sampling_rate: float) -> tuple[float, float]:
     """Enclose the ε at which one round, all records seen, has 1/q of the δ that its sample has at this one."""
     before = loss_before(epsilon, sampling_rate)
-    return before * _LESS, before * _MORE
+    return before * (1 - ROUNDED), before * (1 + ROUNDED)
 
 
 def _replaced(terms: Terms, sampling_rate: float, neighbours: str) -> bool:
@@ -344,7 +341,7 @@ def _refine(
             if 0 < 2 * told_from <= best.lower or best.upper <= told_from / 2:
                 return best
         gap = best.upper - best.lower
-        if gap <= width * best.upper or best.upper <= SMALLEST_DELTA:
+        if gap <= width * best.upper or best.upper <= SMALLEST:
             return best
         if (
             plan.upper_tail > FLOOR and plan.upper_tail * plan.count > 0.01 * gap
@@ -374,7 +371,7 @@ def upper_delta(
     if sampling_rate < 1 and rounds == 1 and not replaced:
         low, _ = _unsampled(epsilon, sampling_rate)
         whole = upper_delta(terms, low, width=width, points=points, deadline=clock)
-        return min(sampling_rate * whole * _MORE, 1.0)
+        return min(sampling_rate * whole * (1 + ROUNDED), 1.0)
     terms = _repeated(terms, rounds, sampling_rate)
     if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
         return found.upper
@@ -418,7 +415,7 @@ def verified_delta(
         return upper_delta(terms, epsilon, **seen, points=2**14, deadline=clock)  # type: ignore[arg-type]
     if sampling_rate < 1:
         low, _ = _unsampled(epsilon, sampling_rate)
-        return min(sampling_rate * verified_delta(terms, low, deadline=clock) * _MORE, 1.0)
+        return min(sampling_rate * verified_delta(terms, low, deadline=clock) * (1 + ROUNDED), 1.0)
     terms = _repeated(terms, rounds, 1.0)
     if apart(terms):
         return 1.0
@@ -449,7 +446,7 @@ def lower_delta(
     replaced = _replaced(terms, sampling_rate, neighbours)
     if sampling_rate < 1 and rounds == 1 and not replaced:
         _, high = _unsampled(epsilon, sampling_rate)
-        return sampling_rate * lower_delta(terms, high, width=width, deadline=clock) * _LESS
+        return sampling_rate * lower_delta(terms, high, width=width, deadline=clock) * (1 - ROUNDED)
     terms = _repeated(terms, rounds, sampling_rate)
     if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
         return found.lower
@@ -503,8 +500,8 @@ def epsilon_bound(
     0.3
     """
     delta = inside("delta", delta, 0, 1)
-    if delta < SMALLEST_DELTA:
-        raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
+    if delta < SMALLEST:
+        raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST}")
     terms, deadline = as_terms(terms), Deadline(time_limit)
 
     def over(epsilon: float) -> float:

@@ -9,13 +9,12 @@ import numpy as np
 
 from mechdesign.accounting.composition import MOST, Part, composed_delta, discretise, find_tilt
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss, NoiseTerm, loss_of
+from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError
 from mechdesign.problem.law_moments import law_variance
 
 FLOOR = 1e-300
 """The smallest tail that is cut off: doubles hold hardly less."""
-DEEPEST = 1e-290
-"""The tail that a first coarse pass cuts off."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def typical(terms: tuple[NoiseTerm, ...]) -> float:
 def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
     losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
     count = sum(c for _, c in losses)
-    tops = [min(largest(loss, DEEPEST), epsilon - math.log(DEEPEST)) for loss, _ in losses]
+    tops = [min(largest(loss, TINY), epsilon - math.log(TINY)) for loss, _ in losses]
     usual = [max(largest(loss, 0.15), top * 1e-6) for (loss, _), top in zip(losses, tops)]
     step = max(min(usual) / 6, max(tops) / 50_000)
     if not step > 1e-150:
@@ -115,7 +114,7 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
         raise DesignError.of(
             "sensitivity", least, "is so small, compared with the noise, that doubles see no privacy loss"
         )
-    plan = GridPlan(losses, step, 0.0, DEEPEST, 1e-12 * width / count, epsilon=epsilon)
+    plan = GridPlan(losses, step, 0.0, TINY, 1e-12 * width / count, epsilon=epsilon)
     step = plan.align(step)
     coarse = plan.parts(step, pessimistic=True)
     tilt = find_tilt(coarse, epsilon)

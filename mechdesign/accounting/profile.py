@@ -41,6 +41,7 @@ from mechdesign.accounting.losses import (
     TailForm,
     loss_of,
 )
+from mechdesign.doubles import SMALLEST, UNIT
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, least_kept, round_up
@@ -51,9 +52,6 @@ from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
 _RELATIVE = 1e-9
 """Relative error allowed to survival functions and quadratures: they reach 1e-12."""
-_UNIT = 2.0**-53
-_TINY = 1e-280
-"""Smaller δ are no double that could be compared."""
 _FAR = 1e6
 """Losses that are as good as infinite."""
 
@@ -96,7 +94,7 @@ def profile_interval(law: FrozenLaw, sensitivity: float, epsilon: float) -> tupl
     loss = loss_of(law, sensitivity)
     if isinstance(loss, CentredLoss) and isinstance(law.dist, stats.rv_discrete):  # steps: no quadrature
         return instance("law", enclosed_delta(law, sensitivity, epsilon, loss), tuple)
-    off = 6 * _UNIT * epsilon
+    off = 6 * UNIT * epsilon
     if isinstance(loss, CentredLoss) and not any(abs(a - epsilon) <= 0.05 * epsilon for a in loss.atoms):
         # Away from atoms, which are products, the loss is a difference of logarithms as large as the tail is deep.
         half = loss.sensitivity / 2
@@ -104,7 +102,7 @@ def profile_interval(law: FrozenLaw, sensitivity: float, epsilon: float) -> tupl
         x = min(x, float(loss.isf(1e-300)))
         with np.errstate(all="ignore"):
             depth = law.logpdf(np.array([x - half, x + half])) - law.logpdf(0.0)
-        off += 8 * _UNIT * (1 + float(np.sum(np.abs(depth[np.isfinite(depth)]))))
+        off += 8 * UNIT * (1 + float(np.sum(np.abs(depth[np.isfinite(depth)]))))
     around = np.array([epsilon + off, max(epsilon - off, 0.0)])
     if isinstance(loss, AtomicLoss):
         lower, upper = float(loss.delta(around[0])), float(loss.delta(around[1]))
@@ -264,7 +262,7 @@ def profile_epsilon(law: FrozenLaw, sensitivity: float, delta: float) -> float:
     if math.isinf(found):
         return math.inf
     # Doubles may be wrong near the end of a bounded loss, where δ is a difference of nearly equal numbers.
-    step = max(found * 2 * _UNIT, 1e-16)
+    step = max(found * 2 * UNIT, 1e-16)
     while privacy_profile(law, sensitivity, found) > delta:
         found, step = found + step, 4 * step
         if found > _FAR:
@@ -454,7 +452,7 @@ def least_mu(
         return known[epsilon]
 
     def below(epsilon: float) -> float:
-        if not _TINY < (least := delta(epsilon)[0]) < 1:
+        if not SMALLEST < (least := delta(epsilon)[0]) < 1:
             return 0.0
         mu = float(gaussian_mu(epsilon, least))
         while enclosed_gaussian(epsilon, [(1, mu, 1.0, 1)])[1] > least:
@@ -464,7 +462,7 @@ def least_mu(
     def end(mu: float) -> float:
         """Where the argument far out begins; infinite where δ is too small for doubles before."""
         epsilon = 2 * rho + 1
-        while delta(epsilon)[1] > _TINY:
+        while delta(epsilon)[1] > SMALLEST:
             t, b = (epsilon - rho) / (2 * rho), epsilon / mu + mu / 2
             log_most = -rho * t * t - 1 - math.log(t)
             log_least = -((b - mu) ** 2) / 2 - math.log(2 * math.pi) / 2 + math.log(mu / (b * b + 3))

@@ -71,7 +71,8 @@ from mechdesign.accounting.losses import (
     in_sigmas,
     loss_of,
 )
-from mechdesign.accounting.planning import DEEPEST, FLOOR, GridPlan, largest, plan_grid
+from mechdesign.accounting.planning import FLOOR, GridPlan, largest, plan_grid
+from mechdesign.doubles import LARGEST_POWER, TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.problem.law_moments import inverse_of, is_gaussian, law_variance
@@ -79,11 +80,8 @@ from mechdesign.typing import Array, Numbers
 
 _STRETCHES = 16
 """Convolutions of a round, at most."""
-_PAST = 700.0
 _ROUNDED = 1e-15
 """What roundings do to a loss, relative."""
-_NEGLIGIBLE = 1e-290
-"""Mass that may as well have an infinite loss."""
 _TRIED = 2**14
 """Steps that are tried for two atoms: where losses differ in their tenth digit alone, there are billions."""
 _PLANNED = 2**20
@@ -94,8 +92,6 @@ _MOST_CELLS = 2**20
 _LONGER = 8
 """Times as long as a transform's takes a point of one loss."""
 _EXTREME = 1e100
-_LARGEST = 709.0
-"""Exponent of a double."""
 _SMALL = 1e-6
 """A loss to which rounding errors are nothing."""
 
@@ -111,7 +107,7 @@ def compose_grid(parts: Sequence[Part], most: int = MOST) -> GridLoss:
         return parts[0][0]
     step, pessimistic = parts[0][0].step, parts[0][0].pessimistic
     infinite = -math.expm1(sum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in parts))
-    negligible = max(0.01 * infinite, _NEGLIGIBLE)
+    negligible = max(0.01 * infinite, TINY)
     stretches = _stretches(parts, negligible, most)
     if not stretches:
         return GridLoss(step, 0, np.zeros(1), infinite, sum(c * g.offset for g, c in parts), pessimistic)
@@ -134,7 +130,7 @@ def compose_grid(parts: Sequence[Part], most: int = MOST) -> GridLoss:
         if start > sum(c * g.start for g, c in parts):
             mass[0] += low.beyond(step * start)
         if start + size <= sum(c * (g.start + g.mass.size - 1) for g, c in parts):
-            infinite += max(high.beyond(step * (start + size - 1)), _NEGLIGIBLE)
+            infinite += max(high.beyond(step * (start + size - 1)), TINY)
     # points that hold next to nothing would only widen the grid
     tail = np.cumsum(mass[::-1])
     spare = min(int(np.searchsorted(tail, negligible, side="right")), size - 1) if infinite > 0 else 0
@@ -163,8 +159,8 @@ class _Stretch:
         slack = 1e-14 * (10 + np.abs(self.tilt.log_mgf) + np.abs(self.tilt.theta * losses))
         with np.errstate(under="ignore", over="ignore"):
             power = exponent + (slack if up else -slack)
-        found = tilted * np.exp(np.minimum(power, _LARGEST))
-        return np.where((power > _LARGEST) & (tilted > 0), math.inf, found) if up else np.asarray(found)
+        found = tilted * np.exp(np.minimum(power, LARGEST_POWER))
+        return np.where((power > LARGEST_POWER) & (tilted > 0), math.inf, found) if up else np.asarray(found)
 
     def beyond(self, loss: float) -> float:
         """Bound P's mass on the far side of a loss at the end of the stretch: below it if θ ≤ 0, above it if θ ≥ 0."""
@@ -206,7 +202,7 @@ def loss_before(epsilon: float, rate: float) -> float:
 
     Of one round H(sP + (1 − s)Q | Q) at e^ε is s H(P | Q) at that loss; for symmetric pairs an added record tells no more.
     """
-    if epsilon > _PAST:
+    if epsilon > LARGEST_POWER:
         return epsilon - math.log(rate)
     return math.log1p(math.expm1(epsilon) / rate)
 
@@ -216,9 +212,9 @@ def _sampled(loss: Array, rate: float) -> Array:
     if rate == 1:
         return loss
     with np.errstate(under="ignore"):
-        small, large = np.minimum(loss, _PAST), np.maximum(loss, _PAST)
+        small, large = np.minimum(loss, LARGEST_POWER), np.maximum(loss, LARGEST_POWER)
         above = large + np.log(rate + (1 - rate) * np.exp(-large))
-    return np.where(loss <= _PAST, np.log1p(rate * np.expm1(small)), above)
+    return np.where(loss <= LARGEST_POWER, np.log1p(rate * np.expm1(small)), above)
 
 
 Pair = tuple[GridLoss, GridLoss]
@@ -273,7 +269,7 @@ class SampledRounds:
         if (loss := found.single(pessimistic=True)) is not None:
             return found._magnified(loss)
         # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
-        reachable = 0.5 * sum(largest(loss_of(t.law, t.sensitivity), DEEPEST) * t.count for t in terms)
+        reachable = 0.5 * sum(largest(loss_of(t.law, t.sensitivity), TINY) * t.count for t in terms)
         return replace(found, base=plan_grid(terms, min(loss_before(epsilon, rate) / 2, reachable), 1e-3))
 
     def _magnified(self, loss: Loss) -> SampledRounds:
@@ -285,11 +281,11 @@ class SampledRounds:
         unit, distance = math.sqrt(law_variance(loss.law)), loss.sensitivity
         if loss.edge < math.inf or distance > wanted * unit:
             return self
-        far = wanted * unit * wanted / largest(loss_of(loss.law, wanted * unit), DEEPEST)
+        far = wanted * unit * wanted / largest(loss_of(loss.law, wanted * unit), TINY)
         if far < 4 * distance:
             return self
         term = NoiseTerm(loss.law, far)
-        spread = largest(loss_of(loss.law, far), DEEPEST) * (1 + 1e-6) + 1e-14
+        spread = largest(loss_of(loss.law, far), TINY) * (1 + 1e-6) + 1e-14
         return SampledRounds((term,), self.rounds, self.rate * distance / far, own=self, spread=spread)
 
     def single(self, *, pessimistic: bool) -> Loss | None:
@@ -326,7 +322,7 @@ class SampledRounds:
         if not isinstance(loss, AtomicLoss):
             assert self.base is not None
             # Sampling shrinks distances between losses, to q of them where losses are small, and so the step.
-            top = sum(largest(v, DEEPEST) * count for v, count in self.base.losses)
+            top = sum(largest(v, TINY) * count for v, count in self.base.losses)
             # A million points of the composed round, 37 standard deviations either way, are as many as tell.
             spread = math.sqrt(max(cumulants(self.base.coarse, 0.0).variance, 0.0))
             wanted = max(step / float(expit(top + logit(self.rate))), 74 * spread / 2**21)
@@ -358,7 +354,7 @@ class SampledRounds:
         """Some losses of a round and about their masses, for removing and for adding a record; none is larger than this."""
         loss = self.single(pessimistic=True)
         if not isinstance(loss, CentredLoss):
-            return self.atoms(math.inf, DEEPEST, largest_loss, pessimistic=True, most=_PLANNED)
+            return self.atoms(math.inf, TINY, largest_loss, pessimistic=True, most=_PLANNED)
         far = min(float(loss.isf(FLOOR)) + loss.sensitivity / 2, loss.edge)
         x = np.linspace(-far, far, _LOOKED_AT + 1)
         p, q, _, _ = loss.masses(x)
@@ -441,9 +437,9 @@ class ReplacedLoss(CentredLoss):
             size = np.abs(np.asarray(t, dtype=float))
             z, plain_loss = start + less * size, change * size
             with np.errstate(under="ignore", invalid="ignore"):
-                small = np.log1p(expit(z) * np.expm1(np.minimum(plain_loss, _PAST)))
+                small = np.log1p(expit(z) * np.expm1(np.minimum(plain_loss, LARGEST_POWER)))
                 large = np.logaddexp(log_expit(-z), log_expit(z) + plain_loss)
-            return np.asarray(np.copysign(np.where(plain_loss <= _PAST, small, large), t))
+            return np.asarray(np.copysign(np.where(plain_loss <= LARGEST_POWER, small, large), t))
 
         def isf(tail: Numbers) -> Array:
             return plain.isf(tail) + change / 2
@@ -474,7 +470,7 @@ class ReplacedLoss(CentredLoss):
         p, q, p_error, q_error = self._mixed(x, *cell_masses(self.sf, x + self.gap))
 
         def told(p: Array, q: Array) -> AtomicLoss:
-            seen = p > _NEGLIGIBLE
+            seen = p > TINY
             return _sorted(AtomicLoss(np.log(p[seen] / q[seen]), p[seen]), pessimistic=False)
 
         return told(p - p_error, q + q_error + FLOOR), told(q - q_error, p + p_error + FLOOR)
@@ -488,7 +484,7 @@ class ReplacedLoss(CentredLoss):
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """Enclose δ(ε) of one round: P − e^ε Q of the outcomes whose loss is larger."""
-        t, growth = float(self.inverse(epsilon)), math.exp(min(epsilon, _PAST))
+        t, growth = float(self.inverse(epsilon)), math.exp(min(epsilon, LARGEST_POWER))
         q, p = self.outside(-t, t)
         off = 4e-15 * (1 - 0.1 * math.log(max(p, 1e-308))) * (p + growth * q)
         return max(p - growth * q - off, 0.0), min(max(p - growth * q, 0.0) + off, 1.0)
@@ -568,7 +564,7 @@ def _on_grids(
     else:
         with np.errstate(over="ignore", divide="ignore"):
             ratios = np.expm1(levels) * ((1 - rate) / rate)
-            before = np.where(levels > _PAST, levels, np.log(np.maximum(np.expm1(levels), 0))) + (
+            before = np.where(levels > LARGEST_POWER, levels, np.log(np.maximum(np.expm1(levels), 0))) + (
                 least - math.log(rate)
             )
     x_low = -x_high if small else -np.inf
@@ -657,7 +653,7 @@ class SampledPlan:
     @classmethod
     def of(cls, parts: tuple[SampledRounds, ...], epsilon: float, width: float) -> SampledPlan:
         """A grid on which δ(ε) is known to about this width."""
-        outcomes = [(part.outcomes(epsilon - math.log(DEEPEST)), part.rounds) for part in parts]
+        outcomes = [(part.outcomes(epsilon - math.log(TINY)), part.rounds) for part in parts]
         remove, add = ([(pair[i], count) for pair, count in outcomes] for i in (0, 1))
         tilt, other = find_tilt(remove, epsilon), find_tilt(add, epsilon)
         count = sum(part.rounds for part in parts)
@@ -718,7 +714,7 @@ class SampledPlan:
         if sum(part.largest for part in self.parts) <= epsilon:
             epsilon = math.inf  # which finite losses do not reach, but points of a grid that are above them
         sign = 1 if pessimistic else -1
-        left_out = sign * 4 * DEEPEST * sum(part.rounds for part in self.parts if part.spread)
+        left_out = sign * 4 * TINY * sum(part.rounds for part in self.parts if part.spread)
         if len(self.parts) == 1:  # atoms move with the rate
             step *= math.exp(sign * self.parts[0].spread)
         try:

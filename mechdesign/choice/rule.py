@@ -38,6 +38,7 @@ import pandas as pd
 from flint import arb, ctx
 from scipy import optimize
 
+from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.page import Saved
@@ -387,8 +388,6 @@ def _gaps(scores: Array) -> Array:
 
 
 Asked = PureDP | ApproximateDP | ZeroConcentratedDP
-_LARGEST = 700.0
-"""ε above which δ is left alone: it adds nothing to the rate that doubles tell."""
 
 
 def keeps(rule: str, privacy: Asked, loss: Fraction) -> bool:
@@ -410,7 +409,7 @@ def largest_rate(rule: str, privacy: Asked, spread: float) -> float:
         # x = e^{η/2} solves (x − e)² = δ (x² − 1), e = e^{ε/2}
         root = math.sqrt(privacy.delta * (1 - (1 - privacy.delta) * math.exp(-privacy.epsilon)))
         near = privacy.epsilon + 2 * (math.log1p(root) - math.log1p(-privacy.delta))
-    if isinstance(privacy, ApproximateDP) and privacy.epsilon > _LARGEST:
+    if isinstance(privacy, ApproximateDP) and privacy.epsilon > LARGEST_POWER:
         near = privacy.epsilon
     rate = round_down(Fraction(near) / Fraction(spread))
     step = 2.0**-50

@@ -23,6 +23,7 @@ from flint import fmpq, fmpq_mat
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from mechdesign.doubles import TINY
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import LARGEST, fraction, rational
 from mechdesign.evidence.proofs import PROVED, Claim
@@ -49,7 +50,6 @@ _EMPTY, _FLOOR = (
     1e-28,
     2.0**-68,
 )  # columns that are a solver's zeros, and least cells of others, whose digits are kept
-_TINY = 1e-290  # below it doubles lose digits
 Exact = list[fmpq]
 
 
@@ -305,7 +305,7 @@ class Face:
         table, none = x[: d.cells].reshape(d.n, d.m), zero[: d.cells]
         for part in d.parts:
             for numbers, over, size in part.scan(table, listed=listed):
-                rows = numbers[~(over < -SURE * size) | (size < _TINY)].tolist()
+                rows = numbers[~(over < -SURE * size) | (size < TINY)].tolist()
                 if not part.delta and none.any():  # of cells that are zero there is nothing to see
                     rows = [
                         r for r in rows if not all(none[j] for j, *_ in part.row(r)[0] if isinstance(j, int))

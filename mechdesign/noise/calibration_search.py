@@ -27,7 +27,6 @@ from scipy import optimize
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.accounting.interval import (
-    SMALLEST_DELTA,
     DeltaInterval,
     delta_interval,
     lower_delta,
@@ -38,6 +37,7 @@ from mechdesign.accounting.losses import NoiseTerm, in_sigmas, loss_of
 from mechdesign.accounting.planning import GridPlan, apart, plan_grid
 from mechdesign.accounting.profile import fast_profile, integrated_profile, profile_interval
 from mechdesign.accounting.sampling import loss_before
+from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import Kept, round_down, round_up, safe_root
@@ -321,10 +321,8 @@ class Requirement:
         epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
         if delta == 0:
             return cls(privacy, query, query.losses * query.top / epsilon, -1.0, epsilon, 0.0)
-        if delta < SMALLEST_DELTA:
-            raise DesignError.of(
-                "delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}"
-            )
+        if delta < SMALLEST:
+            raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST}")
         if query.sampling_rate < 1:
             # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
             mu = float(gaussian_mu(epsilon, delta))

@@ -28,6 +28,7 @@ from scipy import linalg, stats
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget
 from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.doubles import TINY
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up
@@ -47,8 +48,6 @@ from mechdesign.typing import Array, Numbers, Randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TINY = 1e-290
-"""More than what underflows in a product."""
 EXACT = 64
 """Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
 Integers = npt.NDArray[np.object_]

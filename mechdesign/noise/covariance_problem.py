@@ -48,6 +48,7 @@ from scipy import sparse
 from mechdesign import solvers
 from mechdesign.accounting.gaussian import budget_worth
 from mechdesign.accounting.profile import gaussian_most
+from mechdesign.doubles import TINY, UNIT
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
@@ -68,7 +69,6 @@ from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Covariance
 from mechdesign.noise.correlated_noise import (
-    TINY,
     CorrelatedGaussianNoise,
     covariance_of,
     inverse_rows,
@@ -83,14 +83,11 @@ from mechdesign.problem.workload import Span
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, instance
 
-_ULP = 2.0**-52
-"""Twice a rounding: room for the roundings of the error bounds themselves."""
-
 
 def product(one: Array, other: Array) -> tuple[Array, Array]:
     """A product in doubles, and how far off each entry is at most."""
     with np.errstate(over="ignore", invalid="ignore"):
-        error = (one.shape[-1] + 2) * _ULP * (np.abs(one) @ np.abs(other)) + TINY
+        error = (one.shape[-1] + 2) * 2 * UNIT * (np.abs(one) @ np.abs(other)) + TINY
         return one @ other, error
 
 
@@ -109,7 +106,7 @@ def cost_between(rows: Array, weights: Array) -> tuple[float, float]:
     room = (
         size * ((1 - off) ** -2 - 1) * (1 + 1e-9)
         + float(np.trace(off_found)) * (1 + 1e-9)
-        + abs(trace) * _ULP
+        + abs(trace) * 2 * UNIT
     )
     return trace - room, trace + room
 
@@ -124,10 +121,12 @@ def dual_below(changes: Array, roots: Array, factor: Array, contraction: Array, 
     """(tr X Nᵀ Q)²/(‖Q‖² μ² Σ r²), rounded down; 0 where nothing is proved."""
     held = roots[:, None] * changes
     core, error = product(held, factor.T)
-    error = error + _ULP * (np.abs(held) @ np.abs(factor.T))  # of the rows of N
+    error = error + 2 * UNIT * (np.abs(held) @ np.abs(factor.T))  # of the rows of N
     with np.errstate(over="ignore", invalid="ignore"):
         trace = math.fsum((core * contraction).ravel().tolist())
-        lost = math.fsum((error * np.abs(contraction) + _ULP * np.abs(core * contraction)).ravel().tolist())
+        lost = math.fsum(
+            (error * np.abs(contraction) + 2 * UNIT * np.abs(core * contraction)).ravel().tolist()
+        )
     least = trace - lost * (1 + 1e-9)
     if not (least > 0 and math.isfinite(trace)):
         return Fraction(0)

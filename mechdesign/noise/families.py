@@ -20,6 +20,7 @@ from flint import acb, arb, ctx
 from scipy import special, stats
 
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, UnitLoss, smeared_loss
+from mechdesign.doubles import DOWN
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, staircase_law, truncated_laplace
@@ -346,8 +347,6 @@ def _truncated_starts(epsilon: float, delta: float, dimension: int) -> tuple[flo
     return (1.2 * geng, 2 * geng, geng, 0.9 * geng, 0.7 * geng, 0.3 * geng)
 
 
-_DOWN = 1 - 4e-15
-"""Above the rounding of a largest loss computed from a scale."""
 LEAST_LAPLACE, LEAST_GAUSSIAN = 1 / 115, 1 / 20
 """Scales of discrete laws whose variance is below 1e-49 and still a double, as SciPy computes it; more noise is safe."""
 
@@ -359,13 +358,13 @@ FAMILIES: dict[str, Family] = {
             "laplace",
             lambda shape, scale, d: stats.laplace(scale=scale),
             pure=True,
-            closed_form=lambda e, d, loss: stats.laplace(scale=d / (e * _DOWN)),
+            closed_form=lambda e, d, loss: stats.laplace(scale=d / (e * DOWN)),
         ),
         Family(
             "logistic",
             lambda shape, scale, d: stats.logistic(scale=scale),
             pure=True,
-            closed_form=lambda e, d, loss: stats.logistic(scale=d / (e * _DOWN)),
+            closed_form=lambda e, d, loss: stats.logistic(scale=d / (e * DOWN)),
         ),
         Family(
             "flipped_huber",
@@ -392,13 +391,13 @@ FAMILIES: dict[str, Family] = {
             lambda gamma, scale, d: staircase(d / scale, gamma, scale=d),
             lambda e, d, k: (1e-3, 0.1, 0.3, 0.5, 0.7),
             pure=True,
-            closed_form=lambda e, d, loss: staircase_law(e * _DOWN, d, loss=loss),
+            closed_form=lambda e, d, loss: staircase_law(e * DOWN, d, loss=loss),
         ),
         Family(
             "discrete_laplace",
             lambda shape, scale, d: discrete_laplace_law(max(scale, LEAST_LAPLACE)),
             pure=True,
-            closed_form=lambda e, d, loss: discrete_laplace_law(max(d / (e * _DOWN), LEAST_LAPLACE)),
+            closed_form=lambda e, d, loss: discrete_laplace_law(max(d / (e * DOWN), LEAST_LAPLACE)),
             discrete=True,
         ),
         Family(

@@ -26,6 +26,7 @@ from flint import arb
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
+from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import excess, least_kept, round_down, round_up
@@ -61,7 +62,6 @@ from mechdesign.noise.laws import draw_vectors, half_width
 from mechdesign.noise.radial import (
     LEAST_GAMMA,
     LEAST_KEPT,
-    LEAST_SUM,
     MOST_LEVELS,
     RadialLattice,
     Shells,
@@ -251,7 +251,7 @@ class KNormNoise(Checked, AddedNoise):
             if self.largest is None or self.shells(1).levels > MOST_LEVELS:
                 allowed = "needs the largest change, of which the scale is no large multiple: leave it out"
                 raise DesignError.of("gamma", self.gamma, allowed)
-            if self.shells(1).sums(self.gamma, size)[0] <= LEAST_SUM:
+            if self.shells(1).sums(self.gamma, size)[0] <= SMALLEST:
                 allowed = "is so small at this scale that no double resolves its shells: choose a larger one"
                 raise DesignError.of("gamma", self.gamma, allowed)
 

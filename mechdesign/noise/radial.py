@@ -37,6 +37,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from scipy import optimize, special
 
+from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.sampling import (
@@ -56,8 +57,6 @@ LEAST_GAMMA = 2.0**-24
 """Of a staircase: a first level that is narrower is no longer resolved by a lattice of 64 bits."""
 MOST_LEVELS = 2e4
 """Of a staircase: at an ε so small that more count, the exponential costs 5e-6 more at most."""
-LEAST_SUM = 1e-280
-"""Of a staircase: S_d(γ) over its largest term at γ = 1, below which a double keeps too few digits of it."""
 _FLAT = 4e-10
 """Where no staircase costs less than the exponential by more than this, the exponential is taken: of the gap of 1e-9 that a result may have."""
 LEAST_KEPT = 1e-4
@@ -145,7 +144,7 @@ class Shells:
         if gamma is None:
             return self.exponential
         above, below = self.sums(gamma, self.dimension + self.power, self.dimension)
-        return above / below if below > LEAST_SUM else math.inf
+        return above / below if below > SMALLEST else math.inf
 
     @cached_property
     def gamma(self) -> float | None:
@@ -154,7 +153,7 @@ class Shells:
             return None
         tried = np.append(special.expit(np.linspace(math.log(LEAST_GAMMA), 4, 65)), 1.0)
         # twice the least, as a level is rounded
-        tried = tried[[self.sums(g, self.dimension)[0] > 2 * LEAST_SUM for g in tried]]
+        tried = tried[[self.sums(g, self.dimension)[0] > 2 * SMALLEST for g in tried]]
         k = int(np.argmin([self.moment(g) for g in tried]))
         around = tried[max(k - 1, 0)], tried[min(k + 1, len(tried) - 1)]
         found = optimize.minimize_scalar(
@@ -184,7 +183,7 @@ class Shells:
                 bend -= bound * d * (d - 1) * self.sums(high, d - 2)[0]
             turn = min(max(-slope / bend, -half), half) if bend > 0 else math.copysign(half, -slope)
             least = value + slope * turn + bend * turn**2 / 2
-            if below <= LEAST_SUM or not least >= 1e-12 * bound * below:
+            if below <= SMALLEST or not least >= 1e-12 * bound * below:
                 if seen > 4000 or half < 1e-9:
                     return False
                 cells += [(low, middle), (middle, high)]

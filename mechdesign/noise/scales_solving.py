@@ -26,13 +26,13 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign import solvers
+from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.model.problem import named
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, lower_bound
 from mechdesign.noise.separable import (
     LESS,
-    TINY,
     Allocated,
     Changes,
     Prices,

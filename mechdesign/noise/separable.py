@@ -40,6 +40,7 @@ from typing import NamedTuple
 import numpy as np
 from flint import fmpq
 
+from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import fraction, rational, safe_root
 from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy
@@ -301,8 +302,6 @@ ROUNDING = 1e-12
 """Relative tolerance for the roundings of a loss, of a dual bound and of a mix, where they are sums in doubles."""
 LESS = 1e-12
 """By how much mixes are made smaller, so that they keep the rows exactly."""
-TINY = 1e-290
-"""For squares that underflow."""
 Prices = tuple[float, float, float]
 """Of a changed coordinate, of L₁ and of L₂²."""
 

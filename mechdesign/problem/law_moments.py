@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import special, stats
 
+from mechdesign.doubles import ROUNDED, UNIT
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
@@ -394,7 +395,6 @@ def symmetric_mean(law: FrozenLaw, function: Callable[[Array], Array]) -> float:
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(24)
 _DEEPEST = 690.0
 """How far the log density is followed below its value at 0."""
-_UNIT = 2.0**-53
 
 
 def panel_integrals(
@@ -508,7 +508,7 @@ class Tail:
         gap = np.diff(inner)
         slope = np.diff(level) / gap
         # The log density carries an error of its own; over a short gap it shows in the slope.
-        noise = 1e-7 * np.abs(slope) + 64 * _UNIT * (1 + np.abs(level[1:])) / gap
+        noise = 1e-7 * np.abs(slope) + 64 * UNIT * (1 + np.abs(level[1:])) / gap
         if np.any(np.diff(slope) > noise[1:] + noise[:-1]) or np.any(slope > noise):
             raise DesignError.of(
                 "law",
@@ -544,8 +544,6 @@ class Tail:
 
 
 _MESH = 256  # points of the mesh that brackets many roots
-_OFF = 1e-14
-"""How far a loss of a grid may be off, which the grid adds: below it the loss is rounding far out, and bisected in vain."""
 _STEPS = 160
 """Of an interpolation and two halvings each, at most: 53 halvings end any bracket."""
 
@@ -586,7 +584,7 @@ def inverse_of(
             reached = np.maximum.accumulate(loss(mesh))
             cell = np.searchsorted(reached, w, side="right")
             low, high = mesh[cell - 1], mesh[np.minimum(cell, mesh.size - 1)]
-        root = _roots(loss, w, low, high, _OFF * min(1.0, float(w.max())) if w.size > 1 else 0.0)
+        root = _roots(loss, w, low, high, ROUNDED * min(1.0, float(w.max())) if w.size > 1 else 0.0)
         out = np.where(never, np.where(beyond, edge, np.inf), root).reshape(v.shape)
         return np.where(v >= 0, out, -out)
 

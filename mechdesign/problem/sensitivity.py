@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from mechdesign.doubles import DOWN
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
@@ -382,16 +383,16 @@ class Sensitivity(Checked):
         bounds, count, flat = self._flat(dimension)
         filled = _filled(bounds, self.l1)
         if self.l2 is not None and (norm := _norm_up(filled)) > self.l2:
-            filled = tuple((v * (self.l2 / norm) * _DOWN, c) for v, c in filled)
+            filled = tuple((v * (self.l2 / norm) * DOWN, c) for v, c in filled)
         if self.l1 is not None:
-            filled = tuple((v * _DOWN, c) for v, c in filled)
+            filled = tuple((v * DOWN, c) for v, c in filled)
         exact = flat == bounds[-1][0]
-        return (_grouped(filled, up=False), ((flat if exact else flat * _DOWN, count),))
+        return (_grouped(filled, up=False), ((flat if exact else flat * DOWN, count),))
 
     def finest(self, dimension: int) -> float:
         """The length that a lattice step must be small against: rounding adds a step to each changed coordinate."""
         alone = math.inf if self.own is None else self.own / math.sqrt(dimension)
-        return min(self._flat(dimension)[2], alone) * _DOWN
+        return min(self._flat(dimension)[2], alone) * DOWN
 
     def _flat(self, dimension: int) -> tuple[Shifts, int, float]:
         """The bounds, how many coordinates change, and the size of the change in which all change alike."""
@@ -408,7 +409,6 @@ class Sensitivity(Checked):
 
 
 _ROOT_TWO = math.nextafter(math.sqrt(2.0), 2.0)
-_DOWN = 1 - 4e-15
 
 
 def _shown(bounds: tuple[float, ...]) -> str:

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from mechdesign.doubles import UNIT
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.solvers.deadline import Deadline, heard
 from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, constant, get, row_duals, solve
@@ -38,7 +39,6 @@ _STATUS = {
     highspy.HighsModelStatus.kTimeLimit: Status.LIMIT,
     highspy.HighsModelStatus.kIterationLimit: Status.LIMIT,
 }
-_UNIT = 2.0**-53
 _LONG = 500
 """Rows and columns of a program that may take long."""
 _BLOWN_UP = 2.0**24
@@ -463,7 +463,7 @@ def bound_from(
     reduced = cost - matrix.T @ y
     # Each reduced cost is a sum of at most `terms` products.
     terms = np.diff(sparse.csc_array(matrix).indptr) + 2
-    error = 1.01 * terms * _UNIT * (np.abs(cost) + abs(matrix).T @ np.abs(y))
+    error = 1.01 * terms * UNIT * (np.abs(cost) + abs(matrix).T @ np.abs(y))
     parts = []
     for r in (reduced - error, reduced + error):
         with np.errstate(invalid="ignore"):
@@ -474,5 +474,5 @@ def bound_from(
         return -math.inf
     products = rhs * y
     total = math.fsum(products.tolist()) + math.fsum(least.tolist())
-    margin = 3 * _UNIT * (math.fsum(np.abs(products).tolist()) + math.fsum(np.abs(least).tolist())) + 5e-324
+    margin = 3 * UNIT * (math.fsum(np.abs(products).tolist()) + math.fsum(np.abs(least).tolist())) + 5e-324
     return math.nextafter(total - 1.01 * margin, -math.inf)

@@ -6,7 +6,7 @@ For rows interpolated linearly between knots this is *equivalent* to
 .. math:: |P_{k+1,i} - P_{k,i}| \le \varepsilon (x_{k+1} - x_k) \min(P_{k,i}, P_{k+1,i}),
 
 as an affine function is steepest, relative to itself, where it is smallest. The linear program over the rows gives
-a mechanism that is private everywhere; `program` gives a bound for all mechanisms.
+a mechanism that is private everywhere.
 
 **On a fixed input grid**, any metric, for all pairs of grid points; and (ε, δ)-privacy, with slacks
 :math:`S_{kl,i} \ge P_{k,i} - e^\varepsilon P_{l,i}`, :math:`\sum_i S_{kl,i} \le \delta`. Inputs off the grid are first
@@ -28,7 +28,8 @@ as an affine function is steepest, relative to itself, where it is smallest. On 
 compared at :math:`e^{\varepsilon d(x_k, x_l)}`; for :math:`d = |x - x'|` and :math:`|x - x'|^2` chains of neighbours
 imply the others, since :math:`d(x, z) \ge d(x, y) + d(y, z)` for y between.
 
-The program over the means of a mechanism's probabilities on cells of a continuum of inputs bounds every mechanism.
+**Bounds.** What is private on a grid, or everywhere, is private on listed inputs: rows of their table with multipliers bound all such mechanisms. The
+mean over a continuum of inputs is bounded by a table over cells of it (`MetricQuantizer.over_cells`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice, pairwise, product
+from itertools import pairwise, product
 from typing import Any
 
 import cvxpy as cp
@@ -46,7 +47,6 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import exp_lower, fraction, rational, round_down
@@ -57,8 +57,8 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
+    ClosedBound,
     MechanismClass,
-    Proof,
     RowsBound,
     every,
 )
@@ -66,30 +66,33 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.model.declared import Declared
-from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
-from mechdesign.model.table_problem import TableDesign, TableProblem, audit_table
+from mechdesign.model.table_problem import TableDesign, TableProblem, audit_table, proved_bounds
 from mechdesign.problem.checks import field, increasing, instance, integer, interval, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.exact_law import ExactLaw, RationalTable, outermost_law
-from mechdesign.quantizers.floors import LARGEST_EPSILON
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
 from mechdesign.quantizers.proofs import OUTERMOST, QuantizerDesign, certified_value
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.table import PiecewiseTable, loss_peaks
-from mechdesign.solvers import Solution, proved_bound
-from mechdesign.solvers.registry import row_duals
-from mechdesign.typing import Array, Indices, Numbers, Status, Weights
+from mechdesign.typing import Array, Indices, Numbers, Weights
 
 LEMMA = (
     " Between the inputs listed probabilities are interpolated. The objective is the expected loss under the prior, or under a law on finitely many inputs "
     "where the worst case counts, its masses and moments rounded so that the cost falls. So every private mechanism on these inputs with these outputs that "
     "is right on average gives a point of this program that costs no more than its own loss, and none has a smaller one than the bound derived below."
+)
+
+CELLS = (
+    " The inputs are the means of cells of the prior, P(x, y) the mean of an output's probability over a cell. Two cells' means differ by at most "
+    "e^(epsilon w) where their inputs, paired in order, are at most w apart. An error costs no less than at the mean of its cell, less what an average of "
+    "probabilities can move the mean by. Masses and moments are doubles. So every private mechanism with these outputs that is right on average gives a "
+    "point of this program that costs no more than its own loss, and none has a smaller one than the bound derived below."
 )
 
 _COUNTS = (65, 129, 257, 513, 1025)
@@ -243,7 +246,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             No unbiased mechanism with these outputs is that private.
         """
         if self.loss.polynomial:
-            yield Bound(0.0, MetricBound())
+            yield Bound(0.0, ClosedBound())
         if not outermost_private(self.notion, self.bins, self.knots(2)):
             raise self._infeasible()
         law = Quantizer.of_law(outermost_law(self.bins, self.knots(3)))
@@ -368,10 +371,11 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         places: Array,
         mean: Declared | None,
         inputs: Array | None = None,
+        cells: int | None = None,
     ) -> Bound:
-        """The bound of a problem on listed inputs as one of the design: of the worst case that of a law on finitely many inputs."""
+        """The bound of a problem on listed inputs, or on cells, as one of the design: of the worst case that of a law on finitely many inputs."""
         held, declared = instance("proof", found.proof, RowsBound), problem.declared
-        bound, proof = Fraction(found.value), MetricRows(held.rows, held.multipliers, inputs)
+        bound, proof = Fraction(found.value), MetricRows(held.rows, held.multipliers, inputs, cells=cells)
         if self.objective == "worst":
             proof = _least_favourable(held, declared, np.concatenate([declared.inputs, places]), inputs)
             bound = fraction(proof.bounded(self, mean).bound)
@@ -380,24 +384,53 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 
     def _bounded(self, count: int, clock: Clock) -> Iterator[Bound]:
         """A bound for every mechanism on the continuum, interpolated or not: of the worst case by listed inputs, of the mean by cells."""
+        count, inputs, cells = min(count, _MOST_INPUTS), None, None
         if self.objective == "worst":
-            inputs = self.knots(min(count, _MOST_INPUTS))
-            listed = replace(self, inputs=tuple(inputs.tolist())).problem()
-            bounds = (found for found in listed.improve(clock) if isinstance(found, Bound))
-            for found in islice(bounds, 1):
-                yield self._proved(listed, found, np.zeros(0), None, inputs)
+            inputs = self.knots(count)
+            problem = replace(self, inputs=tuple(inputs.tolist())).problem()
         elif self.loss.polynomial:
-            proof = MetricBound(None, count)
-            program = proof.program(self)
-            try:  # any duals prove a bound; an interior point's are the quickest here
-                answer = solvers.solve(program, "clarabel", deadline=clock)
-            except (InfeasibleError, SolverError) as error:
-                clock.failed(error, f"no lower bound is stated from {count} rows")
-                return
-            duals = row_duals(program) if answer.row_dual is None else answer.row_dual
-            bound = proved_bound(program, replace(answer, row_dual=duals))
-            if math.isfinite(bound):
-                yield Bound(bound, replace(proof, multipliers=duals))
+            cells = count - 1
+            problem = self.over_cells(cells)
+        else:
+            return
+        program = Program(problem.declared, clock, listed=True, interior=True)
+        try:
+            program.solve()
+        except (InfeasibleError, SolverError) as error:
+            clock.failed(error, f"no lower bound is stated from {count} rows")
+            return
+        for found in proved_bounds(problem.declared, *program.multipliers()):
+            yield self._proved(problem, found, np.zeros(0), None, inputs, cells)
+
+    def over_cells(self, count: int) -> TableProblem:
+        r"""Declare a table over cells of the continuum that no mechanism beats in the mean, interpolated or not.
+
+        For any mechanism let :math:`P_{ki}` be the mean of :math:`p_i` over cell k under the prior, and :math:`d_{ki}` that of
+        :math:`(x - \bar x_k)\, p_i`. Then
+
+        - :math:`\sum_i P_{ki} = 1` and :math:`\sum_i B_i P_{ki} = \bar x_k`;
+        - :math:`P_{k+1,i} \le e^{\varepsilon w_k} P_{ki}` and back, :math:`w_k` the ∞-Wasserstein distance of the two cells' conditional laws (couple
+          their quantiles: paired inputs are at most w apart);
+        - :math:`|d_{ki}| \le \tau_k h_k P_{ki}`, :math:`\tau = \tanh(\varepsilon h/4)`, as inside a cell of width h p varies by :math:`e^{\varepsilon h}` at most;
+        - the absolute error is at least :math:`|(B_i - \bar x_k) P_{ki} - d_{ki}|` (Jensen), which d lowers by :math:`\varepsilon h^2/4` at most; the squared
+          one is exactly :math:`\sum B_i^2 P_{ki}` less the mean of :math:`x^2`.
+        """
+        (low, high), epsilon = self.input_range, self.privacy.epsilon
+        centre = low / 2 + high / 2  # about zero moments keep their digits
+        prior = self.prior.standardised(centre, 1.0) if centre else self.prior
+        cells, bins = _cells(prior, low - centre, high - centre, count), np.array(self.bins) - centre
+        mass, first, second = np.array([moments for *_, moments in cells]).T
+        width = np.array([stop - start for start, stop, _ in cells])
+        means, last = first / mass, np.arange(len(cells) - 1)
+        apart = np.zeros((len(cells),) * 2)
+        apart[last, last + 1] = [_distance(prior, *pair) * (1 + 1e-14) for pair in pairwise(cells)]
+        moved = (np.tanh(epsilon * width / 4) * width)[:, None]
+        off = np.maximum(np.abs(bins - means[:, None]) - moved, 0.0)
+        costs = mass[:, None] * (self.loss.absolute * off + self.loss.squared * bins**2)
+        P = Table(means, bins)
+        private = replace(P.private(MetricDP(epsilon), between="adjacent"), distances=apart + apart.T)
+        least = cp.sum(cp.multiply(costs, P)) - self.loss.squared * float(second.sum())
+        return TableProblem(cp.Minimize(least), (private, P.unbiased()))
 
     @property
     def rows_how(self) -> str:
@@ -405,7 +438,8 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         functions = self.loss.function, getattr(self.privacy, "metric", None)
         if any(isinstance(f, UnavailableCallable) for f in functions):
             return CLAIMED
-        exact = self.loss.polynomial and (self.objective == "worst" or Moments(self.prior).proved)
+        enclosed = Moments(self.prior).proved and not self.continuum
+        exact = self.loss.polynomial and (self.objective == "worst" or enclosed)
         return PROVED if exact and not callable(functions[1]) else RECOMPUTED
 
     def vector_epsilon(self, diameter: float, dimension: int | None = None) -> float:
@@ -442,6 +476,12 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     def among(self) -> MechanismClass:
         return every(self.with_outputs("these outputs"))
 
+    def least_cost(self, stated: Certificate, given: None) -> Fraction:
+        """0: absolute and squared errors are not negative."""
+        if not self.loss.polynomial:
+            raise DesignError("lower_bound: 0 is none of a loss that is a function")
+        return Fraction(0)
+
     def audit(self, result: Result) -> pd.DataFrame:
         """Every row of the declared problem at the law's knots: privacy of the pairs compared, means, sums."""
         mechanism, declared = result.mechanism, self.problem_of(result).declared
@@ -449,7 +489,10 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         exact = rows if mechanism.law is None else _exact_rows(mechanism.law)[1]
         cells = [rational(p) for row in exact for p in row]
         further = [rational(result.value)] * (len(declared.cost) - declared.cells)
-        held = next((p for p in result.proofs if isinstance(p, MetricRows) and p.inputs is None), None)
+        held = next(
+            (p for p in result.proofs if isinstance(p, MetricRows) and p.inputs is None and p.cells is None),
+            None,
+        )
         multipliers = {} if held is None else held.numbered(declared)
         return audit_table(declared, [*cells, *further], multipliers)
 
@@ -508,17 +551,26 @@ class MetricRows(RowsBound):
         Of the worst case: inputs, and
     weights : tuple of Fraction, optional
         what a law gives each of them.
+    cells : int, optional
+        Of the mean over the continuum: how many cells the rows are of (`MetricQuantizer.over_cells`).
     """
 
     inputs: Array | None = None
     places: Array | None = None
     weights: tuple[Fraction, ...] = ()
+    cells: int | None = None
 
     def bounded(self, design: MetricQuantizer, declared: Declared | None = None) -> LinearBound:
         """The rows of the design's problem of the mean on these inputs, which may be at hand, with the multipliers."""
         masses, listed = None, () if self.inputs is None else tuple(self.inputs.tolist())
-        if design.continuum != bool(listed) or (listed and design.objective == "mean"):
-            raise DesignError("inputs: must be given for the worst case on the continuum, and not on a grid")
+        mean = design.continuum and design.objective == "mean"
+        if (self.cells is not None) != mean or bool(listed) != (design.continuum and not mean):
+            raise DesignError(
+                "inputs, cells: must be given on the continuum, of the worst case and of the mean"
+            )
+        if self.cells is not None:
+            count = integer("cells", self.cells, 1, _MOST_INPUTS - 1)
+            return design.over_cells(count).linear_bound(self.rows, self.multipliers)
         if design.objective == "worst":
             (low, high), at = design.input_range, np.array([]) if self.places is None else self.places
             inside = all(x in listed if listed else low <= x <= high for x in at.tolist())
@@ -541,7 +593,7 @@ class MetricRows(RowsBound):
         if not stated.question.loss.polynomial:
             raise NoProgramError(FUNCTION)
         program = self.program(stated)
-        program.lemma += LEMMA
+        program.lemma += LEMMA if self.cells is None else CELLS
         return program
 
     def numbered(self, declared: Declared) -> dict[int, Fraction]:
@@ -580,66 +632,6 @@ def _least_favourable(held: RowsBound, declared: Declared, at: Array, inputs: Ar
         at[[number - n for number in weights]],
         tuple(price / total for price in weights.values()),
     )
-
-
-@serializable("metric-bound")
-@dataclass(frozen=True, eq=False)
-class MetricBound(Proof):
-    """Any multipliers of the program over cells of a continuum (`cell_model`) prove a lower bound (Neumaier and Shcherbina 2004).
-
-    The program is declared anew from the question; sums are rounded outward, costs are integrated in doubles. Without
-    multipliers the bound is 0: absolute and squared errors are not negative.
-
-    Parameters
-    ----------
-    multipliers : array, optional
-        Of the program's rows.
-    knots : int, optional
-        Ends of cells that it has.
-    """
-
-    multipliers: Array | None = None
-    knots: int | None = None
-
-    speaks_of = ("lower bound",)
-    not_linear = "cells of the prior in doubles, as the inputs are a continuum"
-
-    def bound_checked(self, stated: Certificate) -> str:
-        return PROVED if self.multipliers is None else RECOMPUTED
-
-    def linear_bound(self, stated: Certificate) -> LinearBound:
-        if self.multipliers is None:
-            raise NoProgramError(
-                "the lower bound is 0, as losses are not negative: there is no certificate in VIPR of it"
-            )
-        return super().linear_bound(stated)
-
-    def program(self, design: MetricQuantizer) -> cp.Problem:
-        """The program that no mechanism beats."""
-        if not design.continuum or design.objective == "worst" or self.knots is None:
-            raise DesignError.of("knots", self.knots, "must be given, for the mean on the continuum")
-        cells = min(self.knots - 1, _MOST_INPUTS - 1)
-        bins, ends, prior = about_zero(np.array(design.bins), np.array(design.input_range), design.prior)
-        return cell_model(
-            bins, design.privacy.epsilon, prior, design.loss, (float(ends[0]), float(ends[1])), cells
-        )
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, bound = instance("question", stated.question, MetricQuantizer), stated.lower_bound
-        if bound is None:
-            raise DesignError("proofs: one speaks of a lower bound, and none is stated")
-        claim = f"no {design.among.noun} costs less than {bound!r}"
-        if self.multipliers is None:
-            yield Claim(claim, PROVED, -bound, bound <= 0 and design.loss.polynomial)
-            return
-        answer = Solution(
-            Status.OPTIMAL, math.nan, {}, {}, "stored", 0.0, row_dual=np.array(self.multipliers)
-        )
-        try:
-            margin = proved_bound(self.program(design), answer) - bound
-        except SolverError:  # not as many multipliers as rows
-            margin = -math.inf
-        yield Claim(claim, RECOMPUTED, margin, margin >= 0)
 
 
 Pairs = tuple[Indices, Indices]
@@ -763,14 +755,6 @@ def outermost_private(notion: PairwisePrivacy, bins: Sequence[float], knots: Arr
     return notion.exact_slack(list(law.knots), rows) >= 0
 
 
-def about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, Prior]:
-    """Outputs, inputs and prior moved to inputs around zero, where moments and means keep their digits."""
-    centre = float(knots[0] / 2 + knots[-1] / 2)
-    if centre == 0:
-        return bins, knots, prior
-    return bins - centre, knots - centre, prior.standardised(centre, 1.0)
-
-
 def _cells(prior: Prior, lower: float, upper: float, count: int) -> list[tuple[float, float, Array]]:
     """Cells (start, stop, moments): atoms alone where there are few, the density between cut points."""
     points, weights = prior.atoms
@@ -816,56 +800,3 @@ def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[flo
     low = x[np.clip(np.searchsorted(u, levels[:-1] + 1e-12, side="right") - 1, 0, len(x) - 1)]
     high = y[np.clip(np.searchsorted(v, levels[1:] - 1e-12, side="left"), 0, len(y) - 1)]
     return float(min(hull, (high - low).max() + 1e-12))
-
-
-def cell_model(
-    bins: Array, epsilon: float, prior: Prior, loss: Loss, input_range: tuple[float, float], cells: int
-) -> cp.Problem:
-    r"""Declare a program over the means of p on cells, which no mechanism that is private at :math:`d = |x - x'|` beats.
-
-    Cut the input range into cells. For any mechanism let :math:`q_{ki}` be the mean of :math:`p_i` over cell k under the
-    prior, and :math:`d_{ki}` that of :math:`(x - \bar x_k)\, p_i`. These 2Km numbers satisfy linear constraints, whatever the mechanism:
-
-    - :math:`\sum_i q_{ki} = 1`, :math:`\sum_i B_i q_{ki} = \bar x_k`, :math:`\sum_i d_{ki} = 0`,
-      :math:`\sum_i B_i (\bar x_k q_{ki} + d_{ki})` = the mean of :math:`x^2`;
-    - :math:`q_{k+1,i} \le e^{\varepsilon w_k} q_{ki}` and back, :math:`w_k` the ∞-Wasserstein distance of
-      the two cells' conditional laws (couple their quantiles: paired inputs are at most w apart);
-    - :math:`|d_{ki}| \le \tau_k h_k q_{ki}`, :math:`\tau = (\sqrt r - 1)/(\sqrt r + 1)`,
-      :math:`r = e^{\varepsilon h}`: inside a cell p varies by a factor r at most;
-    - the loss is at least :math:`t_{ki} \ge |(B_i - \bar x_k) q_{ki} - d_{ki}|` (Jensen), with equality where B is outside
-      the cell, and the squared loss is exactly :math:`\sum B_i^2 q_{ki}` less the mean of :math:`x^2`.
-
-    The least value of that linear program is a bound, and is itself taken from the program's duals with outward
-    rounding (`mechdesign.solvers.proved_bound`), never from the solver's objective.
-    """
-    table = _cells(prior, *input_range, cells)
-    moments = np.array([c[2] for c in table])
-    mass, centre, second = moments[:, 0], moments[:, 1] / moments[:, 0], moments[:, 2] / moments[:, 0]
-    width = np.array([c[1] - c[0] for c in table])
-    tau = (np.tanh(epsilon * width / 4) * width)[:, None] * np.ones(len(bins))
-    apart = np.array([_distance(prior, a, b) for a, b in zip(table, table[1:])])
-    # Where the ratio is beyond what doubles hold, the row says that a probability is at most 1.
-    steep = (epsilon * apart > LARGEST_EPSILON)[:, None] * np.ones(len(bins))
-    ratio = np.exp(np.minimum(epsilon * apart, LARGEST_EPSILON))[:, None] * (1 + 1e-14) * (1 - steep)
-    reach = float(np.abs(bins).max() + max(map(abs, input_range)))
-    shape = len(table), len(bins)
-    q = cp.Variable(shape, name="q", bounds=[0, 1])
-    d = cp.Variable(shape, name="d", bounds=[-tau, tau])
-    t = cp.Variable(shape, name="t", bounds=[0, 2 * reach])
-    error = cp.multiply(bins[None, :] - centre[:, None], q) - d
-    rows = [
-        named("normalisation", cp.sum(q, axis=1) == 1),
-        named("unbiased", q @ bins == centre),
-        named("deviation", cp.sum(d, axis=1) == 0),
-        named("second moment", cp.multiply(centre, q @ bins) + d @ bins == second),
-        named("within a cell", d <= cp.multiply(tau, q)),
-        named("within a cell", -d <= cp.multiply(tau, q)),
-        named("absolute error", error <= t),
-        named("absolute error", -error <= t),
-    ]
-    if len(table) > 1:
-        rows.append(named("privacy", q[1:] <= cp.multiply(ratio, q[:-1]) + steep))
-        rows.append(named("privacy", q[:-1] <= cp.multiply(ratio, q[1:]) + steep))
-    absolute, squared = loss.absolute * mass, loss.squared * mass
-    least = absolute @ cp.sum(t, axis=1) + squared @ (q @ bins**2 - second)
-    return cp.Problem(cp.Minimize(least), rows)

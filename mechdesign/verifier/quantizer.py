@@ -291,11 +291,15 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     unknown = loss["function"] is not None  # what a function says is not in the file
     if unknown:
         account.claimed(f"the value is {value:.12g}", math.isfinite(value))
-    by_rows = bound is not None and "metric-rows" in proofs and not unknown
-    if bound is not None and duals is None and not (unknown or by_rows) and "metric-bound" not in proofs:
-        raise Refused("a lower bound without multipliers")
-    if bound is not None and (unknown or duals is None) and not by_rows:
+    rows = proofs.get("metric-rows")
+    cells_of = rows is not None and rows["cells"] is not None  # masses and moments in doubles
+    by_rows = bound is not None and rows is not None and not (unknown or cells_of)
+    if bound is not None and (unknown or cells_of):
         account.claimed(least, bound <= value, value - bound)
+    elif bound is not None and "closed-bound" in proofs:
+        account.bounds(f"{least}: errors are not negative", bound, Fraction(0))
+    elif bound is not None and duals is None and not by_rows:
+        raise Refused("a lower bound without multipliers")
     if unknown and cap is None:
         return
     if (known := rational_prior(prior)) is not None:
@@ -323,9 +327,7 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         ("", 0) if averaged is None or bound is None else (averaged.given, averaged.room(bound, ratio))
     )
     if by_rows:
-        account.bounds(
-            least + given, bound, rows_bound(design, proofs["metric-rows"], averaged, account), room
-        )
+        account.bounds(least + given, bound, rows_bound(design, rows, averaged, account), room)
     elif bound is not None and duals is not None:
         grid, own = design.get("bins"), [Fraction(b) for b in duals["outputs"] or bins]
         listed = isinstance(grid, dict) and "step" in grid and not duals["between"]

@@ -51,7 +51,6 @@ def test_noise_is_that_of_a_plan_of_what_is_left(privacy: Any, left: Any) -> Non
     again = loads(text)
     assert again.checks().holds.all() and dumps(again) == text
     assert all(holds for *_, holds in verify.verify(text).rows)
-    assert all(holds for *_, holds in verify.verify(dumps(result.mechanism)).rows)
     found = again.mechanism.release(ANSWERS)
     assert found["winner"] == "a" and 0 <= found["median"] <= 100 and len(found["visits"]) == 5
 

@@ -1,4 +1,4 @@
-"""Checks of arguments, each of which returns the value in its proper type or names what is wrong; and fields that declare them."""
+"""Check arguments: each function returns the value in its proper type or raises an error; `field` declares a check."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 DOWN, UP = -1, 1
-"""The safe sides: privacy budgets are rounded down, what people change is rounded up."""
+"""Safe rounding directions: privacy budgets are rounded down, sensitivities up."""
 
 NARROWEST = 1e-140
-"""The least width and the least change that is taken: squares of smaller ones are no normal doubles."""
+"""The least width and sensitivity accepted: squares of smaller numbers are subnormal."""
 
 
 FINITE = "must be finite numbers of at most 1.8e308; true and false are none, nor are texts, dates and what is missing"
-"""What is said of data that no doubles hold, in the same words whatever they are."""
+"""Message about data that doubles do not hold; it never depends on the data."""
 
 
 def number(name: str, value: object, allowed: str = "must be a finite number", *, side: int = 0) -> float:
@@ -53,7 +53,7 @@ def number(name: str, value: object, allowed: str = "must be a finite number", *
 
 
 def _sided(found: float, value: object, side: int) -> float:
-    """The double next to `found` where that is on the wrong side of the number it was made from."""
+    """Return `found`, or the next double on the safe `side` of `value` if rounding went to the other."""
     was: Any = value.item() if isinstance(value, np.generic) else value  # an int64 compares as a double
     known = isinstance(was, numbers.Number)
     if side and known and not math.isnan(found) and (found > was if side == DOWN else found < was):
@@ -62,7 +62,7 @@ def _sided(found: float, value: object, side: int) -> float:
 
 
 def rounded_up(found: Array, value: object) -> Array:
-    """The doubles that were made from `value`, each moved up where it is below its number."""
+    """Move each double of `found` up where it was rounded below its number in `value`."""
     given = as_given(value)
     if given.dtype.kind == "f" and given.dtype.itemsize <= 8:
         return found
@@ -89,7 +89,7 @@ def positive(name: str, value: object, *, side: int = 0) -> float:
 
 
 def magnitude(name: str, value: object, *, side: int = 0) -> float:
-    """Return `value` as a float, or raise DesignError unless it is within the magnitudes that are computed with."""
+    """Return `value` as a float, or raise DesignError unless it lies in [1e-100, 1e100]."""
     allowed = "must be between 1e-100 and 1e100: choose another unit"
     return _number_if(name, value, lambda x: 1e-100 <= x <= 1e100, allowed, side)
 
@@ -182,7 +182,7 @@ def array(name: str, value: Numbers | None, *, ndim: int | None = 1, empty: bool
 
 
 def each(name: str, value: Numbers, function: Callable[[float], float]) -> Any:
-    """Return what a function makes of each number of an array, in its shape; of one number a float.
+    """Apply a function to each number of an array and return its shape; a single number gives a float.
 
     Examples
     --------
@@ -224,16 +224,16 @@ def doubles(
     array([[1. , 2.5]])
     """
     try:
-        with np.errstate(over="ignore"):  # what no double holds is infinite
+        with np.errstate(over="ignore"):  # numbers beyond the doubles become infinite
             return as_given(value, truth=truth).astype(float, copy=False)
     except Exception:  # whatever an object raises when it is read
         raise DesignError.of(name, value, allowed) from None
 
 
 def answers(name: str, value: Numbers, coordinates: int | None = None) -> Array:
-    """Return what is to be released as an array of finite floats, or raise `DataError`, which quotes none of it.
+    """Return answers to be released as an array of finite floats, or raise `DataError`, which never quotes them.
 
-    The last axis is that of the coordinates, where their number is given.
+    If `coordinates` is given, the last axis must have that length.
 
     Beyond 2⁵³ doubles are more than 1 apart: rounded to them, whole numbers 1 apart may come to lie 2 apart.
 
@@ -328,14 +328,14 @@ def generator(rng: Randomness) -> np.random.Generator:
     try:
         if rng is not None and no_numbers(rng):
             raise TypeError
-        # NumPy reads a matrix row by row without an end
+        # default_rng reads an np.matrix row by row for ever; as an array it does not
         return np.random.default_rng(np.asarray(rng) if isinstance(rng, np.ndarray) else rng)
     except (TypeError, ValueError):
         raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
 
 
 def settle(self: object, **values: object) -> None:
-    """Put parsed values in the place of a frozen dataclass's fields, in ``__post_init__``."""
+    """Set parsed values as fields of a frozen dataclass, in ``__post_init__``."""
     for name, value in values.items():
         object.__setattr__(self, name, value)
 
@@ -365,14 +365,14 @@ def field(
     Parameters
     ----------
     *kinds : type
-        The value is an instance of one of these classes; instead of `check`.
+        Classes of which the value must be an instance; an alternative to `check`.
     check : callable
-        ``check(name, value, **options)`` returns the value in its proper type, or raises DesignError; the functions of
-        `mechdesign.problem.checks` are such checks. With neither kinds nor check the constructor checks the field.
+        ``check(name, value, **options)`` returns the value in its proper type, or raises DesignError, as the functions of
+        `mechdesign.problem.checks` do. Without kinds and check the class's constructor checks the field.
     default : optional
-        Checked as well, unless it is None: a field whose default is None may be left out.
+        Default, checked like other values unless it is None.
     **options
-        For the check.
+        Passed to `check`.
 
     Examples
     --------
@@ -405,7 +405,7 @@ class Checked:
 
 @functools.cache
 def _declared(kind: type) -> list[tuple[str, Callable[[str, object], object], bool]]:
-    """Return name, check and whether None passes, of every field that declares a check."""
+    """List every field that declares a check: name, check, and whether None passes."""
     return [
         (f.name, f.metadata["check"], f.default is None)
         for f in dataclasses.fields(kind)

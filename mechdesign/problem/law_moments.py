@@ -1,11 +1,11 @@
 r"""Integrals against continuous laws: partial moments of order 0–2, integrals of any function, and tails of log-concave laws to relative accuracy.
 
-Uniform, normal, truncated normal and beta laws have moments in closed form; they are known by their class, never by
-their name. Every other law is integrated through its density on a *mesh*: cells, halved until Gauss–Legendre on each
-of them gives the mass that the distribution function says. What the nodes overlook (a narrow peak, a jump) so shows
-as missing mass and is halved until it is found, and a cell at which the density is infinite ends as a point of that mass.
+Uniform, normal, truncated normal and beta laws have moments in closed form; they are recognised by class, never by
+name. Every other law is integrated through its density on a *mesh*: cells are halved until Gauss–Legendre quadrature
+reproduces the mass that the distribution function gives them. A narrow peak or a jump between nodes shows as missing
+mass, so its cell is halved until it is found; a cell with an infinite density ends as a point mass.
 
-**Tails.** Of a symmetric log-concave law the log density alone gives the tail, and the inverse of its loss. SciPy's own tails are often 1 − cdf, worthless below 1e-16. Here the mass of [0, ∞) is summed from the outside in, over
+**Tails.** The log density of a symmetric log-concave law suffices for its tail and the inverse of its loss. SciPy's own tails are often 1 − cdf, worthless below 1e-16. Here the mass of [0, ∞) is summed from the outside in, over
 panels on which the log density falls by about one, each by Gauss–Legendre quadrature and halved until halving changes
 nothing. A log density that is not symmetric, not concave, or does not integrate to one is refused.
 """
@@ -25,7 +25,7 @@ from mechdesign.errors import DesignError
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
 Generator: TypeAlias = stats.rv_continuous | stats.rv_discrete
-"""What SciPy makes laws of one kind from."""
+"""SciPy's class for a family of laws."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
 _LEVELS = (1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
@@ -40,7 +40,7 @@ def law_moments(law: FrozenLaw, edges: Array, within: tuple[float, float] | None
     law : frozen scipy.stats law
     edges : ndarray (K + 1,)
     within : (float, float), optional
-        The part of the line that matters, for the mesh; by default from the first edge to the last.
+        Interval outside which mass is ignored, for the mesh; by default from the first edge to the last.
     """
     dist, shapes, loc, scale = _parts(law)
     if type(dist) not in _CLOSED:
@@ -58,12 +58,12 @@ def _support(law: FrozenLaw) -> tuple[float, float]:
 
 
 def powers(x: Array) -> Array:
-    """x⁰, x¹ and x², shape (n, 3)."""
+    """Return x⁰, x¹ and x², shape (n, 3)."""
     return np.stack([np.ones_like(x), x, x * x], axis=1)
 
 
 def law_density(law: FrozenLaw, x: Array) -> Array:
-    """Return the density; 0 at a pole: the cell that a rounded node falls on it in is an ulp or two wide."""
+    """Return the density, 0 at a pole: a node rounds onto a pole only in a cell that is an ulp or two wide."""
     density = np.asarray(law.pdf(x), dtype=float)
     return np.where(np.isfinite(density), density, 0.0)
 
@@ -77,11 +77,11 @@ FINITE = "must have a finite, positive variance: choose other units where double
 
 
 def integrated_cost(law: FrozenLaw, loss: str) -> float:
-    """Var T = ∫ 4t P(T > t) dt or E|T| = ∫ 2 P(T > t) dt over t > 0, or sums over the integers."""
+    """Compute Var T = ∫ 4t P(T > t) dt or E|T| = ∫ 2 P(T > t) dt over t > 0, or sums over the integers."""
     power = 2 if loss == "squared" else 1
     deviation = math.sqrt(law_variance(law))
     if not hasattr(law.dist, "_logpdf"):
-        # Where the law is wide every h-th integer says the same, up to (h/std)²/12 from its corner at 0.
+        # For a wide law every h-th integer suffices: the corner at 0 costs a relative error of (h/std)²/12.
         h = max(int(deviation * 1e-4), 1) if law.dist.name in ("dlaplace", "discrete_gaussian") else 1
         k = h * np.arange(1.0, math.ceil(60 * deviation / h) + 3)
         return 2 * h * float(np.sum(k**power * law.pmf(k)))
@@ -97,7 +97,7 @@ def integrated_cost(law: FrozenLaw, loss: str) -> float:
     t = edges[:-1, None] + width * (1 + nodes) / 2
     mass = law.sf(t) * weights * width / 2
     mean = float(np.sum(t ** (power - 1) * mass))
-    if staircase:  # every step is e^-ε times the one before, of which a tiny ε has a great many
+    if staircase:  # a geometric series of steps, each e^-ε times the one before: too many to sum if ε is tiny
         gone = -math.expm1(-epsilon)
         before = 0.0 if power == 1 else top * math.exp(-epsilon) / gone * float(np.sum(mass))
         mean = (before + mean) / gone
@@ -105,7 +105,7 @@ def integrated_cost(law: FrozenLaw, loss: str) -> float:
 
 
 def law_variance(law: FrozenLaw) -> float:
-    """Return the variance; of wide discrete Laplace laws, where SciPy's formula cancels, 1/(2 sinh²(a/2)).
+    """Return the variance; for discrete Laplace laws as 1/(2 sinh²(a/2)), as SciPy's formula cancels for wide ones.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def frozen_parts(law: FrozenLaw) -> tuple[Any, tuple[float, ...], float, float]:
 
 
 def of_scipy(dist: Generator) -> str:
-    """The name of one of SciPy's own generators, else "": another law may have the same name."""
+    """Return the name of one of SciPy's own generators, else "": a user's law may have the same name."""
     own = getattr(stats, str(dist.name), None)
     return str(dist.name) if own is not None and type(dist) is type(own) else ""
 
@@ -146,7 +146,7 @@ _NORMAL = {"norm": (), "gennorm": (2.0,)}
 
 
 def is_gaussian(law: FrozenLaw) -> bool:
-    """Normal, or that member of a family that contains it (b = 0, β = 2)."""
+    """Whether the law is normal: `norm`, or the normal member of a larger family (b = 0, β = 2), at loc 0."""
     dist, shapes, loc, _ = frozen_parts(law)
     ours = hasattr(dist, "privacy_loss") and dist.name in ("flipped_huber", "osgt")
     return loc == 0 and shapes == ((0.0,) if ours else _NORMAL.get(of_scipy(dist)))
@@ -156,7 +156,7 @@ _parts = lru_cache(maxsize=256)(frozen_parts)
 
 
 def mirrored_law(law: FrozenLaw, reach: float) -> bool:
-    """Whether the law mirrors about zero on [−reach, reach]: by its parameters, or by its density on the whole mesh."""
+    """Whether the law is symmetric about zero on [−reach, reach], by its parameters or by its density at the mesh's nodes."""
     dist, shapes, loc, _ = _parts(law)
     if type(dist) is type(stats.norm):
         return loc == 0.0
@@ -182,13 +182,13 @@ def _uniform(edges: Array, loc: float, scale: float) -> Array:
 
 
 def _moved(n0: Array, n1: Array, n2: Array, loc: float, scale: float) -> Array:
-    """Moments of loc + scale·X from those of X."""
+    """Return the moments of loc + scale·X from those of X."""
     second = loc**2 * n0 + 2 * loc * scale * n1 + scale**2 * n2
     return np.stack([n0, loc * n0 + scale * n1, second], axis=1)
 
 
 def _normal(edges: Array, loc: float, scale: float, nearest: float = 0.0) -> Array:
-    """Moments times exp(nearest²/2): `nearest` is the least |z| that matters, so that far tails do not vanish."""
+    """Return the moments times exp(nearest²/2), so that far tails do not underflow; `nearest` is the least |z| of interest."""
     z = (edges - loc) / scale
     with np.errstate(invalid="ignore", over="ignore"):
         density = np.exp((nearest - np.abs(z)) * (nearest + np.abs(z)) / 2) / np.sqrt(2 * np.pi)
@@ -210,7 +210,7 @@ def _beta(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
     y, rest = np.clip((edges - loc) / scale, 0.0, 1.0), np.clip((loc + scale - edges) / scale, 0.0, 1.0)
 
     def cells(a: float) -> Array:
-        # Right of the middle by the other tail: next to a pole at the end 1 − y has digits that y has not.
+        # Right of the middle use the other tail: near a pole at y = 1, 1 − y has digits that y has lost.
         below, above = special.betainc(a, b, y), special.betainc(b, a, rest)
         right = y > 0.5
         left = np.where(right, 1.0 - above, below)[1:] - below[:-1]
@@ -232,7 +232,7 @@ _CLOSED: dict[type, Callable[..., Array]] = {
 
 
 def _gauss(function: Callable[[Array], Array], a: Array, b: Array) -> Array:
-    """Gauss–Legendre of `function`, (n,) to (n, d), over the cells [a_k, b_k]; shape (K, d)."""
+    """Integrate `function`, (n,) to (n, d), over the cells [a_k, b_k] by Gauss–Legendre quadrature; shape (K, d)."""
     half = (b - a) / 2
     x = ((a + b) / 2)[:, None] + half[:, None] * _NODES
     values = np.asarray(function(x.ravel()), dtype=float)
@@ -240,22 +240,22 @@ def _gauss(function: Callable[[Array], Array], a: Array, b: Array) -> Array:
 
 
 def _mass(law: FrozenLaw, a: Numbers, b: Numbers) -> Array:
-    """Mass between a and b, by the tail in which the difference keeps its accuracy."""
+    """Return the mass between a and b, as a difference of the smaller tail, which keeps its accuracy."""
     return np.asarray(np.where(law.cdf(a) < 0.5, law.cdf(b) - law.cdf(a), law.sf(a) - law.sf(b)), dtype=float)
 
 
 @lru_cache(maxsize=64)
 def _mesh(law: FrozenLaw, start: float, stop: float) -> tuple[Array, Array]:
-    """Edges in [start, stop] on which the density is resolved, and what to scale its integral by on each cell between.
+    """Return edges of cells in [start, stop] that resolve the density, and a factor for the integral over each cell.
 
-    The scale makes the mass the distribution function's; it is 0 for a point of mass.
+    The factor makes a cell's mass that of the distribution function; it is 0 for a point mass.
     """
     _, _, loc, scale = _parts(law)
     with np.errstate(all="ignore"):
         breaks = loc + scale * np.asarray(getattr(law.dist, "_hbins", ()), dtype=float)
         breaks = np.concatenate([breaks, law.ppf(_LEVELS), law.isf(_LEVELS)])
         edges = np.unique(np.append(breaks[(breaks > start) & (breaks < stop)], [start, stop]))
-        # A distribution function that SciPy integrates itself is good to 1e-8 only.
+        # A distribution function that SciPy integrates numerically is accurate to 1e-8 only.
         for tolerance in (1e-12, 1e-8):
             found = _resolved(law, edges, tolerance)
             if found is not None:
@@ -277,14 +277,14 @@ def _resolved(law: FrozenLaw, edges: Array, tolerance: float) -> tuple[Array, Ar
             return None
         middle, mass = (a + b) / 2, _mass(law, a, b)
         whole, halves = rule(a, b), rule(a, middle) + rule(middle, b)
-        # Nodes are rounded, which a steep density feels.
+        # Rounding of the nodes changes the values of a steep density.
         noise = np.minimum(4e-15 * np.maximum(np.abs(a), np.abs(b)) / (b - a), 0.1) * mass
         good = np.abs(whole - halves) <= 1e-14 * share + noise
         good &= np.abs(halves - mass) <= tolerance * share + noise
         point = ~good & ((b - a <= 1e-15 * width) | (middle <= a) | (middle >= b))
         point |= good & (b - a <= 1e-12 * np.maximum(np.abs(a), np.abs(b)))
         kept = good | point
-        # Where the nodes overlooked what little mass there is, the caller cuts the cell.
+        # If the nodes missed the small mass of a cell, the caller halves it.
         close = (np.abs(whole - mass) <= 0.2 * mass) & (whole > 0) & (tolerance < 1e-10)
         factor = np.where(close, mass / np.where(close, whole, 1.0), 1.0)
         done.append((a[kept], np.where(point, 0.0, factor)[kept]))
@@ -304,8 +304,8 @@ def law_integrals(
 ) -> Array:
     """Return ∫ function dF over each cell between `edges`, `function` mapping (n,) to (n, d); shape (K, d).
 
-    The cells of the law's mesh are halved until halving changes an integral by less than 1e-13 of that component's
-    size over all cells (kinks of `function`), all cells at once. A polynomial (`smooth`) needs no halving.
+    All cells of the law's mesh are halved at once, until halving changes each component by less than 1e-13 of its size
+    over all cells: `function` may have kinks. A polynomial (`smooth`) needs no halving.
     """
     edges = np.asarray(edges, dtype=float)
     start, stop = _support(law)
@@ -317,13 +317,13 @@ def law_integrals(
     owner = np.clip(np.searchsorted(edges, a, side="right") - 1, 0, len(edges) - 2)
     factor = factors[np.clip(np.searchsorted(mesh, a, side="right") - 1, 0, len(factors) - 1)]
     done: list[tuple[Array, Indices]] = []
-    if (point := factor == 0).any():  # cells that are points of mass
+    if (point := factor == 0).any():  # cells that are point masses
         values = np.asarray(function((a[point] + b[point]) / 2), dtype=float)
         done.append((values * _mass(law, a[point], b[point])[:, None], owner[point]))
     a, b, owner, factor = a[~point], b[~point], owner[~point], factor[~point]
 
     def rule(a: Array, b: Array) -> tuple[Array, Array]:
-        """Integrals of the density and of `function` times it: the second is divided by the first, times the mass."""
+        """Integrate the density, and `function` times the density; the caller scales the latter to the exact mass."""
 
         def both(x: Array) -> Array:
             density = law_density(law, x)[:, None]
@@ -343,11 +343,11 @@ def law_integrals(
         share = (mass / np.where(low + high > 0, low + high, 1.0))[:, None]
         left, right = share * left, share * right
         size = np.maximum(size, np.abs(left).sum(axis=0) + np.abs(right).sum(axis=0))
-        # A component that cancels to nothing is known only to the rounding of what cancelled, the larger ones.
+        # A component that cancels to zero is accurate only to the rounding of the larger ones that cancelled.
         floor = 1e-13 * size + 2e-15 * float(size.max(initial=0.0))
         error = np.abs(left + right - coarse)
         error[error <= floor] = 0.0
-        # Around kinks the error falls to a quarter; rounding in `function` stays, however fine the cells.
+        # Around kinks halving quarters the error; rounding errors of `function` remain however fine the cells.
         total = error.sum(axis=0)
         stalled, before = np.where(total > 0.8 * before, stalled + 1, 0), total
         rough = (error[:, stalled < 4] > 0).any(axis=1)
@@ -381,7 +381,7 @@ def absolute_moment(noise: str, order: float) -> float:
 
 
 def symmetric_mean(law: FrozenLaw, function: Callable[[Array], Array]) -> float:
-    """Return the mean of an even function under a continuous law that mirrors about 0, to where next to no mass is left.
+    """Return the mean of an even function under a continuous law symmetric about 0, truncated where 1e-15 of mass is left.
 
     Examples
     --------
@@ -394,15 +394,15 @@ def symmetric_mean(law: FrozenLaw, function: Callable[[Array], Array]) -> float:
 
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(24)
 _DEEPEST = 690.0
-"""How far the log density is followed below its value at 0."""
+"""Depth below its value at 0 to which the log density is integrated."""
 
 
 def panel_integrals(
     density: Callable[[Array], Array], edges: Array, *, each: bool = False
 ) -> tuple[Array, Array]:
-    """Integrate over the panels between `edges`, halving where that changes much; return all edges and masses.
+    """Integrate over the panels between `edges`, halve those that halving changes, and return all edges and masses.
 
-    What is much is measured by the total, or by each panel's own mass.
+    The tolerance is relative to the total, or with `each` to the panel's own mass.
     """
     edges = np.unique(edges)
 
@@ -425,7 +425,7 @@ def panel_integrals(
         before = a.size
         a, b = np.concatenate([a[rough], middle[rough]]), np.concatenate([middle[rough], b[rough]])
         whole = np.concatenate([left[rough], right[rough]])
-        # A kink leaves one half of its panel rough; where all halves are, it is rounding and not curvature.
+        # A kink leaves one half of its panel rough; if all halves stay rough, the cause is rounding.
         if not 0 < a.size <= max(before, 8):
             break
     starts.append(a)
@@ -441,7 +441,7 @@ class Tail:
     Parameters
     ----------
     log_density : callable
-        Vectorised; of a law symmetric about 0, of about unit scale.
+        Vectorised log density of a law symmetric about 0, of about unit scale.
     top : float
         End of the support.
     name : str
@@ -507,7 +507,7 @@ class Tail:
             raise DesignError.of("law", name, "must be symmetric about zero")
         gap = np.diff(inner)
         slope = np.diff(level) / gap
-        # The log density carries an error of its own; over a short gap it shows in the slope.
+        # Rounding errors of the log density show in the slope over a short gap.
         noise = 1e-7 * np.abs(slope) + 64 * UNIT * (1 + np.abs(level[1:])) / gap
         if np.any(np.diff(slope) > noise[1:] + noise[:-1]) or np.any(slope > noise):
             raise DesignError.of(
@@ -529,14 +529,14 @@ class Tail:
         return np.where(t >= 0, upper, 1 - upper)
 
     def isf(self, s: Numbers) -> Array:
-        """About the point beyond which the mass s lies, from the panels' masses."""
+        """Return approximately the point beyond which the mass is s, interpolated from the panels' masses."""
         s = np.asarray(s, dtype=float)
         held = self._beyond > 0
         logs: Array = np.log(self._beyond[held])[::-1]
         with np.errstate(divide="ignore"):
             small = np.minimum(s, 1 - s)
             u: Array = np.interp(np.log(small), logs, self._edges[held][::-1])
-        # within the last panel the logarithm ends nowhere
+        # in the last panel the log of the mass falls to −∞
         left = self._beyond[held][-1]
         last = self._edges[-1] - (self._edges[-1] - self._edges[held][-1]) * small / left
         u = np.where(small < left, last, u)
@@ -545,7 +545,7 @@ class Tail:
 
 _MESH = 256  # points of the mesh that brackets many roots
 _STEPS = 160
-"""Of an interpolation and two halvings each, at most: 53 halvings end any bracket."""
+"""Most steps of false position; every third halves the bracket, so that they end any."""
 
 
 def inverse_of(
@@ -577,7 +577,7 @@ def inverse_of(
             high = np.where(short, np.minimum(2 * high, most), high)
         never = (loss(high) <= w) | beyond
         w, low = np.where(never, 0.0, w), np.zeros_like(high)
-        if w.size > _MESH:  # many roots: a mesh that all share leaves little of each bracket
+        if w.size > _MESH:  # many roots: a shared mesh narrows each bracket
             end = float(high[~never].max(initial=scale))
             mesh = np.append(np.linspace(0.0, end, _MESH), np.geomspace(end * 1e-9, end, _MESH))
             mesh.sort()
@@ -592,7 +592,7 @@ def inverse_of(
 
 
 def _roots(loss: Callable[[Array], Array], w: Array, low: Array, high: Array, off: float) -> Array:
-    """Where the loss is w, to within `off` or the resolution of doubles: false position (Illinois), halved where it is slow."""
+    """Solve loss = w to within `off` or the resolution of doubles, by false position (Illinois) with bisection where that is slow."""
     root, left = low.copy(), np.arange(w.size)
     with np.errstate(all="ignore"):  # beyond a support's end the loss is infinite
         below, above = loss(low) - w, loss(high) - w

@@ -1,4 +1,4 @@
-r"""What an error costs, and what the points of a lattice cost, exactly.
+r"""Losses of an error, and exact costs of the points of a lattice.
 
 ``"absolute"`` is \|·\|, ``"squared"`` is (·)², a dict mixes them (``{"absolute": 1, "squared": 0.1}``), and
 any convex function of the error is accepted as a callable. Weights must be non-negative, so that the loss
@@ -6,9 +6,9 @@ is convex; every bound this package proves rests on that.
 
 **On a lattice**, from above for mechanisms: a density that is constant on a cell pays the average of the loss over the cell.
 
-From below, for bounds: round any noise T at random to one of its two neighbours on the lattice βℤ, with the probabilities that keep the mean.
+From below, for bounds: round any noise T at random to one of its two neighbours on the lattice βℤ, with probabilities that preserve the mean.
 Rounding commutes with shifts by lattice vectors, so it is post-processing, and the lattice noise inherits (ε, δ)-DP for
-them. If the piecewise linear function through lattice costs :math:`\hat c_j` lies below the loss, then :math:`E\,\hat c(R(T)) \le
+such shifts. If the piecewise linear function through lattice costs :math:`\hat c_j` lies below the loss, then :math:`E\,\hat c(R(T)) \le
 E\,\ell(T)`: the lattice problem bounds every noise. For \|t\| the lattice through 0 gives :math:`\hat c_j = |x_j|` exactly, for t² it gives
 :math:`x_j^2 - \beta^2/4`; both are off by O(β²), where the minimum of the loss over a cell is off by O(β).
 
@@ -83,7 +83,7 @@ class Loss(Checked):
 
     @property
     def name(self) -> str:
-        """How reports call it."""
+        """Name of the loss in reports."""
         if self.function is not None:
             held = getattr(self.function, "name", getattr(self.function, "__name__", "callable"))
             return str(held).removeprefix("@")
@@ -108,7 +108,7 @@ class Loss(Checked):
         )
 
     def in_units(self, unit: float) -> Loss:
-        """Return the loss of an error that is measured in units: ℓ(unit · t)."""
+        """Return the loss of an error t measured in units: ℓ(unit · t)."""
         given = self.function
         if unit == 1.0:
             return self
@@ -133,9 +133,9 @@ class Loss(Checked):
         return np.asarray(value)
 
     def check_convex(self, bins: Array, lower: float, upper: float) -> None:
-        """Raise DesignError where ℓ is visibly not convex at the errors that these bins can make.
+        """Raise DesignError if ℓ is visibly not convex at the errors that these bins can cause.
 
-        The chord through neighbouring points of a sample of :math:`B_i - x` must lie above the middle one.
+        Between any three neighbouring points of a sample of :math:`B_i - x`, the chord must lie above the middle one.
         """
         if self.function is None or isinstance(self.function, UnavailableCallable):
             return
@@ -165,11 +165,11 @@ class Loss(Checked):
 _PANELS = 32
 """Panels per cell of the trapezoid rule (from above) and sub-chords (from below) for a callable loss."""
 _SLACK = 1e-13
-"""Relative step outward for the rounding in a callable loss's own values and in their sums."""
+"""Relative step outward that covers rounding in a callable loss's values and in their sums."""
 
 
 def outward_decay(epsilon: float, bits: int = 64) -> Fraction:
-    """Return a rational at least e^{-ε}, of so many bits: the slowest decay per sensitivity that pure ε-DP forces on the tails."""
+    """Return a rational of `bits` bits, at least e^{-ε}: pure ε-DP forces tails to decay no faster per sensitivity."""
     return Fraction(math.ceil(2**bits / exp_lower(epsilon)), 2**bits)
 
 
@@ -198,7 +198,7 @@ class ExactCosts:
     def combined(
         cls, absolute: Fraction, first: Indices, squared: Fraction, second: Indices, extra: Array | None
     ) -> ExactCosts:
-        """Return ``absolute * first + squared * second + extra``, first and second whole numbers."""
+        """Return ``absolute * first + squared * second + extra``, for whole numbers `first` and `second`."""
         denominator = math.lcm(absolute.denominator, squared.denominator)
         a, b = int(absolute * denominator), int(squared * denominator)
         rows = [a * f + b * g for f, g in zip(first.tolist(), second.tolist())]
@@ -210,16 +210,16 @@ class ExactCosts:
         return ExactCosts(self.numerators[cells], self.denominator)
 
     def floats(self) -> Array:
-        """The costs as doubles, nearest."""
+        """The costs as nearest doubles."""
         return np.array([n / self.denominator for n in self.numerators])
 
     def weighted(self, weights: Iterable[int]) -> Fraction:
-        """Exact sum of costs times weights."""
+        """Return the exact sum of costs times weights."""
         return Fraction(sum(n * w for n, w in zip(self.numerators, weights)), self.denominator)
 
 
 def check_loss(loss: Loss, points: np.ndarray) -> None:
-    """Raise DesignError where a callable loss is not finite, not convex or does not grow on `points`."""
+    """Raise DesignError if the loss is not finite, not convex or does not grow on `points`."""
     values = np.asarray(loss(points), dtype=float)
     if values.shape != points.shape or not np.all(np.isfinite(values)):
         raise DesignError.of("loss", loss.name, "must return one finite number per error")
@@ -238,9 +238,9 @@ def check_loss(loss: Loss, points: np.ndarray) -> None:
 
 
 def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1) -> ExactCosts:
-    """Return upper bounds of the average loss over cells that reach `half` units to both sides of their middles; of the middles for 0.
+    """Return upper bounds of the average loss over cells that reach `half` units to both sides of their middles (0: at the middles).
 
-    Exact for the absolute and squared parts; the trapezoid rule, an upper bound for a convex function, for the rest.
+    The absolute and squared parts are exact; a callable takes the trapezoid rule, an upper bound for convex functions.
     """
     extra = None
     if loss.function is not None:
@@ -268,8 +268,8 @@ def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1
 def lower_costs(loss: Loss, first: int, last: int, width: Fraction, *, whole: bool = False) -> ExactCosts:
     """Return lattice costs at ``j * width``, j = first..last, whose piecewise linear function is below the loss.
 
-    Of `whole` numbers it is the loss itself: their noise lies nowhere else.
-    For a callable, the chord over a cell is lowered by a bound of its height over the loss: between two
+    For `whole` numbers they are the loss itself, as their noise lies on the lattice.
+    For a callable, the chord over a cell is lowered by a bound of its height above the loss: between two
     samples a convex function lies above the extensions of the neighbouring chords.
     """
     j = np.arange(first, last + 1)
@@ -305,9 +305,9 @@ def lower_costs(loss: Loss, first: int, last: int, width: Fraction, *, whole: bo
 def tail_costs(
     loss: Loss, middles: Indices, unit: Fraction, n: int, decay: Fraction, *, half: int = 1
 ) -> tuple[ExactCosts, ExactCosts]:
-    """Return, per unit of weight of each of the n leftmost and rightmost cells, the cost of its repetitions.
+    """Return the tail cost per unit of mass of each of the n leftmost and rightmost cells.
 
-    Exact for the absolute and squared parts. A callable is summed until its terms are negligible, the rest
+    The absolute and squared parts are exact. A callable is summed until its terms are negligible, and the rest
     bounded by the geometric series of its last ratio.
 
     Raises
@@ -320,7 +320,7 @@ def tail_costs(
 
 
 def tail_side(loss: Loss, cells: Indices, unit: Fraction, half: int, step: int, r: Fraction) -> ExactCosts:
-    """What the repetitions of some cells cost, each `step` units further out than the last."""
+    """Return the cost of repeating each cell for ever, each time `step` units further out."""
     zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
     linear, square, period = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2, abs(step)
     extra = [0.0] * len(cells)

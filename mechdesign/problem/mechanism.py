@@ -1,4 +1,4 @@
-"""What is deployed: it answers, in simulation by `sample` and exactly by `release`, and is written to a file."""
+"""Base classes of mechanisms: `sample` simulates answers, `release` draws them exactly, `save` writes a file."""
 
 from __future__ import annotations
 
@@ -66,30 +66,30 @@ def rounded_weights(weights: Weights) -> Array:
 
 
 class Rows(ABC):
-    """Laws on the same outputs, each in integer weights, to choose from by number."""
+    """Laws on the same outputs in integer weights, one per row."""
 
     @property
     @abstractmethod
     def laws(self) -> int:
-        """How many there are."""
+        """Number of laws."""
 
     @abstractmethod
     def integers(self, row: int) -> Sequence[int]:
-        """The probabilities of a law as integer weights, exactly: what is released."""
+        """Return the probabilities of a law as exact integer weights, by which `release` draws."""
 
     def cumulative(self, row: int) -> Array:
-        """Running sums of the probabilities of a law, all but the last, as doubles: what a simulation inverts."""
+        """Return the running sums of a law's probabilities as doubles, without the last; `sample` inverts them."""
         sums = list(accumulate(self.integers(row)))
         return np.array([s / sums[-1] for s in sums[:-1]])
 
     @cached_property
     def exact_rows(self) -> IntegerRows:
-        """All laws, prepared."""
+        """All laws, prepared for exact draws."""
         return IntegerRows(self.integers, self.laws)
 
 
 class Simulation:
-    """Doubles and a seeded generator: fast and reproducible, right to the last digits only.
+    """Draw in doubles with a seeded generator: fast and reproducible, but accurate to rounding only.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Simulation:
         return self.rng.integers(0, bound, size=size)
 
     def choose(self, rows: Rows, which: Indices) -> Indices:
-        """An index by the law of row `which[i]`, for every i."""
+        """Draw an index from the law of row `which[i]`, for every i."""
         uniform = self.rng.random(which.size)
         return _by_row(which, lambda row, at: np.searchsorted(rows.cumulative(row), uniform[at], "right"))
 
@@ -114,20 +114,20 @@ class Simulation:
 
 
 class Deployment:
-    """Integers and the operating system's randomness: exactly the law that was analysed."""
+    """Draw exactly from the analysed law, with integers and the operating system's randomness."""
 
     def below(self, bound: int, size: int) -> Indices:
         """Uniform integers below `bound`."""
         return uniform_integers(bound, size)
 
     def choose(self, rows: Rows, which: Indices) -> Indices:
-        """An index by the law of row `which[i]`, for every i."""
+        """Draw an index from the law of row `which[i]`, for every i."""
         return rows.exact_rows.draw(which)
 
     def order(self, rows: int, size: int) -> Indices:
         """Permutations of 0, …, size − 1, each exactly uniform, shape (rows, size).
 
-        The order of independent random words is uniform given that they differ; where two agree, all are drawn again.
+        Sorting independent random words gives a uniform permutation if no two agree; otherwise all are drawn again.
         """
         while True:
             words = random_words(rows * size).reshape(rows, size)
@@ -147,7 +147,7 @@ def _by_row(which: Indices, draw: Callable[[int, Indices], Numbers]) -> Indices:
 
 
 class Drawn(Saved, ABC):
-    """A mechanism whose outputs are drawn alike in simulation and in deployment, but for the source of randomness."""
+    """A mechanism that draws outputs by the same steps in simulation and deployment, from different sources of randomness."""
 
     @abstractmethod
     def drawn(self, x: Any, source: Simulation | Deployment) -> Any:
@@ -167,11 +167,11 @@ class Drawn(Saved, ABC):
     def release(self, x: Any) -> Any:
         """Draw outputs for `x` with exactly the analysed probabilities, from the operating system's randomness.
 
-        Integer weights and random words decide; no floating-point number takes part.
+        Draws use integer weights and random words, no floating-point numbers.
 
         Raises
         ------
         DataError
-            An input that is none of the mechanism's. The guarantee does not cover that refusal.
+            The mechanism does not accept this input. The guarantee does not cover the refusal.
         """
         return self.drawn(x, Deployment())

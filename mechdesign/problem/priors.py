@@ -1,12 +1,12 @@
-r"""What is known of the inputs: laws on a bounded interval, through their partial moments.
+r"""Priors of the inputs: laws on a bounded interval, used through their partial moments.
 
 Every exact expectation in this package is a sum over intervals of partial moments
 
 .. math:: \mu_k(a, b) = \int_{[a, b)} x^k \, dF(x), \qquad k = 0, 1, 2,
 
-so a prior is whatever can give those: a frozen `scipy.stats` law of bounded support, the same law *clipped*
+so a prior is any law that provides them: a frozen `scipy.stats` law of bounded support, the same law *clipped*
 to a range (point masses at its ends), *truncated* to it (renormalised), or an array of samples. `density` makes a law
-of a function, for priors that no library has.
+from a function.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class Prior(ABC):
         ----------
         spec : Prior, frozen scipy.stats law, or array_like of samples
         input_range : (float, float), optional
-            Where inputs can be; defaults to the support.
+            Range of the inputs; defaults to the support.
         unbounded : bool
-            Whether its support need not be bounded.
+            Whether the support may be unbounded.
 
         Raises
         ------
@@ -111,12 +111,12 @@ class Prior(ABC):
 
     @staticmethod
     def ranged(spec: object, input_range: object = None) -> tuple[Prior, tuple[float, float]]:
-        """Return the prior that `spec` names, and where inputs can be: as stated, or the support of a law.
+        """Return the prior that `spec` names, and the range of the inputs: as stated, or the support of a law.
 
         Raises
         ------
         DesignError
-            As of `of` and `stated_range`.
+            As in `of` and `stated_range`.
 
         Examples
         --------
@@ -175,7 +175,7 @@ class Prior(ABC):
         Raises
         ------
         DesignError
-            A law that is truncated, other than a normal one: no prior is its clipped law.
+            The prior is a truncated law other than a normal one: no class of priors represents its clipped law.
         """
         raise DesignError.of(
             "prior", type(self).__name__, "cannot be clipped: give input_range, or its samples"
@@ -183,12 +183,12 @@ class Prior(ABC):
 
 
 def stated_range(prior: Prior, input_range: object) -> tuple[float, float] | None:
-    """Return where inputs are stated to lie, or None where a law's support says so.
+    """Return the stated range of the inputs, or None if the support of the law gives it.
 
     Raises
     ------
     DesignError
-        No range beside samples: inputs beyond these would not be protected, and outputs would tell the least and the largest.
+        No range for samples: inputs beyond them would not be protected, and outputs would reveal the least and the largest.
     """
     if input_range is not None:
         return interval("input_range", input_range)
@@ -199,7 +199,7 @@ def stated_range(prior: Prior, input_range: object) -> tuple[float, float] | Non
 
 
 def locate(points: Array, edges: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Cell of each point in the half-open cells of `edges` (last one closed), and which are inside."""
+    """Return the half-open cell of `edges` that holds each point (the last one is closed), and which points are inside."""
     cell = np.searchsorted(edges, points, side="right") - 1
     inside = (points >= edges[0]) & (points <= edges[-1])
     return np.clip(cell, 0, len(edges) - 2), inside
@@ -218,7 +218,7 @@ def _parse(spec: object) -> Prior:
 
 def _law(name: str, law: FrozenLaw) -> FrozenLaw:
     """Return a frozen continuous law with scalar parameters, or raise DesignError."""
-    if type(law) is stats.rv_histogram:  # a law as it is, without parameters
+    if type(law) is stats.rv_histogram:  # a generator without shapes: freeze it
         law = law()
     if not hasattr(law, "dist") or not callable(getattr(law, "support", None)):
         remedy = "must be a frozen scipy.stats law; cut samples with numpy.clip or by selecting them"
@@ -245,7 +245,7 @@ def _rescaled(law: FrozenLaw, centre: float, unit: float) -> FrozenLaw:
 
 @dataclass(frozen=True, repr=False)
 class _Continuous(Checked, Prior):
-    """What laws with a density share: integrals of `_source` over [lower, upper], times `_factor`."""
+    """Base of laws with a density: integrals against `_source` over [lower, upper], times `_factor`."""
 
     law: FrozenLaw = field(check=_law)
 
@@ -254,7 +254,7 @@ class _Continuous(Checked, Prior):
 
     @property
     def _source(self) -> FrozenLaw:
-        """The frozen law that is integrated."""
+        """The frozen law to integrate against."""
         return self.law
 
     @property
@@ -333,7 +333,7 @@ class _CutPrior(_Continuous):
 @serializable("prior-clipped")
 @dataclass(frozen=True, repr=False)
 class ClippedPrior(_CutPrior):
-    """The law of ``clip(X, lower, upper)``: what lies outside becomes point masses at the ends."""
+    """The law of ``clip(X, lower, upper)``: mass outside the range becomes point masses at its ends."""
 
     @property
     def atoms(self) -> tuple[Array, Array]:
@@ -358,7 +358,7 @@ class TruncatedPrior(_CutPrior):
 
     @cached_property
     def _source(self) -> FrozenLaw:
-        """A normal law becomes SciPy's truncated one, which is accurate however far out the range is."""
+        """The law, or for a normal law SciPy's truncated one, which is accurate however far out the range is."""
         if type(self.law.dist) is not type(stats.norm):
             return self.law
         _, _, loc, scale = frozen_parts(self.law)
@@ -502,9 +502,9 @@ class _Density(stats.rv_continuous):  # type: ignore[misc]
 
 
 def density(function: Callable[[Array], Numbers], lower: float, upper: float, *, name: str) -> FrozenLaw:
-    """Return the law on [lower, upper] whose density is proportional to `function`: a prior, for any design.
+    """Return the law on [lower, upper] with density proportional to `function`, a prior for any design.
 
-    Results with such a prior can be saved; a program that loads them makes the same density under the same name first.
+    Results with such a prior can be saved; a program that loads them must first make the same density under the same name.
 
     Parameters
     ----------
@@ -512,7 +512,7 @@ def density(function: Callable[[Array], Numbers], lower: float, upper: float, *,
         Non-negative and smooth on the range, vectorised; it need not integrate to 1.
     lower, upper : float
     name : str
-        Under which files know it.
+        Name of the density in files.
 
     Returns
     -------

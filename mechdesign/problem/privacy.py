@@ -97,7 +97,7 @@ class ZeroConcentratedDP(Checked):
 @serializable("gaussian-dp")
 @dataclass(frozen=True)
 class GaussianDP(Checked):
-    r"""μ-Gaussian differential privacy (Dong, Roth and Su 2022): no easier to attack than one normal number moved by μ standard deviations.
+    r"""μ-Gaussian differential privacy (Dong, Roth and Su 2022): neighbours are as hard to tell apart as N(0, 1) and N(μ, 1).
 
     :math:`\delta(\varepsilon) \le \Phi(\mu/2 - \varepsilon/\mu) - e^{\varepsilon}\Phi(-\mu/2 - \varepsilon/\mu)` for every ε ≥ 0.
 
@@ -117,7 +117,7 @@ def _advantage(name: str, value: object) -> float:
 @serializable("membership-advantage")
 @dataclass(frozen=True)
 class MembershipAdvantage(Checked):
-    """(0, η)-differential privacy: an attacker finds at most η more of the guilty, as a share, than are accused of the innocent.
+    """(0, η)-differential privacy: an attacker's true-positive rate exceeds the false-positive rate by at most η.
 
     Parameters
     ----------
@@ -176,15 +176,15 @@ class MetricDP(Checked):
 
 
 GAUSSIAN_ALONE = 'is proved of Gaussian noise alone: calibrate("gaussian", ...), or state points of its curve, TradeOff([(epsilon, delta), ...])'
-"""What is possible where `GaussianDP`, which asks for every ε at once, cannot be proved."""
+"""Remedy where `GaussianDP`, which holds for every ε at once, cannot be proved."""
 
 CentralPrivacy = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
-"""What is asked of all neighbouring data sets alike."""
+"""Requirements that hold equally for all neighbouring data sets."""
 Privacy = CentralPrivacy | MetricDP
 
 
 def parts_of(privacy: CentralPrivacy) -> tuple[CentralPrivacy, ...]:
-    """The requirements, each of one number, that are the requirement together.
+    """Split a requirement into single requirements whose conjunction it is.
 
     Examples
     --------
@@ -204,11 +204,11 @@ def parts_of(privacy: CentralPrivacy) -> tuple[CentralPrivacy, ...]:
 
 
 Pointwise: TypeAlias = PureDP | ApproximateDP | MembershipAdvantage | TradeOff
-"""What is asked at finitely many ε."""
+"""Requirements at finitely many ε."""
 
 
 def pairs_of(privacy: Pointwise) -> tuple[tuple[float, float], ...]:
-    """(ε, δ) of all that is asked at once; δ = 0 under pure privacy.
+    """Return all pairs (ε, δ) that a requirement asks for; δ = 0 under pure privacy.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def pairs_of(privacy: Pointwise) -> tuple[tuple[float, float], ...]:
 
 
 def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:
-    r"""Points (ε, δ) that follow from a requirement; under zCDP the best ones for these shares of innocents accused.
+    r"""Return (ε, δ) points implied by a requirement; under zCDP, those tight at the false-positive rates `at`.
 
     :math:`D_\alpha \le \xi + \rho\alpha` gives :math:`\delta(\varepsilon) \le e^{(\alpha - 1)(\xi + \rho\alpha - \varepsilon)}
     (1 - 1/\alpha)^\alpha/(\alpha - 1)` for every α (Canonne, Kamath and Steinke 2020, Proposition 12).
@@ -252,10 +252,10 @@ def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:
 
 
 def implied_by_pure(privacy: PureDP | ApproximateDP | ZeroConcentratedDP, loss: Fraction) -> bool:
-    r"""Whether losses of at most this keep the requirement, in rational numbers.
+    r"""Whether pure DP with this `loss` implies the requirement, in rational arithmetic.
 
-    No pair of laws with losses of at most x is further apart than the two answers of randomized response (Kairouz, Oh and
-    Viswanath 2015), so that x-DP is (ε, δ)-DP where :math:`e^x - e^\varepsilon \le \delta (1 + e^x)`. Of order α these are apart by
+    Randomized response is the worst pair of laws with losses of at most x (Kairouz, Oh and
+    Viswanath 2015), so x-DP is (ε, δ)-DP where :math:`e^x - e^\varepsilon \le \delta (1 + e^x)`. Its Rényi divergence of order α is
     :math:`\frac1{\alpha - 1} \log\frac{\cosh((\alpha - 1/2)x)}{\cosh(x/2)} \le \alpha x \tanh(x/2)`: at α = 1 numerator and bound times α − 1 are
     0, and of their slopes, x tanh((α − ½)x) and (2α − 1)x tanh(x/2), the second is larger as tanh is concave. So x-DP is
     x tanh(x/2)-zCDP.
@@ -277,7 +277,7 @@ def implied_by_pure(privacy: PureDP | ApproximateDP | ZeroConcentratedDP, loss: 
 
 
 def pure_epsilon(privacy: PureDP | ApproximateDP | ZeroConcentratedDP) -> float:
-    """Return the largest x, to rounding, for which x-DP is all that is required, by `implied_by_pure`.
+    """Return the largest x, to rounding, for which x-DP implies the requirement, by `implied_by_pure`.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def pure_epsilon(privacy: PureDP | ApproximateDP | ZeroConcentratedDP) -> float:
 
 @dataclass(frozen=True)
 class Consumption:
-    r"""What a release consumes of a budget, each number proved and rounded up; infinite where none is known.
+    r"""Budget that a release consumes; each number is proved and rounded up, or infinite if none is known.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ class Consumption:
     statement : (float, float), optional
         The (ε, δ) that is certified.
     neighbours : str
-        Whom it protects: ``"add-remove"`` or ``"replace"``.
+        Neighbouring relation: ``"add-remove"`` or ``"replace"``.
 
     Examples
     --------
@@ -335,7 +335,7 @@ class Consumption:
 
     @classmethod
     def of(cls, privacy: object) -> Consumption:
-        """What a requirement states, or several that all hold."""
+        """Return the consumption that a requirement implies, or several requirements that all hold."""
         if isinstance(privacy, tuple):
             return functools.reduce(operator.and_, map(cls.of, privacy))
         if isinstance(privacy, GaussianDP):
@@ -350,7 +350,7 @@ class Consumption:
 
     @classmethod
     def pure(cls, *losses: tuple[Fraction | float, int]) -> Consumption:
-        """Parts of these largest losses, each so many times: ε adds up, and so does ε tanh(ε/2), the ρ of each (`implied_by_pure`)."""
+        """Compose pure mechanisms, given as (largest loss ε, count): both ε and ρ = ε tanh(ε/2) add up (`implied_by_pure`)."""
         if any(math.isinf(loss) for loss, _ in losses):
             return cls()
         epsilon = rho = Fraction(0)
@@ -361,7 +361,7 @@ class Consumption:
 
     @classmethod
     def gaussian(cls, square: Fraction | float) -> Consumption:
-        """Noise of this μ²."""
+        """Return the consumption of Gaussian noise with this μ²."""
         least = checks.non_negative("square", square, side=checks.UP)
         square = square if isinstance(square, Fraction) else least
         mu = math.sqrt(round_up(square))
@@ -370,7 +370,7 @@ class Consumption:
 
     @classmethod
     def largest(cls, each: Sequence[Consumption], neighbours: str) -> Consumption:
-        """One release that consumes each of these of other people: the largest of every number."""
+        """Return the consumption of one release that consumes each of these for different people: every number's largest."""
         allowed = "must be Consumption values, at least one"
         each = [instance("each", one, Consumption) for one in checks.listed("each", each, allowed)]
         if not each:
@@ -383,12 +383,12 @@ class Consumption:
         return cls(epsilon, rho, mu, statement, neighbours)
 
     def __and__(self, other: Consumption) -> Consumption:
-        """The less of two proofs about one release."""
+        """Combine two proofs about one release: each number is the smaller."""
         epsilon, rho, mu = (min(getattr(self, key), getattr(other, key)) for key in ("epsilon", "rho", "mu"))
         return Consumption(epsilon, rho, mu, self.statement or other.statement, self.neighbours)
 
     def __add__(self, other: Consumption) -> Consumption:
-        """Both releases about the same people; of two statements nothing is known but by composition."""
+        """Compose two releases about the same people; the sum has no (ε, δ) statement."""
         epsilon, rho = (
             math.nextafter(a + b, math.inf) if a and b else a + b
             for a, b in ((self.epsilon, other.epsilon), (self.rho, other.rho))

@@ -1,19 +1,19 @@
-r"""How much one person changes an answer, as people know it: several bounds at once; and which changes noise protects (`Protection`).
+r"""Bounds on how much one person changes an answer, several at once; and the changes that noise protects (`Protection`).
 
 The change v of a K-dimensional answer between neighbours lies in the intersection
 
 .. math:: S = \{v : |v_i| \le b_i,\ \lVert v\rVert_1 \le L_1,\ \lVert v\rVert_2 \le L_2,\ \lVert v\rVert_0 \le c\}.
 
-What a law needs of it differs. Order the c largest bounds, :math:`b_1 \ge b_2 \ge \dots`.
+Different laws need different quantities of S. Order the c largest bounds, :math:`b_1 \ge b_2 \ge \dots`.
 
-- *Gaussian noise* needs :math:`\max_S \lVert v\rVert_2`. Without L₂ the vector that fills the largest bounds until L₁ is
-  used up majorises weakly every other of S (its partial sums are :math:`\min(\sum_{k \le j} b_k, L_1)`, above which none
-  can be), so it has the largest norm; S is star-shaped, so the answer is the smaller of that and L₂. Exact.
+- *Gaussian noise* needs :math:`\max_S \lVert v\rVert_2`. Without L₂ the vector that fills the largest bounds until they sum
+  to L₁ weakly majorises every other of S (its partial sums :math:`\min(\sum_{k \le j} b_k, L_1)` are the largest
+  possible), so it has the largest norm; S is star-shaped, so the answer is the smaller of that and L₂. Exact.
 - *Pure privacy* of a log-concave law needs :math:`\max_S \lVert v\rVert_1`: the largest loss is linear in a shift. Exact,
-  by the same argument; under L₂ it fills water: :math:`v_i = \min(b_i, t)`.
-- *Any symmetric log-concave law* loses at most what a vector does that is at least |v| coordinate by coordinate, sorted:
-  :math:`u_k = \min(b_k, L_1/k, L_2/\sqrt k)`, the `envelope`. It is exact where u lies in S, as without L₁ and L₂ it does.
-- *The same laws* lose more when two shifts are put on one coordinate: the trade-off functions of a translated log-concave
+  by the same argument; under L₂ by water filling: :math:`v_i = \min(b_i, t)`.
+- *Any symmetric log-concave law* has at most the loss of a vector that is at least |v| coordinate by coordinate, sorted:
+  :math:`u_k = \min(b_k, L_1/k, L_2/\sqrt k)`, the `envelope`. It is exact if u lies in S, as it does without L₁ and L₂.
+- *The same laws* have a larger loss if two shifts are added on one coordinate: the trade-off functions of a translated log-concave
   law are a semigroup, :math:`T_{s+t} = T_t \circ (1 - T_s)`, and group privacy bounds :math:`T_s \otimes T_t` by that. So
   shifts may be `packed` until any two sum to more than the largest: fewer than 2L₁/b₁ are left. Safe, seldom exact.
   (The vector that fills the largest bounds would be tighter; we know no proof that it is the worst for every such law.)
@@ -39,13 +39,13 @@ from mechdesign.typing import Array, Indices, Numbers
 
 NEIGHBOURS = ("add-remove", "replace")
 Shifts = tuple[tuple[float, int], ...]
-"""A vector of changes, largest first: (size, how many coordinates)."""
+"""A vector of changes, largest first: pairs (size, number of coordinates)."""
 
 _GROUPS = 12
-"""Different shifts in an envelope, at most: each is accounted for on its own."""
+"""Most distinct shifts in an envelope; accounting handles each separately."""
 _LARGEST = 1e150
 _EXACT = 64
-"""Different bounds up to which sums are rational numbers."""
+"""Most distinct bounds that are summed in rational arithmetic."""
 
 
 def _sized(name: str, bound: float) -> float:
@@ -70,14 +70,14 @@ def _bounds(name: str, value: Numbers) -> tuple[float, ...]:
 
 
 def neighbours_field() -> Any:
-    """Declare the field of a design or of bounds that says for which neighbours changes hold."""
+    """Declare the field of a design or of bounds that states the neighbouring relation of its changes."""
     return field(check=checks.one_of, allowed=NEIGHBOURS, default=NEIGHBOURS[0])
 
 
 @serializable("sensitivity")
 @dataclass(frozen=True)
 class Sensitivity(Checked):
-    r"""What neighbouring answers may differ by: any of these bounds, all of which hold.
+    r"""Bounds on the difference between neighbouring answers; all that are given hold together.
 
     Parameters
     ----------
@@ -86,18 +86,18 @@ class Sensitivity(Checked):
     l1, l2 : float, optional
         The most the changes sum to: :math:`\sum|v_i|` and :math:`\sqrt{\sum v_i^2}`.
     l0 : int, optional
-        How many coordinates change, at most.
+        Most coordinates that change.
     each : array_like, shape (K,), optional
-        A bound for each coordinate; 0 where nothing changes.
+        A bound for each coordinate; 0 for those that never change.
     neighbours : {"add-remove", "replace"}
         The neighbours for which the bounds hold: one person more or less ("add-remove", the default here and everywhere; a
         sensitivity that is a plain number says the same), or one person's data replaced. `of_contribution` derives the bounds for either.
     signed : bool
         Whether some coordinates may rise while others fall. False: all that change rise, or all fall, as counts do when one
-        person is added or removed. Correlated noise makes use of it, independent noise cannot.
+        person is added or removed. Correlated noise exploits this, independent noise cannot.
     own : float, optional
-        The largest ℓ₂ norm by which one person more or less changes the answer, where neighbours are replaced: the norm to which records
-        are clipped. Poisson samples of replaced people are accounted for by it; `of_contribution` states it.
+        For replaced neighbours, the largest ℓ₂ norm by which adding or removing one person changes the answer: the norm to which
+        records are clipped. Accounting for Poisson samples of replaced people uses it; `of_contribution` sets it.
 
     Raises
     ------
@@ -143,7 +143,7 @@ class Sensitivity(Checked):
 
     @classmethod
     def of_list(cls, vectors: Array) -> Sensitivity:
-        """Bounds that hold of all vectors of a list, shape (n, K)."""
+        """Return bounds that hold for all vectors of a list, shape (n, K)."""
         vectors = checks.array("vectors", vectors, ndim=2)
         sizes = [[Fraction(abs(x)) for x in v] for v in vectors.tolist()]
         l2 = math.nextafter(math.sqrt(round_up(max(sum(x * x for x in v) for v in sizes))), math.inf)
@@ -153,7 +153,7 @@ class Sensitivity(Checked):
 
     @classmethod
     def of(cls, value: object) -> Sensitivity:
-        """Return the sensitivity that a number (every coordinate changes by at most that) or a Sensitivity states."""
+        """Return a Sensitivity as it is; a number becomes the most that any coordinate changes."""
         return (
             value
             if isinstance(value, Sensitivity)
@@ -173,13 +173,13 @@ class Sensitivity(Checked):
         neighbours: str = "add-remove",
         dimension: int | None = None,
     ) -> Sensitivity:
-        r"""Return the sensitivity of a sum of contributions, one a person, that keep these bounds.
+        r"""Return the sensitivity of a sum of contributions, one per person, that satisfy these bounds.
 
-        One person more or less ("add-remove" neighbours, the default) changes the sum by one contribution, x: by what the
-        bounds say. A replaced person (``neighbours="replace"``) changes it by x − y: by
-        2L₁ in ℓ₁, in 2c coordinates; by b_i in a coordinate and :math:`\sqrt2 L_2` in ℓ₂ where contributions are
-        never negative, by twice as much where they may be (`signed`). No more than all coordinates change: of how many there
-        are, `dimension` says or `each`.
+        One person more or less ("add-remove" neighbours, the default) changes the sum by one contribution x, within the
+        bounds. A replaced person (``neighbours="replace"``) changes it by x − y: by
+        2L₁ in ℓ₁, in 2c coordinates; by b_i in a coordinate and :math:`\sqrt2 L_2` in ℓ₂ if contributions are
+        never negative, by twice the bounds if they may be (`signed`). No more than all coordinates change; `dimension` or
+        the length of `each` says how many exist.
 
         Examples
         --------
@@ -237,7 +237,7 @@ class Sensitivity(Checked):
         self._check_count(dimension)
 
     def bounds(self, dimension: int) -> Shifts:
-        """The c largest bounds of single coordinates, grouped."""
+        """Return the c largest bounds of single coordinates, equal ones grouped."""
         self.check(checks.integer("dimension", dimension, 1))
         most = min((b for b in (self.linf, self.l1, self.l2) if b is not None), default=math.inf)
         count = min(dimension, self.l0 or dimension)
@@ -248,26 +248,26 @@ class Sensitivity(Checked):
         return tuple(zip(sizes[::-1].tolist(), counts[::-1].tolist()))
 
     def count(self, dimension: int) -> int:
-        """How many coordinates change, at most."""
+        """Return the most coordinates that change."""
         return sum(count for _, count in self.bounds(dimension))
 
     def largest_linf(self, dimension: int) -> float:
-        """The most a single coordinate changes."""
+        """Return the most that a single coordinate changes."""
         return self.bounds(dimension)[0][0]
 
     def largest_l1(self, dimension: int) -> float:
-        """Largest :math:`\\lVert v\\rVert_1`, rounded up: the sum of the bounds, L₁, or water filled up to L₂."""
+        """Return the largest :math:`\\lVert v\\rVert_1`, rounded up: the sum of the bounds, L₁, or water filling within L₂."""
         bounds = self.bounds(dimension)
         total = _sum(bounds, 1) if self.l2 is None else min(_sum(bounds, 1), _water(bounds, self.l2))
         return total if self.l1 is None else min(total, self.l1)
 
     def largest_l2(self, dimension: int) -> float:
-        """Largest :math:`\\lVert v\\rVert_2`, rounded up: the norm of the bounds filled up to L₁, or L₂."""
+        """Return the largest :math:`\\lVert v\\rVert_2`, rounded up: the norm of the bounds filled up to L₁, or L₂."""
         found = _norm_up(_filled(self.bounds(dimension), self.l1))
         return found if self.l2 is None else min(found, self.l2)
 
     def whole(self, dimension: int) -> Sensitivity:
-        """Return the bounds of the changes by whole numbers among these, which have a smaller sum.
+        """Return the bounds restricted to changes by whole numbers, whose sum may be smaller.
 
         Examples
         --------
@@ -283,12 +283,12 @@ class Sensitivity(Checked):
         return replace(self, l1=float(most)) if most else self
 
     def whole_changes(self, dimension: int) -> tuple[tuple[Shifts, ...], bool]:
-        """Return vectors of which every change by whole numbers is below one, and whether the only one is itself such a change.
+        """Return vectors such that one dominates each change by whole numbers, and whether a single one does and is itself such a change.
 
         Raises
         ------
         DesignError
-            A bound that is no whole number, or no change by a whole number.
+            A bound is no whole number, or the bounds allow no change by a whole number.
         """
         for name, bounds in (("linf", (self.linf,)), ("each", self.each or ())):
             for bound in bounds:
@@ -308,34 +308,34 @@ class Sensitivity(Checked):
 
     @property
     def reached_by_whole(self) -> bool:
-        """Whether changes by whole numbers have the largest sum and the largest norm that these bounds allow."""
+        """Whether some change by whole numbers attains the largest sum and norm that these bounds allow."""
         sizes = (self.linf, self.l1, *(self.each or ()))
         return self.l2 is None and all(b is None or b == math.floor(b) for b in sizes)
 
     def widths(self, dimension: int) -> Array:
-        """The most that each coordinate changes."""
+        """Return the most that each coordinate changes."""
         self.check(checks.integer("dimension", dimension, 1))
         most = min((b for b in (self.linf, self.l1, self.l2) if b is not None), default=math.inf)
         return np.full(dimension, most) if self.each is None else np.minimum(self.each, most)
 
     def _box(self, dimension: int) -> tuple[Indices, int]:
-        """Which coordinates of the box of the bounds of single ones change, and how many at a corner: of the ℓ₁ ball one."""
+        """Return the coordinates that may change, and how many are nonzero at a corner of the box; 1 for the ℓ₁ ball."""
         moved = np.flatnonzero(widths := self.widths(dimension))
         ball = self.l1 is not None and bool((widths[moved] == self.l1).all())
         return moved, 1 if ball else min(self.l0 or len(moved), len(moved))
 
     def boxed(self, dimension: int) -> bool:
-        """Whether the changes are those of a box of which so many coordinates change, or of the ℓ₁ ball."""
+        """Whether the changes are a box, of which at most c coordinates change, or the ℓ₁ ball."""
         widths = self.widths(dimension)
         return self.l1 is self.l2 is None or bool((widths[widths > 0] == self.l1).all())
 
     def corner_count(self, dimension: int) -> int:
-        """How many `corners` there are."""
+        """Return the number of `corners`."""
         moved, count = self._box(dimension)
         return count_of(len(moved), count, signed=self.signed)
 
     def corners(self, dimension: int) -> Array:
-        """The corners of the box of which so many coordinates change, up to sign, one a row."""
+        """Return the corners of the box with at most c nonzero coordinates, up to sign, one per row."""
         moved, count = self._box(dimension)
         found = np.zeros((count_of(len(moved), count, signed=self.signed), dimension))
         found[:, moved] = (
@@ -344,7 +344,7 @@ class Sensitivity(Checked):
         return found
 
     def largest_share(self, dimension: int) -> Fraction:
-        """The most that |v| over its `widths` sums to, at least: of so many coordinates, the smallest filled up to L₁, or within L₂."""
+        """Return a lower bound of max Σ |v_i|/width_i over changes: c coordinates, the smallest filled up to L₁, or within L₂."""
         sizes = [Fraction(b) for b in sorted(self.widths(dimension).tolist()) if b]
         found, left = Fraction(min(self.l0 or len(sizes), len(sizes))), Fraction(self.l1 or 0)
         if self.l1 is not None:
@@ -361,7 +361,7 @@ class Sensitivity(Checked):
         return max(found, Fraction(1))
 
     def envelope(self, dimension: int) -> tuple[Shifts, bool]:
-        """A vector above every change of the set, sorted, and whether it is one of them."""
+        """Return a sorted vector that dominates every change of the set, and whether it is one of them."""
         bounds = self.bounds(dimension)
         if self.l1 is not None or self.l2 is not None:
             bounds = _capped(bounds, self.l1 or math.inf, self.l2 or math.inf)
@@ -369,7 +369,7 @@ class Sensitivity(Checked):
         return grouped, grouped == bounds and self.allows(grouped)
 
     def packed(self, dimension: int) -> tuple[tuple[Shifts, bool], ...]:
-        """Vectors above every change after shifts have been put on one coordinate: log-concave laws only."""
+        """Return vectors that dominate every change after shifts are packed into fewer coordinates: log-concave laws only."""
         bounds, total = self.bounds(dimension), self.largest_l1(dimension)
         top, count = bounds[0][0], sum(c for _, c in bounds)
         found: list[Shifts] = [((total, 1),)]
@@ -379,7 +379,7 @@ class Sensitivity(Checked):
         return tuple((vector, self.allows(vector) and total <= top) for vector in found)
 
     def attained(self, dimension: int) -> tuple[Shifts, ...]:
-        """Changes that are in the set, rounded down: the worst case is at least as bad."""
+        """Return changes in the set, rounded down: the worst case is at least as bad as each."""
         bounds, count, flat = self._flat(dimension)
         filled = _filled(bounds, self.l1)
         if self.l2 is not None and (norm := _norm_up(filled)) > self.l2:
@@ -390,18 +390,18 @@ class Sensitivity(Checked):
         return (_grouped(filled, up=False), ((flat if exact else flat * DOWN, count),))
 
     def finest(self, dimension: int) -> float:
-        """The length that a lattice step must be small against: rounding adds a step to each changed coordinate."""
+        """Return the length that bounds a lattice step: it must be much finer, as rounding adds a step to each changed coordinate."""
         alone = math.inf if self.own is None else self.own / math.sqrt(dimension)
         return min(self._flat(dimension)[2], alone) * DOWN
 
     def _flat(self, dimension: int) -> tuple[Shifts, int, float]:
-        """The bounds, how many coordinates change, and the size of the change in which all change alike."""
+        """Return the bounds, the most coordinates that change, and the largest size by which all of them can change equally."""
         bounds, count = self.bounds(dimension), self.count(dimension)
         flat = min(bounds[-1][0], (self.l1 or math.inf) / count, (self.l2 or math.inf) / math.sqrt(count))
         return bounds, count, flat
 
     def allows(self, vector: Shifts) -> bool:
-        """Whether a vector within the bounds of single coordinates keeps L₁ and L₂, in rational numbers."""
+        """Whether a vector within the bounds of single coordinates satisfies L₁ and L₂, in rational arithmetic."""
         exact = [(Fraction(v), c) for v, c in vector]
         within_l1 = self.l1 is None or sum(v * c for v, c in exact) <= Fraction(self.l1)
         within_l2 = self.l2 is None or sum(v * v * c for v, c in exact) <= Fraction(self.l2) ** 2
@@ -417,14 +417,14 @@ def _shown(bounds: tuple[float, ...]) -> str:
 
 
 def _sum(groups: Shifts, power: int) -> float:
-    """Σ count·size^power, rounded up."""
+    """Return Σ count·size^power, rounded up."""
     if len(groups) <= _EXACT:
         return round_up(sum((Fraction(v) ** power * c for v, c in groups), Fraction(0)))
     return math.nextafter(math.fsum(v**power * c for v, c in groups) * (1 + 4e-16), math.inf)
 
 
 def _norm_up(groups: Shifts) -> float:
-    """Euclidean norm, rounded up; of a single coordinate its size."""
+    """Return the Euclidean norm, rounded up; a single coordinate gives its size exactly."""
     if len(groups) == 1 and groups[0][1] == 1:
         return groups[0][0]
     top = groups[0][0]
@@ -433,7 +433,7 @@ def _norm_up(groups: Shifts) -> float:
 
 
 def _filled(bounds: Shifts, total: float | None) -> Shifts:
-    """The largest bounds, until they sum to `total`; the last one is what is left of it."""
+    """Take the largest bounds until they sum to `total`; the last one is the remainder."""
     if total is None:
         return bounds
     found, left = [], Fraction(total)
@@ -451,7 +451,7 @@ def _filled(bounds: Shifts, total: float | None) -> Shifts:
 
 
 def _water(bounds: Shifts, norm: float) -> float:
-    """Upper bound of Σ v over v ≤ b, ‖v‖₂ ≤ norm, by weak duality at the level t where v = min(b, t) has the norm."""
+    """Return an upper bound of Σ v over v ≤ b, ‖v‖₂ ≤ norm, by weak duality at the level t where ‖min(b, t)‖₂ = norm."""
     sizes, counts = np.array([v for v, _ in bounds]), np.array([c for _, c in bounds], dtype=float)
     if float((counts * sizes**2).sum()) <= norm * norm * (1 - 1e-12):
         return math.inf
@@ -464,7 +464,7 @@ def _water(bounds: Shifts, norm: float) -> float:
 
 
 def _most_whole(bounds: tuple[tuple[int, int], ...], square: int) -> int:
-    """The largest Σ v of whole v ≤ b, Σ v² ≤ square: each step of 1 takes 2v + 1 of it, the cheapest are taken first."""
+    """Return the largest Σ v over whole v ≤ b, Σ v² ≤ square: a step from v adds 2v + 1 to Σ v², so the cheapest go first."""
 
     def taken(level: int) -> int:
         return sum(c * min(b, level) ** 2 for b, c in bounds)
@@ -478,7 +478,7 @@ def _most_whole(bounds: tuple[tuple[int, int], ...], square: int) -> int:
 
 
 def _capped(bounds: Shifts, l1: float, l2: float) -> Shifts:
-    """min(b_k, L₁/k, L₂/√k), rounded up: one k at a time, then blocks that grow by a sixteenth."""
+    """Return min(b_k, L₁/k, L₂/√k), rounded up: for single k first, then for blocks that grow by a sixteenth."""
     found: list[tuple[float, int]] = []
     start = 1
     for size, count in bounds:
@@ -492,7 +492,7 @@ def _capped(bounds: Shifts, l1: float, l2: float) -> Shifts:
                     math.nextafter(l2 / math.sqrt(start), math.inf) * (1 + 3e-16) if start > 1 else l2
                 )
             cap = min(caps)
-            # as long as the size is the smallest, nothing changes
+            # while the bound b_k itself is the smallest, the block continues
             if math.isfinite(l1):
                 flat = min(flat, int(Fraction(l1) / Fraction(cap)) - start + 1)
             if math.isfinite(l2):
@@ -504,7 +504,7 @@ def _capped(bounds: Shifts, l1: float, l2: float) -> Shifts:
 
 
 def _grouped(vector: Shifts, *, up: bool = True) -> Shifts:
-    """At most `_GROUPS` sizes, each rounded to the largest (smallest) of its group: split where the most is saved."""
+    """Round to at most `_GROUPS` sizes, each the largest (or smallest) of its group; split greedily by the squares saved."""
     if len(vector) <= _GROUPS:
         return vector
     sizes, counts = np.array([v for v, _ in vector]), np.array([c for _, c in vector])
@@ -521,7 +521,7 @@ def _grouped(vector: Shifts, *, up: bool = True) -> Shifts:
 
 
 def _best_cut(sizes: Array, sums: Array, a: int, b: int, up: bool) -> tuple[float, int]:
-    """What a cut of the group [a, b) saves in squares, at best, and where."""
+    """Return the most that a cut of the group [a, b) saves in squares, and its place."""
     if b - a < 2:
         return 0.0, a
     inner = np.arange(a + 1, b)
@@ -534,12 +534,12 @@ def _best_cut(sizes: Array, sums: Array, a: int, b: int, up: bool) -> tuple[floa
 
 
 def sensitivity(name: str, value: object) -> float | Sensitivity:
-    """Return a `Sensitivity` as it is, a number as the most that every coordinate changes by, rounded up."""
+    """Return a `Sensitivity` as it is, or a number as a float rounded up: the most that any coordinate changes."""
     return value if isinstance(value, Sensitivity) else checks.positive(name, value, side=checks.UP)
 
 
 def neighbours_of(changes: object, stated: str) -> str:
-    """Return for which neighbours changes hold: as their bounds state it, or as `stated` beside numbers and lists, which do not."""
+    """Return the neighbouring relation of changes: that of a `Sensitivity`, or `stated` for numbers and lists."""
     if not isinstance(changes, Sensitivity):
         return checks.one_of("neighbours", stated, NEIGHBOURS)
     if stated not in (NEIGHBOURS[0], changes.neighbours):
@@ -549,22 +549,22 @@ def neighbours_of(changes: object, stated: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Protection:
-    """What a design of noise protects.
+    """Changes and rounds that a design of noise protects.
 
     Parameters
     ----------
     dimension : int
-        How many numbers are answered.
+        How many numbers an answer has.
     changes : Sensitivity or array, shape (n, dimension)
-        What one person changes: bounds, or a list of vectors (each with its negative).
+        Possible changes by one person: bounds, or a list of vectors (each with its negative).
     rounds : int
         How often the numbers are answered under one budget.
     sampling_rate : float
-        At most this share of the people is sampled in each round.
+        Probability at which each person is sampled in a round, at most.
     integer : bool
         Whether the noise is for whole numbers only.
     signed : bool, optional
-        Whether some numbers may rise while others fall; None for independent noise, which makes no use of it.
+        Whether some numbers may rise while others fall; None for independent noise, for which this is irrelevant.
     """
 
     dimension: int
@@ -594,9 +594,9 @@ class Protection:
         return said
 
     def check(self, name: str, asked: Any) -> None:
-        """Raise DesignError unless all that a `NumericQuery` says may change is protected, as often as it is answered.
+        """Raise DesignError unless all changes and rounds of a `NumericQuery` are protected.
 
-        More rounds, more people sampled and larger changes than asked for may be protected; never fewer.
+        The protection may cover more rounds, a higher sampling rate and larger changes than asked for, never less.
         """
 
         def error(what: str, value: object, allowed: str) -> DesignError:
@@ -619,7 +619,7 @@ class Protection:
             raise error("sensitivity", words, f"does not cover the question's: {asked.bounds}")
 
     def is_of(self, asked: Any) -> bool:
-        """Whether no more is protected than a `NumericQuery` says may change; `check` says that it is no less."""
+        """Whether the protection covers no more than the changes of a `NumericQuery`; `check` ensures no less."""
         size, bounds, held = self.dimension, asked.bounds, self.changes
         if (self.rounds, self.sampling_rate) != (asked.rounds, asked.sampling_rate):
             return False
@@ -632,7 +632,7 @@ class Protection:
         return bool(len(vectors) == 2 * bounds.corner_count(size))
 
     def covers(self, asked: Sensitivity, changes: Array | None = None) -> bool:
-        """Whether every change that `asked` allows is protected, or of these `changes`, which it holds of."""
+        """Whether every change that `asked` allows is protected; if `changes` are given, only these, which satisfy `asked`."""
         if self.signed is False and asked.signed and asked.count(self.dimension) > 1:
             return False
         if isinstance(self.changes, Sensitivity):
@@ -643,7 +643,7 @@ class Protection:
 
 
 def _bounded(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
-    """Whether each bound of one set holds on all of the other."""
+    """Whether each bound of `held` holds on all changes that `asked` allows."""
     pairs = (
         (held.linf, asked.largest_linf),
         (held.l1, asked.largest_l1),
@@ -656,12 +656,12 @@ def _bounded(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
 
 
 def _signed(vectors: Array) -> set[tuple[float, ...]]:
-    """Vectors and their negatives."""
+    """Return the vectors and their negatives as a set of tuples."""
     return {tuple(row) for v in vectors.tolist() for row in (v, [-x for x in v])}
 
 
 def _no_looser(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
-    """Whether every bound of one set is stated, or implied by those of single coordinates, in the other; in exact arithmetic."""
+    """Whether `held` states every bound of `asked`, or its coordinate bounds imply it, in exact arithmetic."""
     for power, own, bound in ((1, held.l1, asked.l1), (2, held.l2, asked.l2)):
         if bound is None or (own is not None and own <= bound):
             continue
@@ -672,7 +672,7 @@ def _no_looser(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
 
 
 def _listed(vectors: Array, asked: Sensitivity) -> bool:
-    """Whether the corners of a box, of which so many coordinates change, are all among the vectors, up to sign."""
+    """Whether all `corners` of `asked` are among the vectors, up to sign."""
     size = vectors.shape[1]
     if asked.corner_count(size) > len(vectors):
         return False
@@ -680,7 +680,7 @@ def _listed(vectors: Array, asked: Sensitivity) -> bool:
 
 
 def count_of(size: int, l0: int, *, signed: bool) -> int:
-    """How many corners there are, up to sign.
+    """Return the number of corners, up to sign.
 
     Examples
     --------
@@ -693,9 +693,9 @@ def count_of(size: int, l0: int, *, signed: bool) -> int:
 
 
 def signed_supports(size: int, l0: int, *, signed: bool) -> Array:
-    """Corners of {|v_i| ≤ 1, at most c not zero}, up to sign; without signs those of {0 ≤ v_i ≤ 1}.
+    """Return the corners of {|v_i| ≤ 1, at most c nonzero}, up to sign; if not `signed`, those of {0 ≤ v_i ≤ 1}.
 
-    With signs those of c entries are enough: the others are their averages.
+    If `signed`, the corners with exactly c nonzero entries suffice: the others are their averages.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Solve a design: search, stop at the gap or the clock, certify, report. Once for every design.
+"""Solve a design: search, stop at the gap or the time limit, certify, report. All designs share this loop.
 
-A wing writes what its paper says, in `Design.improve`: a generator of laws and lower bounds, each better than the last
-where the wing can tell. Everything else is here: options, the clock, the gap, the best law and bound so far,
+A design states its paper's algorithm in `Design.improve`: a generator of laws and lower bounds, the better ones
+later. Everything else is here: options, the clock, the gap, the best law and bound so far,
 certification, the status, interruption.
 
 >>> import mechdesign as md
@@ -54,9 +54,9 @@ class Law:
     value : float
         Its cost, rounded up.
     proofs : tuple of Proof
-        Of privacy, bias and value; a law that is only certified when it is the best one gets them in `Design.certified`.
+        Proofs of privacy, bias and value; empty if `Design.certified` adds them, to the best law only.
     report : SolveReport
-        How it was found; seconds and status are the spine's.
+        How the law was found; the spine sets seconds and status.
     notes : tuple of str
     duals, table : optional
         As in `Result`.
@@ -73,14 +73,14 @@ class Law:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Lower bound on the cost of every mechanism of a class: of `Proof.among`, or without a proof of `Design.among`.
+    """Lower bound on the cost of every mechanism of a class: `Proof.among`, or `Design.among` without a proof.
 
     Parameters
     ----------
     value : float
         Rounded down.
     proof : Proof, optional
-        None where the bound is only claimed, or a proof of the law speaks of it.
+        None if the bound is only claimed, or if a proof of the law includes it.
     """
 
     value: float
@@ -129,7 +129,7 @@ class Incumbent:
 
 
 class _Listed(type):
-    """Class of designs: `dir` and `help` list what a user calls, without what Python gives every class."""
+    """Metaclass of designs: `dir` and `help` list what a user calls, without Python's own attributes."""
 
     def __dir__(cls) -> list[str]:
         return [name for name in super().__dir__() if not name.startswith("__")]
@@ -139,17 +139,17 @@ class Design(Checked, metaclass=_Listed):
     """Base class of designs: frozen dataclasses that check their fields and are solved by `solve`."""
 
     default_gap: ClassVar[float] = 1e-9
-    """The gap asked for where none is given."""
+    """Target gap of `solve` if none is given."""
     asks: ClassVar[str] = ""
-    """What its mechanisms answer in a comparison: "numbers", "report" or "places"; "" for none of these."""
+    """Kind of question that its mechanisms answer in a comparison: "numbers", "report" or "places"; "" for none."""
     central: ClassVar[bool] = False
-    """Whether they answer about a whole data set, as those that answer "numbers" do: a ledger counts them."""
+    """Whether its mechanisms answer about a whole data set, so that a ledger counts them; those with "numbers" always do."""
 
     @property
     def among(self) -> MechanismClass:
         """Class of mechanisms that the design optimizes over, and that its lower bounds cover unless their proofs cover more.
 
-        A design that seeks the best of every mechanism which answers its question says so here: only its results can be
+        A design that seeks the best of all mechanisms for its question states that here: only its results can be
         "optimal". All others find the best of their class.
         """
         return family(f"{type(self).__name__} mechanism")
@@ -158,7 +158,7 @@ class Design(Checked, metaclass=_Listed):
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield laws and lower bounds until nothing improves; the spine stops at the gap or at the clock.
 
-        A solver called inside gets ``clock.limit()``. Options of `solve` are this generator's keyword arguments.
+        Pass ``clock.limit()`` to solvers called inside. Options of `solve` are this generator's keyword arguments.
         """
 
     def closed_forms(self) -> Iterator[Law | Bound]:
@@ -166,40 +166,40 @@ class Design(Checked, metaclass=_Listed):
         yield from ()
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        """Return the law with its proofs, its numbers made exact.
+        """Return the law with proofs and exact numbers.
 
         Raises
         ------
         MechdesignError
-            The law does not pass; the spine tries the next one.
+            The law cannot be certified; the spine tries the next one.
         """
         return law
 
     # -- theorems ----------------------------------------------------------------------------------------
 
     law_takes: ClassVar[type] = NoneType
-    """What `law_claims` needs besides question and law: the class of `LawProof.given`."""
+    """Class of `LawProof.given`: the data that `law_claims` needs besides question and law."""
     bound_takes: ClassVar[type] = NoneType
-    """What `least_cost` needs besides question and law: the class of `ClosedBound.given`."""
+    """Class of `ClosedBound.given`: the data that `least_cost` needs besides question and law."""
     bound_how: ClassVar[str] = PROVED
     """How `least_cost` is computed: `PROVED`, or `RECOMPUTED` in doubles."""
 
     def bound_among(self, stated: Certificate, given: Any) -> MechanismClass:
-        """Return of which mechanisms `least_cost` speaks."""
+        """Return the class of mechanisms whose cost `least_cost` bounds."""
         return self.among
 
     def law_claims(self, stated: Certificate, given: Any) -> Iterator[Claim]:
-        """Recompute that the law is private, its bias, and that it costs at most the value: what a `LawProof` claims."""
+        """Recompute the claims of a `LawProof`: the law is private, has this bias, and costs at most the value."""
         raise DesignError.of(
             "proofs", "law-proof", f"must not be there: {type(self).__name__} has another proof of its law"
         )
 
     def privacy_checked(self, law: Any, given: Any) -> str:
-        """Return how `law_claims` checks privacy: an enclosure that is given says so itself."""
+        """Return how `law_claims` checks privacy: as `given.how` states, else `PROVED`."""
         return getattr(given, "how", PROVED)
 
     def least_cost(self, stated: Certificate, given: Any) -> Fraction | float:
-        """Return a lower bound of the cost of every mechanism of `bound_among`: what a `ClosedBound` claims."""
+        """Return a lower bound of the cost of every mechanism of `bound_among`, as a `ClosedBound` claims it."""
         raise DesignError.of(
             "proofs", "closed-bound", f"must not be there: {type(self).__name__} has another bound"
         )
@@ -218,15 +218,15 @@ class Design(Checked, metaclass=_Listed):
         Parameters
         ----------
         gap : float, optional
-            (v − b)/v of value v and lower bound b to stop at, a fraction; `default_gap` when not given.
+            Gap (v − b)/v between value v and lower bound b at which to stop, a fraction; `default_gap` if not given.
         certify : bool
-            Whether the mechanism is made exact and proved inside the requirement.
+            Whether to make the mechanism exact and prove that it meets the requirement.
         time_limit : float, optional
-            Seconds, after which the best law and bound so far are returned; to be exact and proved they have a second more, or 5%.
+            Seconds after which the best law and bound so far are returned; certification may take a second more, or 5%.
         progress : callable or False, optional
-            Called with the `Incumbent` at every improvement. False takes away the line that a terminal shows after two seconds.
+            Called with the `Incumbent` at every improvement. False hides the line that a terminal shows after two seconds.
         **options
-            Those of this design's `improve`.
+            Options of this design's `improve`.
 
         Raises
         ------
@@ -288,7 +288,7 @@ class Design(Checked, metaclass=_Listed):
     def _check_options(self, options: Mapping[str, Any]) -> None:
         parameters = inspect.signature(self.improve).parameters
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            return  # a named solver's own options: `improve` hands them on
+            return  # options of a named solver: `improve` passes them on
         self._known(options, [*parameters][1:])
 
     def _known(self, options: Iterable[str], known: list[str]) -> None:
@@ -321,7 +321,7 @@ class Design(Checked, metaclass=_Listed):
         return replace(found, solver_report=replace(law.report, status=status, seconds=clock.elapsed))
 
     def _below(self, bound: float, value: float) -> float:
-        """Return the bound, at most the value; a bound above it by more than rounding raises SolverError."""
+        """Return the bound, capped at the value; raise SolverError if it exceeds the value by more than rounding."""
         if bound > value + 1e-6 * abs(value):
             message = f"the lower bound {bound!r} is above the value {value!r}: one of the two is wrong"
             raise SolverError(message, solver=type(self).__name__, status="check")
@@ -348,7 +348,7 @@ class Design(Checked, metaclass=_Listed):
         return Status.GAP if found.among == self.among else Status.FEASIBLE
 
     def protection(self) -> Protection:
-        """Return what the noise protects; designs that answer "numbers" define it."""
+        """Return the changes that the noise protects; designs that answer "numbers" define it."""
         raise DesignError.of("mechanism", type(self).__name__, "must be noise, for numbers")
 
     @property
@@ -371,7 +371,7 @@ class Design(Checked, metaclass=_Listed):
         return False
 
     def consumption(self, result: Result) -> Consumption:
-        """Return what a release, all rounds together, consumes of a ledger: the requirement, or the mechanism's own `consumption` if that is less."""
+        """Return the budget that a release consumes, all rounds together: the requirement, or the mechanism's `consumption` if less."""
         if not (self.asks == "numbers" or self.central):
             remedy = (
                 "makes reports of one person each, who is protected by each report alone: a ledger counts what is released "
@@ -388,7 +388,7 @@ class Design(Checked, metaclass=_Listed):
     def audit(self, result: Result) -> pd.DataFrame:
         """Evaluate every constraint of the definition at the mechanism: family, index, lhs, rhs, slack, dual, active.
 
-        The table is to be read. Claims are what `Proof.check` yields; `mechdesign.verifier` checks them a second time, independently.
+        The table is for reading. `Proof.check` yields the claims, and `mechdesign.verifier` checks them again, independently.
         """
         return pd.DataFrame(columns=AUDIT_COLUMNS)
 
@@ -423,7 +423,7 @@ class Design(Checked, metaclass=_Listed):
         return self.neighbours if self.asks == "numbers" or self.central else None
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Yield other mechanisms that answer the question at the same privacy, and what they cost."""
+        """Yield names and costs of other mechanisms that answer the question at the same privacy."""
         return ()
 
     def alternatives(self, result: Result) -> pd.DataFrame:
@@ -435,7 +435,7 @@ class Design(Checked, metaclass=_Listed):
         return table.assign(relative=table["error"] / (result.value or math.nan))
 
     def trials(self, result: Result) -> pd.DataFrame:
-        """Tabulate what a search tried, best first; empty if nothing was searched."""
+        """Tabulate the candidates of a search, best first; empty if nothing was searched."""
         return pd.DataFrame() if result.table is None else result.table
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
@@ -443,7 +443,7 @@ class Design(Checked, metaclass=_Listed):
         return result.mechanism.errors()  # type: ignore[no-any-return]
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Bound what an attacker gains, by what the mechanism knows of it, by its privacy profile, or else by the requirement."""
+        """Bound an attacker's trade-off by the mechanism's own `tradeoff`, its privacy profile, or else the requirement."""
         if hasattr(result.mechanism, "tradeoff"):
             known: TradeOff = result.mechanism.tradeoff(at)
             return known
@@ -473,7 +473,7 @@ class Design(Checked, metaclass=_Listed):
         return []
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the mechanism, or of one that does not draw itself the least slack of each family of constraints."""
+        """Draw the mechanism, or the least slack of each family of constraints if it has no plot of its own."""
         if hasattr(result.mechanism, "plot"):
             drawn: Figure = result.mechanism.plot(**options)
             return drawn
@@ -487,11 +487,11 @@ class Design(Checked, metaclass=_Listed):
 class ModelledDesign(Design):
     """Base class of designs stated as an optimization model in the language of `mechdesign.model`.
 
-    Any registered solver takes the model. An algorithm that a wing has for its own model is taken where no solver is named.
+    Any registered solver can solve the model. A design's own algorithm, if it has one, runs when no solver is named.
     """
 
     algorithms: ClassVar[tuple[str, ...]] = ()
-    """Names under which `solve` takes the wing's own algorithms, the default first."""
+    """Names of the design's own algorithms for `solve`, the default first."""
 
     def problem(self) -> ModelledDesign:
         """Return the paper's model as a `Problem`, to print, to extend by `subject_to`, and to solve."""
@@ -504,11 +504,11 @@ class ModelledDesign(Design):
 
     @cached_property
     def declared(self) -> Any:
-        """The problem in numbers."""
+        """The problem's program in numbers."""
         return self.model.declared
 
     def problem_of(self, result: Result) -> ModelledDesign:
-        """Return the problem that a result solves: `problem`, at the parameters that a search found."""
+        """Return the problem that a result solves: `problem` at the parameters that the search found."""
         return self.problem()
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
@@ -516,7 +516,7 @@ class ModelledDesign(Design):
         raise NotImplementedError
 
     def modelled(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Yield laws and lower bounds from `problem`, solved by a registered backend, the fitting one when not named."""
+        """Yield laws and lower bounds from `problem`, solved by the named backend or else by one that fits the model."""
         yield from self.problem().improve(clock, solver, **options)
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
@@ -547,18 +547,18 @@ class ModelledDesign(Design):
         Parameters
         ----------
         solver : str, optional
-            A registered backend (`mechdesign.solvers.available`), or one of the design's own `algorithms`; the fitting one when not named. None is
-            trusted: what it returns is repaired and proved in exact arithmetic.
+            A registered backend (`mechdesign.solvers.available`), or one of the design's own `algorithms`; by default one that fits. No
+            solver is trusted: its solution is repaired and proved in exact arithmetic.
         gap : float, optional
-            (v − b)/v of value v and lower bound b to stop at, a fraction; `default_gap` when not given.
+            Gap (v − b)/v between value v and lower bound b at which to stop, a fraction; `default_gap` if not given.
         certify : bool
-            Whether the mechanism is made exact and proved inside the requirement.
+            Whether to make the mechanism exact and prove that it meets the requirement.
         time_limit : float, optional
-            Seconds, after which the best law and bound so far are returned; to be exact and proved they have a second more, or 5%.
+            Seconds after which the best law and bound so far are returned; certification may take a second more, or 5%.
         progress : callable or False, optional
-            Called with the `Incumbent` at every improvement. False takes away the line that a terminal shows after two seconds.
+            Called with the `Incumbent` at every improvement. False hides the line that a terminal shows after two seconds.
         **options
-            Of the solver, or of this design's `improve`.
+            Options of the solver, or of this design's `improve`.
 
         Raises
         ------

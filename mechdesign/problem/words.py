@@ -29,8 +29,8 @@ FARTHEST = (
     "That is between any two inputs, the two that are farthest apart too; between nearer ones less is found."
 )
 _WHOLE = "as long as the changes are stated for all records of a person. Further releases consume more."
-SHOWN = 12  # rows and columns of a matrix that a page shows in numbers, beside its picture
-_LISTED = 8  # probabilities of a prior that stand in a sentence
+SHOWN = 12  # most rows and columns of a matrix that a page prints in numbers, beside its picture
+_LISTED = 8  # most probabilities of a prior that a sentence lists
 _UNITS = {
     None: "one report of one person, randomized before it leaves the device. Every further report of a person consumes the budget again.",
     "add-remove": f"one person more or less (add-remove neighbours), {_WHOLE}",
@@ -40,28 +40,28 @@ _UNITS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Description:
-    """Question and mechanism of a design in words, from which one template makes the head of its page.
+    """Question and mechanism of a design in words; one template makes the head of its page from them.
 
     Parameters
     ----------
     title : str
         The mechanism, in a few words. The page adds the guarantee.
     what : str
-        What is asked and how it is answered, in sentences.
+        The question and how it is answered, in sentences.
     loss : str
-        What the value measures, to follow "the".
+        Noun phrase for the value, to follow "the".
     more : tuple of str
         Paragraphs about the mechanism found.
     unit : str
         The unit of privacy in a sentence, where it is neither one report nor one person.
     consumed : str
-        What the mechanism consumes of the budget.
+        Budget that the mechanism consumes.
     picture, rivals : str
         What picture and table show, and which mechanisms the result is compared with.
     table : DataFrame, optional
-        What the mechanism consists of.
+        The mechanism in numbers.
     attacked : str
-        Between which inputs an attacker is bounded, in a sentence, where privacy is less between farther ones (`FARTHEST`).
+        Sentence on the inputs between which the attacker is bounded, if privacy weakens with distance (`FARTHEST`).
     """
 
     title: str
@@ -81,11 +81,11 @@ class Description:
         Parameters
         ----------
         privacy : Privacy or str
-            What is required; words for it stand in `what` or `more` where it is no `Privacy`.
+            The requirement; if it is no `Privacy`, `what` or `more` describes it.
         neighbours : str, optional
-            None for reports of one person each.
+            Neighbouring relation; None for reports of one person each.
         among : MechanismClass
-            Of which mechanisms the design seeks the best.
+            Mechanisms over which the design optimizes.
         """
         pair = LOCAL if neighbours is None else NEIGHBOURS
         required = [privacy_words(privacy, pair)] if isinstance(privacy, Privacy) else []
@@ -133,7 +133,7 @@ def stated(
 
 
 def privacy_words(privacy: Privacy, pair: str) -> str:
-    """Return the requirement as a sentence about `pair`, the inputs that must look alike.
+    """Return the requirement as a sentence about `pair`, the inputs that must be hard to tell apart.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def prior_words(spec: object) -> str:
 
 
 def weights_words(weights: Array) -> str:
-    """Return a prior of few inputs by its probabilities, of many as what is given.
+    """Describe a prior by its probabilities, or without them if there are many inputs.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def weights_words(weights: Array) -> str:
 
 
 def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
-    """Name the outputs whose probability is negligible whatever the input, from their largest probabilities.
+    """Name the outputs whose largest probability over all inputs, in `most`, is negligible.
 
     Examples
     --------

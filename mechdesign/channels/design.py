@@ -464,7 +464,7 @@ class MetricChannel(TableDesign):
             title=f"Private channel for {space.size} items",
             what=f"One of {space.size} items is reported as one of {channel.outputs}. Distances between the items say how alike they are"
             f"{f' (in {unit})' if unit else ''}; the largest is {shown(space.diameter)}. Metric privacy at {self.granted(result.value)}: no report "
-            "is more than e^(α d) times likelier for one item than for another at distance d; model and claims write ε for α. Privacy holds whatever the prior; for the "
+            "is more than e^(α d) times likelier for one item than for another at distance d. Privacy holds whatever the prior; for the "
             f"loss, {prior}.",
             loss=f"expected {self._loss_words}",
             consumed=f"exact loss at most {at_most(channel.alpha)} per {unit or 'unit of distance'}",

@@ -601,7 +601,7 @@ class Declared(Linear):
         """A requirement in symbols."""
         if any(delta for _, delta in asked.points):
             return "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
-        rate = "e^ε" if asked.distances is None else "e^(ε d(x, x'))"
+        rate = "e^ε" if asked.distances is None else "e^(α d(x, x'))"
         return f"P[x, y] <= {rate} P[x', y]"
 
     def family_of(self, row: int) -> str:

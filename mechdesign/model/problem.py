@@ -138,10 +138,11 @@ def labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
         yield label, replace(one, label=label) if isinstance(one, Requirement) else one
 
 
-_MATHEMATICS = re.compile(r"\b(?!Pr\b)[A-Za-z]+\[[^\]]*\]|e\^\(ε d\(x, x'\)\)|e\^ε|Σ(?:_\w)?|<=|>=|ε|δ")
+_MATHEMATICS = re.compile(r"\b(?!Pr\b)[A-Za-z]+\[[^\]]*\]|e\^\(α d\(x, x'\)\)|e\^ε|Σ(?:_\w)?|<=|>=|ε|α|δ")
 _COMMANDS = {
     "Σ": r"\sum",
     "ε": r"\varepsilon ",
+    "α": r"\alpha ",
     "δ": r"\delta",
     "<=": r"\le",
     ">=": r"\ge",

@@ -134,7 +134,7 @@ class Private(Requirement):
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """(ε, δ) that are asked at once; of `MetricDP`, ε per unit of distance."""
+        """(ε, δ) that are asked at once; of `MetricDP`, α per unit of distance."""
         if isinstance(self.privacy, MetricDP):
             return ((self.privacy.epsilon, 0.0),)
         return pairs_of(self.privacy)
@@ -160,7 +160,7 @@ class Private(Requirement):
         )
         asked = guarantee(self.privacy)
         if self.space is not None:
-            asked = f"ε = {shown(self.privacy.epsilon)} per {self.space.unit or 'unit of distance'}"
+            asked = f"α = {shown(self.privacy.epsilon)} per {self.space.unit or 'unit of distance'}"
         elif self.distances is not None:
             asked = f"ε = {self.privacy.epsilon:g} · distance"
         return f"{asked}, {who}"

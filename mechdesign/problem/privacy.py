@@ -146,12 +146,12 @@ def _metric(name: str, value: object) -> object:
 @serializable("metric-dp")
 @dataclass(frozen=True)
 class MetricDP(Checked):
-    """Metric differential privacy: the loss between x and x' is at most ε·d(x, x').
+    """Metric differential privacy: the loss between x and x' is at most α·d(x, x').
 
     Parameters
     ----------
     epsilon : float
-        Privacy per unit of distance, ε > 0.
+        α > 0, privacy per unit of distance.
     metric : {"absolute", "squared"} or callable
         ``"absolute"`` is \\|x − x'\\|; ``"squared"`` is \\|x − x'\\|² (only meaningful on a fixed input
         grid: on a continuum it forces a constant mechanism); a callable ``d(x, y)`` is vectorised

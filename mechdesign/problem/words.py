@@ -112,8 +112,9 @@ def guarantee(privacy: object) -> str:
     if not isinstance(privacy, PureDP | MetricDP):
         points = points_of(privacy).points
         return "; ".join(f"ε = {shown(e)}" + (f", δ = {shown(d)}" if d else "") for e, d in points)
-    unit = " per unit of distance" if isinstance(privacy, MetricDP) else ""
-    return f"ε = {shown(privacy.epsilon)}{unit}"
+    if isinstance(privacy, MetricDP):
+        return f"α = {shown(privacy.epsilon)} per unit of distance"
+    return f"ε = {shown(privacy.epsilon)}"
 
 
 def stated(
@@ -171,8 +172,8 @@ def privacy_words(privacy: Privacy, pair: str) -> str:
     how = f"{privacy.metric} " if isinstance(privacy.metric, str) else ""
     unit = getattr(privacy.metric, "unit", "")
     return (
-        f"Metric differential privacy with ε = {shown(privacy.epsilon)} per {unit or 'unit of distance'}: for {pair}, no answer is more "
-        f"than e^(ε d) times likelier under one than under the other, where d is the {how}distance between them{f' in {unit}' if unit else ''}."
+        f"Metric differential privacy with α = {shown(privacy.epsilon)} per {unit or 'unit of distance'}: for {pair}, no answer is more "
+        f"than e^(α d) times likelier under one than under the other, where d is the {how}distance between them{f' in {unit}' if unit else ''}."
     )
 
 

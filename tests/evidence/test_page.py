@@ -363,7 +363,7 @@ def test_a_channel_shows_its_table_its_prior_and_between_whom_privacy_is(own: bo
     assert "the prior (0.5, 0.3, 0.2)" in said and "times likelier" in said and "per km" in said
     assert "between any two inputs, the two that are farthest apart too" in said
     if own:
-        assert "Metric differential privacy with ε = 1 per km: for any two inputs" in said
+        assert "Metric differential privacy with α = 1 per km: for any two inputs" in said
         assert "Each person holds one of the inputs and sends one of the outputs" in said
 
 

@@ -106,7 +106,7 @@ def test_an_extended_channel_speaks_of_its_places(names: list[str] | None, tmp_p
     off = result.design.space.distances  # type: ignore[attr-defined]
     mean = float((result.mechanism.probabilities * off).sum() / 3)
     assert result.errors().absolute_error == pytest.approx(mean) == pytest.approx(result.value)
-    assert "ε = 0.7 per km" in str(result) and "distance to the truth (km)" in str(result.design)
+    assert "α = 0.7 per km" in str(result) and "distance to the truth (km)" in str(result.design)
     assert result.to_frame()["input"].tolist() == given and set(result.release(given)) <= set(given)
     result.save(tmp_path / "result.json")
     for one in (result, md.load(tmp_path / "result.json")):

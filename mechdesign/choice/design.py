@@ -1,26 +1,26 @@
 r"""Choose the best of k candidates, or a quantile of numbers, privately: by a rule for any scores, or by the optimal table for small counts.
 
-Scores have a spread (`mechdesign.choice.rule`): 1 where one vote is added or removed, or where one person's approvals are (all counts move by at
-most 1, in one direction); 2 where a vote is replaced.
+Scores have a spread (`mechdesign.choice.rule`): 1 if one vote, or one person's approvals, are added or removed (all counts move by at
+most 1, in one direction); 2 if a vote is replaced.
 
 **The optimum.** Let counts x be sorted, :math:`N \ge x_1 \ge \dots \ge x_k \ge 0`. The unknowns are the probabilities P[x, r] of choosing the r-th,
 
 .. math:: \min_P \operatorname{mean}_x \text{ or } \max_x \sum_r (x_1 - x_r) P[x, r]
           \quad\text{s.t. } P[x, r] = P[x, m] \text{ where } x_r = x_m, \text{ privacy between neighbours,}
 
-a `Table`; in the mean x counts as often as there are orders of it. That is every choice from counts in any order: the average over all
-exchanges of candidates of a private choice is private, and regrets no more. Of neighbours of x those suffice that are sorted too: a vote more goes to the first of equal ones, a vote less comes from the last. Where
-a vote moves from one to the next, which has one less, they change places: such x, out of order, are inputs of their own, alike to the sorted ones. Counts above N are counted as N, which keeps neighbours neighbours.
+a `Table`; the mean weights x by its number of distinct orders. This covers choices from counts in any order: averaging a private
+choice over all permutations of the candidates keeps it private and does not increase its regret. Only sorted neighbours of x are needed: an added vote goes to the first of equal counts, a removed one comes from the last. If
+a vote moves from one candidate to the next, which has one less, the two change places: such x, out of order, are inputs of their own, with the probabilities of the sorted ones. Counts above N are clipped to N, under which neighbours remain neighbours.
 
 **A quantile of numbers**, chosen among public candidates. Of n numbers let b(c) count those below a candidate c, and a(c) those at or below it. Its score is
 
 .. math:: -\max(0,\ b(c) - q n,\ q n - a(c)),
 
-how many numbers it is from the q-quantile. Between neighbours two scores move against each other by at most 2 max(q, 1 − q) where a number is added or
-removed, by 2 where one is replaced, and by 1 where q is 0 or 1. The candidate is chosen by `mechdesign.choice.rule`; candidates between two
-numbers have one score and are one draw, so that a grid of 10⁹ takes no longer than a short one.
+minus the number of ranks between it and the q-quantile. Between neighbours the difference of two scores changes by at most 2 max(q, 1 − q) if a number is added or
+removed, by 2 if one is replaced, and by 1 if q is 0 or 1. `mechdesign.choice.rule` chooses the candidate; candidates between two
+numbers share a score and are drawn together, so that a grid of 10⁹ takes no longer than a short one.
 
-The share is taken as the nearest fraction P/Q with Q at most a million: times Q, scores are integers, and no rounding widens the spread.
+q is rounded to the nearest fraction P/Q with Q at most a million: scores times Q are then integers, and no rounding widens the spread.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ if TYPE_CHECKING:
 
 
 SPREADS = {"one vote": 1.0, "approvals": 1.0, "replaced vote": 2.0}
-"""By how much the scores of two candidates move against each other between neighbours."""
-_MOST = 10  # candidates of a table: of approvals there are 2^k - 1
+"""Largest change of the difference of two candidates' scores between neighbours."""
+_MOST = 10  # candidates of a table: one person has 2^k - 1 possible approvals
 
 
 @serializable("private-choice")
@@ -87,7 +87,7 @@ _MOST = 10  # candidates of a table: of approvals there are 2^k - 1
 class PrivateChoice(Choosing, TableDesign):
     r"""Choose the candidate of (nearly) the largest score.
 
-    Without `largest`, the better of permute-and-flip and the exponential mechanism, whatever the scores are. With it, the optimal table for counts.
+    Without `largest` the result is the better of permute-and-flip and the exponential mechanism, for any scores; with it, the optimal table for counts.
 
     Parameters
     ----------
@@ -95,18 +95,18 @@ class PrivateChoice(Choosing, TableDesign):
         k, or names.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
     neighbours : {"one vote", "approvals", "replaced vote", "add-remove", "replace"}
-        What one person does to the scores: adds one to one of the counts; adds one to any set of them; moves one vote to another
-        candidate. With `spread` it says only whether a person is added or replaced.
+        Effect of one person on the scores: adds one to one of the counts; adds one to any set of them; moves one vote to another
+        candidate. With `spread` it states only whether a person is added or replaced.
     spread : float, optional
-        s: between neighbours scores move by vectors v with max v − min v ≤ s; twice the sensitivity, where nothing is known.
+        s: between neighbours scores change by vectors v with max v − min v ≤ s; twice the sensitivity if nothing more is known.
     largest : int, optional
-        N: counts above it are counted as N. The result is the optimal table for counts, and releases take counts.
+        N: counts above it are clipped to N. The result is the optimal table for counts, and `release` takes counts.
     objective : {"worst", "mean"}
-        What is least with `largest`: expected regret at the worst counts, or averaged over all :math:`(N + 1)^k`. A rule's value is its largest
+        Objective of the table: expected regret at the worst counts, or averaged over all :math:`(N + 1)^k`. A rule's value is its largest
         expected regret over all scores.
     choose : int
-        How many are chosen, the best first, of at most 1,000. Each is taken away before the next is chosen, at an equal part of the budget: ε/k, (ε/k, δ/k) or
-        ρ/k. The answer is a list, the value the largest expected regret of all choices together.
+        Number of candidates to choose, the best first, at most 1,000. Each is removed before the next choice and consumes an equal part of the budget: ε/k, (ε/k, δ/k) or
+        ρ/k. The answer is a list, and the value the largest expected regret of all choices together.
 
     Raises
     ------
@@ -115,9 +115,9 @@ class PrivateChoice(Choosing, TableDesign):
 
     Notes
     -----
-    Regret is the largest score less that of the choice. McKenna and Sheldon, *Permute-and-flip*, NeurIPS 2020. A rule has no lower bound:
-    of scores with a spread alone there is no finite program. From ε ≈ 30 on doubles do not hold a table's program; of two candidates and
-    votes that are not replaced permute-and-flip is the optimum there, proved, while for others the gap stays open.
+    Regret is the largest score minus that of the choice. McKenna and Sheldon, *Permute-and-flip*, NeurIPS 2020. A rule has no lower bound:
+    scores with a spread alone give no finite program. From ε ≈ 30 on doubles do not hold a table's program; for two candidates and
+    votes that are not replaced permute-and-flip is then proved optimal, while for others the gap stays open.
 
     Examples
     --------
@@ -174,19 +174,19 @@ class PrivateChoice(Choosing, TableDesign):
 
     @property
     def relation(self) -> str:
-        """Which data sets are neighbours, as a ledger says it."""
+        """The neighbouring relation in a ledger's terms."""
         return "replace" if self.neighbours.startswith("replace") else "add-remove"
 
     @property
     def among(self) -> MechanismClass:
-        """The two rules; with `largest` every choice from such counts."""
+        """The two rules; with `largest`, every choice by counts up to it."""
         return super().among if self.largest is None else every(f"choice by counts of 0 to {self.largest}")
 
     # -- the optimal table ---------------------------------------------------------------------------------------
 
     @cached_property
     def counts(self) -> Indices:
-        """Vectors of counts 0, …, N, shape (vectors, k): the sorted ones, largest first, then those of replaced votes that are not."""
+        """Vectors of counts 0, …, N, shape (vectors, k): the sorted ones, largest first, then unsorted ones that replaced votes lead to."""
         if self.largest is None:
             raise DesignError.of(
                 "largest", None, "must be given: a solver finds the optimal table of counts from 0 to it"
@@ -206,14 +206,14 @@ class PrivateChoice(Choosing, TableDesign):
 
     @cached_property
     def alike(self) -> Indices:
-        """Cell of which each cell has the probability, shape (vectors, k): of the sorted counts, the first of equal ones."""
+        """Index of the cell whose probability each cell shares, shape (vectors, k): in the sorted counts, the first of equal ones."""
         rows = [self._rows[tuple(x)] for x in (-np.sort(-self.counts, axis=1)).tolist()]
         ranks = (self.counts[:, None, :] > self.counts[:, :, None]).sum(axis=2)
         return np.asarray(np.array(rows)[:, None] * self.size + ranks)
 
     @cached_property
     def orders(self) -> Array:
-        """In how many orders each vector of counts may be; 0 of those that are not sorted."""
+        """Number of distinct orders of each vector of counts; 0 for unsorted vectors."""
         found = np.full(len(self.counts), float(math.factorial(self.size)))
         for level in range(int(self.counts.max()) + 1):
             found /= special.factorial((self.counts == level).sum(axis=1), exact=True)
@@ -240,7 +240,7 @@ class PrivateChoice(Choosing, TableDesign):
     def problem(self) -> TableProblem:
         """Return the model of the optimal table: probabilities of the r-th largest at each sorted vector of counts.
 
-        With further constraints it is a table of these: it takes sorted counts, and answers with a place among them.
+        With further constraints the solution is a plain table: it takes sorted counts, and answers with a rank among them.
         """
         P = Table(
             [tuple(row) for row in self.counts.tolist()],
@@ -256,7 +256,7 @@ class PrivateChoice(Choosing, TableDesign):
         return TableProblem(Minimize(cost), (asked, equal), design=self)
 
     def exact(self, law: Any, witness: Iterable[Fraction] = ()) -> Exact:
-        """Cells of a table for the design's counts and candidates, alike where counts are equal, in rationals."""
+        """Return the cells of a table in rationals, after checks that it is for these counts and candidates and equal for equal counts."""
         names, inputs = self._names, self.declared.inputs
         if not isinstance(law, ChoiceTable) or (law.inputs, law.outputs) != (inputs, tuple(names)):
             raise DesignError("law: is no table for the design's counts and candidates")
@@ -278,7 +278,7 @@ class PrivateChoice(Choosing, TableDesign):
         return ChoiceRule(name, rate, self.candidates, self.choose)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the better rule; for an optimal table any candidate alike, and permute-and-flip, so little nearer to that that it is private in spite of rounding."""
+        """Yield the better rule; with `largest`, the uniform choice, and permute-and-flip at a rate small enough to be private after rounding."""
         if self.largest is None:
             yield from super().closed_forms()
             return
@@ -291,11 +291,11 @@ class PrivateChoice(Choosing, TableDesign):
         for less in (
             0.0,
             min(1e-13 * (1 + epsilon), epsilon / 2),
-        ):  # of ε, for what rounding makes of large ones
+        ):  # subtracted from ε, against the rounding of large ones
             found = chances(PERMUTE, self._regrets, alone, (epsilon - less) / self.moved)
-            tables.append(np.maximum(found.ravel()[self.alike], 1e-300))  # to the last digit
+            tables.append(np.maximum(found.ravel()[self.alike], 1e-300))
         for table in tables:
-            unit = 1 << 60 - math.frexp(table.min())[1]  # as small as they are
+            unit = 1 << 60 - math.frexp(table.min())[1]  # 60 bits for the smallest probability
             weights = tuple(tuple(int(Fraction(p) * unit) for p in row) for row in table.tolist())
             law = self.law(weights, SolveReport("closed form"))
             columns = self.exact(
@@ -305,7 +305,7 @@ class PrivateChoice(Choosing, TableDesign):
                 yield law
 
     def _bound_by_ties(self) -> Iterator[Bound]:
-        """The bound that no chance is below 1/k of e^(-ε) where all counts are equal at a neighbour: of large ε, whose programs doubles do not solve."""
+        """Yield the bound from a neighbour with k equal counts, which forces each probability to at least e^(-ε)/k: for large ε, whose programs doubles do not solve."""
         if self.objective != "worst" or not isinstance(self.privacy, PureDP):
             return
         declared, k = self.declared, self.size
@@ -319,7 +319,7 @@ class PrivateChoice(Choosing, TableDesign):
             return
         pair = int(lost.argmax())
         tie, near = part.pairs[pair].tolist()
-        least = (1 - Fraction(1, 10**12)) / exp_upper(self.privacy.epsilon)  # whoever encloses e^ε
+        least = (1 - Fraction(1, 10**12)) / exp_upper(self.privacy.epsilon)  # for any enclosure of e^ε
         price = [Fraction(off) * least for off in self._regrets[near].tolist()]
         held = {part.first + pair * k + y: p for y, p in enumerate(price)}
         for i, row in enumerate(declared.rows):
@@ -353,7 +353,7 @@ class PrivateChoice(Choosing, TableDesign):
         return bool(question.asks == self.asks and same(question.design(self.privacy), self))
 
     def regrets(self, law: ChoiceRule | ChoiceTable) -> tuple[Array, Array]:
-        """Return the regrets of the candidates, shape (..., k), with their probabilities: of counts up to `largest` at the worst ones, or at all of them."""
+        """Return the regrets of the candidates, shape (..., k), and their probabilities, at the worst counts up to `largest` or at all of them."""
         off = self._regrets
         table = (
             law.probabilities
@@ -366,7 +366,7 @@ class PrivateChoice(Choosing, TableDesign):
         return off[at], table[at]
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
-        """Return the regret of a choice: of a rule at the worst scores, at counts up to `largest` at the worst ones or over all of them."""
+        """Return the regret of a choice: at the worst scores, or with `largest` at the worst counts or over all of them."""
         asked = self if question is None else question.design(self.privacy)  # type: ignore[attr-defined]
         if asked.largest is None:
             return super().errors(result)
@@ -375,7 +375,7 @@ class PrivateChoice(Choosing, TableDesign):
         return Accuracy(math.sqrt(squared), absolute, quantile(off, joint))
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Both rules at the same privacy."""
+        """Yield both rules at the same privacy, with their regrets."""
         if self.largest is None:
             yield from super().rivals(result)
             return
@@ -404,14 +404,14 @@ class PrivateChoice(Choosing, TableDesign):
         )
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """Tabulate how often a rule chooses the best, by how far all others are behind; the probabilities of a table, by the order of counts."""
+        """Tabulate a rule's probability of the best candidate, by its lead over all others; a table's probabilities, by rank."""
         if self.largest is None:
             return super().frame(result)
         found = pd.DataFrame(self.counts, columns=[f"count {r + 1}" for r in range(self.size)])
         return found.assign(**{f"P[{r + 1}]": result.mechanism.probabilities[:, r] for r in range(self.size)})
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw how often the best is chosen, by how far all others are behind."""
+        """Draw the probability of the best candidate, by its lead."""
         if self.largest is None:
             return super().plot(result, **options)
         fig, axis = figure(**sized(options, 5.0, 3.0))
@@ -426,7 +426,7 @@ class PrivateChoice(Choosing, TableDesign):
 @serializable("choice-table")
 @dataclass(frozen=True, eq=False)
 class ChoiceTable(TableMechanism):
-    """A choice by counts of 0 to N, each above N counted as N.
+    """A choice by counts, which are clipped to N.
 
     Parameters
     ----------
@@ -435,7 +435,7 @@ class ChoiceTable(TableMechanism):
     outputs : tuple of numbers or names
         The candidates.
     weights : tuple of rows of int
-        Of the candidates in the order of their counts; those of equal counts have equal weights.
+        Weights of the candidates in the order of their counts; equal counts have equal weights.
     """
 
     def drawn(self, x: Any, source: Simulation | Deployment) -> Any:
@@ -451,7 +451,7 @@ class ChoiceTable(TableMechanism):
 
 
 _MOST_STEPS = 10**12
-"""Of a grid's candidates; of candidates that are listed 10,000,000."""
+"""Most steps of a grid; a list may hold 10,000,000 candidates."""
 
 
 @serializable("candidate-grid")
@@ -476,7 +476,7 @@ class CandidateGrid(Checked):
 
 
 def _candidates(name: str, value: Any) -> CandidateGrid | Array:
-    """A grid, or the different ones of a list in rising order."""
+    """Return a grid, or the distinct candidates of a list in increasing order."""
     if isinstance(value, CandidateGrid):
         return value
     if isinstance(value, tuple) and len(value) == 3:
@@ -496,7 +496,7 @@ class QuantileRule(Scored):
     ----------
     rule : {"permute-and-flip", "exponential mechanism"}
     rate : float
-        c, by unit of Q times the score.
+        c, per unit of Q times the score.
     share : Fraction
         q = P/Q.
     candidates : CandidateGrid, (float, float, float) or array
@@ -524,21 +524,21 @@ class QuantileRule(Scored):
 
     @cached_property
     def size(self) -> int:
-        """How many candidates there are."""
+        """Number of candidates."""
         if isinstance(self.candidates, CandidateGrid):
             grid = self.candidates
             return math.floor((grid.high - grid.low) / grid.step * (1 + 2.0**-52)) + 1
         return len(self.candidates)
 
     def _candidate(self, k: Indices) -> Array:
-        """Return candidates by number, in rising order."""
+        """Return the candidates with these indices, in increasing order."""
         if isinstance(self.candidates, CandidateGrid):
             grid = self.candidates
             return np.asarray(np.minimum(grid.low + grid.step * k, grid.high))
         return np.asarray(self.candidates[k])
 
     def _first(self, x: Array, *, above: bool) -> Indices:
-        """Number of the first candidate at or above each number, or strictly above it."""
+        """Return the index of the first candidate at or above each number, or strictly above it."""
         if not isinstance(self.candidates, CandidateGrid):
             return np.asarray(np.searchsorted(self.candidates, x, "right" if above else "left"))
         grid = self.candidates
@@ -552,7 +552,7 @@ class QuantileRule(Scored):
         return found
 
     def scores(self, values: Any) -> tuple[Indices, Indices, Indices]:
-        """Numbers of the first candidates of each group, how many it has, and Q times its score."""
+        """Return for each group of equal scores the index of its first candidate, its size, and Q times its score."""
         x = answers("values", values)
         if x.ndim != 1:
             raise DataError("values: must be a list of numbers, one a person")
@@ -582,7 +582,7 @@ class QuantileRule(Scored):
         return float(self._candidate(starts[k] + source.integers(counts[k])))
 
     def release(self, values: Any) -> float:
-        """Draw a quantile with exactly the analysed probabilities, from the operating system's randomness; of no data any candidate.
+        """Draw a quantile with exactly the analysed probabilities, from the operating system's randomness; without data, any candidate.
 
         Parameters
         ----------
@@ -599,14 +599,14 @@ class QuantileRule(Scored):
         return float(self._candidate(starts[k] + uniform_integers(int(counts[k]), 1)[0]))
 
     def probabilities(self, values: Any) -> pd.DataFrame:
-        """Tabulate groups of candidates of one score: first, last, how many, and the probability of them all together."""
+        """Tabulate groups of candidates with equal scores: first, last, size, and the probability of the group."""
         starts, counts, score = self.scores(values)
         each = chances(self.rule, (score.max() - score).astype(float), counts.astype(float), self.rate)
         ends = {"first": self._candidate(starts), "last": self._candidate(starts + counts - 1)}
         return pd.DataFrame({**ends, "candidates": counts, "probability": counts * each})
 
     def regret(self, values: Any) -> float:
-        """Return how many ranks the answer's score is below the best one, on average."""
+        """Return the expected regret in ranks."""
         _, counts, score = self.scores(values)
         off = (score.max() - score).astype(float)
         each = chances(self.rule, off, counts.astype(float), self.rate)
@@ -621,7 +621,7 @@ class PrivateQuantile(Choosing):
     Parameters
     ----------
     q : float
-        Share of the numbers that are to be below, 0 to 1: ½ is the median.
+        Share of the numbers below the quantile, 0 to 1: ½ is the median.
     candidates : (float, float, float) or array_like
         A grid (low, high, step), or candidates, in any order; equal ones count once.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
@@ -630,8 +630,8 @@ class PrivateQuantile(Choosing):
 
     Notes
     -----
-    The value is the largest expected error in ranks (how many numbers the answer is from the quantile) of any data. Of no data at all each candidate is as
-    likely. Smith, *Privacy-preserving statistical estimation with optimal convergence rates*, STOC 2011, for the exponential mechanism.
+    The value is the largest expected error over all data, in ranks (the number of data between answer and quantile). Without data all candidates are
+    equally likely. Smith, *Privacy-preserving statistical estimation with optimal convergence rates*, STOC 2011, for the exponential mechanism.
 
     Examples
     --------
@@ -649,7 +649,7 @@ class PrivateQuantile(Choosing):
 
     @property
     def share(self) -> Fraction:
-        """The fraction that q is taken as."""
+        """q as a fraction."""
         return Fraction(self.q).limit_denominator(10**6)
 
     @property

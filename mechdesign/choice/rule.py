@@ -1,25 +1,25 @@
 r"""Private choice of a candidate by score: permute-and-flip, the exponential mechanism and report noisy max, drawn with their exact laws.
 
-Of candidates with scores q the best has :math:`q^* = \max_r q_r`; choosing r is regretted by :math:`d_r = q^* - q_r`. At a rate c > 0
+Candidates have scores q, the best :math:`q^* = \max_r q_r`; choosing r has regret :math:`d_r = q^* - q_r`. At a rate c > 0
 
-- *permute-and-flip* (McKenna and Sheldon 2020) lets each candidate live with probability :math:`e^{-c d_r}`, independently, and chooses uniformly among the
-  living (the best always lives). It is the candidate of largest :math:`q_r + E_r/c` with independent exponential E (Ding et al. 2021).
+- *permute-and-flip* (McKenna and Sheldon 2020) keeps each candidate with probability :math:`e^{-c d_r}`, independently, and chooses uniformly among the
+  kept (the best always is). It is the candidate of largest :math:`q_r + E_r/c` with independent exponential E (Ding et al. 2021).
 - *the exponential mechanism* (McSherry and Talwar 2007) chooses r with probability in proportion to :math:`e^{-c d_r}`: the largest
   :math:`q_r + G_r/c` with independent Gumbel G.
 
-With X exponential of mean 1, E is :math:`-\log(1 - e^{-X})` and G is :math:`-\log X`. Of g candidates of one score the largest noise is that at X/g, and each of
-them has it with probability 1/g: equal scores are one draw, however many there are.
+With X exponential of mean 1, E is :math:`-\log(1 - e^{-X})` and G is :math:`-\log X`. The largest noise among g candidates with equal scores is the one at X/g, and each of
+them has it with probability 1/g: any number of equal scores takes one draw.
 
-*Release.* X = −log U for a uniform U, of which 64 bits are drawn. They enclose every candidate's noisy score; where the enclosures of the largest
-overlap, further bits are drawn, and scores and noise enclosed as closely, until one candidate is above all others. No rounding changes the law.
+*Release.* X = −log U for a uniform U, of which 64 bits are drawn. They enclose every candidate's noisy score; while the enclosures of the largest
+overlap, further bits are drawn and the enclosures tightened, until one candidate is above all others. No rounding changes the law.
 
-**What a rule consumes.** Between neighbouring data sets scores move together by vectors v with :math:`\max_r v_r - \min_r v_r \le s`, the *spread*. At rate c let :math:`\eta = c s`.
+**Budget.** Between neighbouring data sets scores change by vectors v with :math:`\max_r v_r - \min_r v_r \le s`, the *spread*. At rate c let :math:`\eta = c s`.
 
-*Permute-and-flip* is η-DP: r wins where its noise exceeds :math:`t = \max_{m \ne r} (q_m + E_m/c) - q_r`, which moves by at most s, and
-:math:`P[E/c \ge t - s] \le e^{cs} P[E/c \ge t]`. It never regrets more than the exponential mechanism of the same η on average (McKenna and Sheldon 2020). Laplace noise has the same
-inequality, so that *report noisy max* is η-DP too.
+*Permute-and-flip* is η-DP: r wins if its noise exceeds :math:`t = \max_{m \ne r} (q_m + E_m/c) - q_r`, which changes by at most s, and
+:math:`P[E/c \ge t - s] \le e^{cs} P[E/c \ge t]`. Its expected regret never exceeds that of the exponential mechanism at the same η (McKenna and Sheldon 2020). Laplace noise satisfies the same
+inequality, so *report noisy max* is η-DP too.
 
-*The exponential mechanism* has more: losses of a pair of data sets lie in an interval of length η (bounded range), so that it is
+*The exponential mechanism* satisfies more: the losses of a pair of data sets lie in an interval of length η (bounded range), so that it is
 :math:`\eta^2/8`-zCDP (Cesar and Rogers 2021), and (ε, δ)-DP where :math:`(e^{\eta/2} - e^{\varepsilon/2})^2 \le \delta\,(e^\eta - 1)` (Dong, Durfee and Rogers 2020).
 """
 
@@ -75,15 +75,15 @@ if TYPE_CHECKING:
 PERMUTE, EXPONENTIAL, NOISY_MAX = "permute-and-flip", "exponential mechanism", "report noisy max"
 RULES = (PERMUTE, EXPONENTIAL, NOISY_MAX)
 _PADDING = 2.0**-45
-"""Relative width of an enclosure of what doubles compute in a few steps."""
+"""Relative width of an enclosure of a result that doubles compute in a few steps."""
 _FAR = 10**6
-"""Beyond any noise of a word of less than 2²⁰ bits."""
+"""Larger than any noise from a word of less than 2²⁰ bits."""
 _LOG2 = math.log(2)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
 def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
-    r"""Return the probability that each candidate is chosen, of groups of candidates equally far behind.
+    r"""Return the probability of each single candidate, for groups of candidates with equal gaps to the best.
 
     Permute-and-flip: :math:`p_r \int_0^1 \prod_{m \ne r} (1 - p_m t)\,dt` with :math:`p = e^{-c d}`, by 32 Gauss–Legendre nodes on each
     of the intervals :math:`[2^{-j-1}, 2^{-j}]`, on which the integrand is a polynomial that either falls slowly or is negligible. Report noisy max:
@@ -93,7 +93,7 @@ def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
     ----------
     rule : str
     gaps, counts : arrays, shape (..., groups)
-        d, and how many candidates have it.
+        d, and the number of candidates that have it.
     rate : float
         c.
 
@@ -122,7 +122,7 @@ def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
 
 
 def _edges(rule: str, behind: Array, size: float) -> list[float]:
-    """Ends of the intervals on which the integrand is smooth."""
+    """Return the ends of the intervals on which the integrand is smooth."""
     if rule == PERMUTE:
         return [0.0, *np.ldexp(1.0, -np.arange(7 + math.ceil(math.log2(size + 1)), -1, -1)).tolist()]
     top = math.ceil(math.log(size)) + 40.0
@@ -131,10 +131,10 @@ def _edges(rule: str, behind: Array, size: float) -> list[float]:
 
 
 def worst_regret(rule: str, candidates: int, rate: float) -> tuple[float, float]:
-    r"""Return the largest expected regret where all candidates but the best are equally far behind, and how far.
+    r"""Return the largest expected regret if all candidates but the best have the same gap, and that gap.
 
-    Of permute-and-flip and the exponential mechanism no scores have more (McKenna and Sheldon 2020, Proposition 4): at u/c with :math:`p = e^{-u}` it is
-    :math:`\frac u c \bigl(1 - \frac{1 - (1 - p)^k}{k p}\bigr)` and :math:`\frac u c \frac{(k - 1) p}{1 + (k - 1) p}`. Of report noisy max that is not proved.
+    For permute-and-flip and the exponential mechanism no scores have more (McKenna and Sheldon 2020, Proposition 4): at the gap u/c with :math:`p = e^{-u}` it is
+    :math:`\frac u c \bigl(1 - \frac{1 - (1 - p)^k}{k p}\bigr)` and :math:`\frac u c \frac{(k - 1) p}{1 + (k - 1) p}`. For report noisy max this is not proved.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def worst_regret(rule: str, candidates: int, rate: float) -> tuple[float, float]
 
 
 def names_of(name: str, value: Any) -> int | tuple[str, ...]:
-    """Return candidates: how many there are, or their names."""
+    """Return the number of candidates, or their names."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if 1 <= value <= 10**7:
             return int(value)
@@ -183,7 +183,7 @@ class Scored(Saved):
     ----------
     rule : {"permute-and-flip", "exponential mechanism", "report noisy max"}
     rate : float
-        c, by unit of score.
+        c, per unit of score.
     """
 
     rule: str
@@ -195,7 +195,7 @@ class Scored(Saved):
             raise DesignError.of("rate", self.rate, "must be positive and finite")
 
     def scores(self, x: Any) -> Any:
-        """Return the scores of data, or raise DataError: nothing is drawn."""
+        """Return the scores of the data, or raise DataError before anything is drawn."""
         raise NotImplementedError
 
     def release(self, x: Any) -> Any:
@@ -203,7 +203,7 @@ class Scored(Saved):
         raise NotImplementedError
 
     def _noise(self, x: Array) -> Array:
-        """Noise by c of exponential variables X, which falls in X."""
+        """Return c times the noise as a function of the exponential variables X; it decreases in X."""
         with np.errstate(divide="ignore"):
             if self.rule == EXPONENTIAL:
                 return np.asarray(-np.log(x))
@@ -217,9 +217,9 @@ class Scored(Saved):
         return int(np.argmax(self._noise(rng.exponential(size=len(gaps)) / counts) - self.rate * gaps))
 
     def _released(self, gaps: Array, counts: npt.NDArray[Any], exact: npt.NDArray[Any]) -> int:
-        """Draw a group with its exact probability; `exact` are the scores, of which `gaps` are the rounded distances to the largest."""
+        """Draw a group with its exact probability; `gaps` are the rounded distances of the `exact` scores to the largest."""
         words = random_words(len(gaps))
-        # −log U at both ends of the cell of U: by 1 − U where U is near 1
+        # −log U at both ends of the cell of U: through 1 − U if U is near 1
         ends = []
         for up in (1, 0):
             u, t = (words + np.float64(up)) * 2.0**-64, (~words + np.float64(1 - up)) * 2.0**-64
@@ -253,10 +253,10 @@ class Scored(Saved):
         return next(iter(words))
 
     def _enclosed(self, word: int, bits: int, lost: Fraction, count: int) -> tuple[arb, arb]:
-        """Ends of the noise less what the candidate is behind."""
+        """Enclose the noise, minus the candidate's gap times the rate, by its values at both ends of the cell of U."""
         behind, found = arb(lost.numerator) / lost.denominator, []
         for end in (word, word + 1):
-            if end in (0, 1 << bits):  # of U at 0 and 1 the noise is the least and the largest
+            if end in (0, 1 << bits):  # at U = 0 and U = 1 the noise is infinite
                 found.append((_FAR if end else -_FAR) - behind)
                 continue
             x, middle = -(arb(end) / (1 << bits)).log() / count, arb(2).log()
@@ -277,11 +277,11 @@ class ChoiceRule(Scored):
     ----------
     rule : {"permute-and-flip", "exponential mechanism", "report noisy max"}
     rate : float
-        c, by unit of score.
+        c, per unit of score.
     candidates : int or tuple of str
-        How many there are, or their names.
+        Number of candidates, or their names.
     choose : int
-        How many are drawn, one after the other, each taken away: then the answer is a list, in their order.
+        Number of candidates to draw, one after the other without replacement; if more than 1, the answer is a list in this order.
 
     Examples
     --------
@@ -302,7 +302,7 @@ class ChoiceRule(Scored):
 
     @property
     def size(self) -> int:
-        """k: how many candidates there are."""
+        """k, the number of candidates."""
         return self.candidates if isinstance(self.candidates, int) else len(self.candidates)
 
     def scores(self, scores: Any) -> Array:
@@ -330,12 +330,12 @@ class ChoiceRule(Scored):
         Raises
         ------
         DataError
-            Scores that are not finite, or not one of each candidate. The guarantee does not cover that refusal.
+            Scores that are not finite, or not one for each candidate. The guarantee does not cover that refusal.
         """
         return self._peeled(scores, lambda held: self._released(_gaps(held), np.ones(held.size), held))
 
     def _peeled(self, scores: Any, draw: Callable[[Array], int]) -> Any:
-        """Draw one of the candidates that are left, until there are enough."""
+        """Draw `choose` candidates without replacement."""
         held, found = self.scores(scores), list[Any]()
         left = np.arange(held.size)
         for _ in range(self.choose):
@@ -345,26 +345,26 @@ class ChoiceRule(Scored):
         return found if self.choose > 1 else found[0]
 
     def probabilities(self, scores: Any) -> Array:
-        """Return the probability of each candidate at these scores, of the first choice: private data where they are."""
+        """Return the probability of each candidate at these scores, in the first choice; it reveals the scores."""
         held = self.scores(scores)
         gaps, which, counts = np.unique(_gaps(held), return_inverse=True, return_counts=True)
         return chances(self.rule, gaps, counts.astype(float), self.rate)[which]
 
     def regret(self, scores: Any) -> float:
-        """Return by how much the chosen candidate's score is below the largest one, on average."""
+        """Return the expected regret of the first choice at these scores."""
         held = self.scores(scores)
         chance, gaps = self.probabilities(held), _gaps(held)
-        return float(chance[chance > 0] @ gaps[chance > 0])  # an infinite gap has none
+        return float(chance[chance > 0] @ gaps[chance > 0])  # infinite gaps have probability 0
 
     def _name(self, k: int) -> Any:
         return k if isinstance(self.candidates, int) else self.candidates[k]
 
 
 def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:
-    """Return one score of each candidate, in their order, as doubles, or raise DataError, which quotes none of them."""
+    """Return one score for each candidate, in their order, as doubles, or raise DataError, which never quotes them."""
     if hasattr(scores, "keys") and not isinstance(candidates, int):
         held = dict(scores.items())
-        missing = sum(name not in held for name in candidates)  # which ones is data: who got no vote
+        missing = sum(name not in held for name in candidates)  # their names would be data: who got no vote
         if unknown := len(held) - len(candidates) + missing:
             raise DataError(
                 f"scores: must be one of each candidate: {unknown} are of none, and {missing} candidates have none"
@@ -382,7 +382,7 @@ def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:
 
 
 def _gaps(scores: Array) -> Array:
-    """How far scores are below the largest, infinite beyond doubles."""
+    """Return the gaps to the largest score, infinite beyond doubles."""
     with np.errstate(over="ignore"):
         return np.asarray(scores.max() - scores)
 
@@ -391,7 +391,7 @@ Asked = PureDP | ApproximateDP | ZeroConcentratedDP
 
 
 def keeps(rule: str, privacy: Asked, loss: Fraction) -> bool:
-    """Return whether a rule keeps the requirement at η = `loss`, in rational numbers."""
+    """Return whether a rule meets the requirement at η = `loss`, in rational arithmetic."""
     if implied_by_pure(privacy, loss) or rule != EXPONENTIAL or isinstance(privacy, PureDP):
         return implied_by_pure(privacy, loss)
     if isinstance(privacy, ZeroConcentratedDP):
@@ -401,7 +401,7 @@ def keeps(rule: str, privacy: Asked, loss: Fraction) -> bool:
 
 
 def largest_rate(rule: str, privacy: Asked, spread: float) -> float:
-    """Return the largest rate, to rounding, at which a rule is proved to keep the requirement; 0 where none is."""
+    """Return the largest rate, to rounding, at which a rule provably meets the requirement; 0 if none does."""
     near = pure_epsilon(privacy)
     if rule == EXPONENTIAL and isinstance(privacy, ZeroConcentratedDP):
         near = math.sqrt(8 * privacy.rho)
@@ -419,7 +419,7 @@ def largest_rate(rule: str, privacy: Asked, spread: float) -> float:
 
 
 def consumed(rule: str, loss: Fraction, times: int) -> Consumption:
-    """Return what a rule consumes of a ledger at η = `loss`, so many times."""
+    """Return the budget that `times` choices by a rule consume at η = `loss`."""
     pure = Consumption.pure((loss, times))
     return pure & Consumption(rho=round_up(times * loss * loss / 8)) if rule == EXPONENTIAL else pure
 
@@ -431,26 +431,26 @@ class Choosing(Design):
     privacy: Asked
     choose: int = 1
     unit: ClassVar[str] = "regret"
-    """What an error is measured in."""
+    """Unit of the error."""
 
     @property
     def size(self) -> int:
-        """k: how many candidates there are."""
+        """k, the number of candidates."""
         raise NotImplementedError
 
     @property
     def moved(self) -> float:
-        """s, the spread, in the scores that a rule is given."""
+        """s, the spread of the scores given to a rule."""
         raise NotImplementedError
 
     @property
     def scale(self) -> float:
-        """What one unit of these scores is worth."""
+        """Cost of one unit of these scores."""
         return 1.0
 
     @property
     def each(self) -> Asked:
-        """The requirement of one of the choices: an equal part, as requirements add up."""
+        """The requirement for one of the choices: an equal part, as requirements add up."""
         if self.choose == 1:
             return self.privacy
         parts = {
@@ -461,7 +461,7 @@ class Choosing(Design):
 
     @property
     def relation(self) -> str:
-        """Which data sets are neighbours, as a ledger says it."""
+        """The neighbouring relation in a ledger's terms."""
         return self.neighbours
 
     @property
@@ -482,14 +482,14 @@ class Choosing(Design):
         raise NotImplementedError
 
     def check_rule(self, law: Scored) -> None:
-        """Raise DesignError unless the law is a rule for these candidates that keeps the requirement."""
+        """Raise DesignError unless the law is a rule for these candidates that meets the requirement."""
         if getattr(self, "largest", None) is not None or not same(law, self.rule(law.rule, law.rate)):
             raise DesignError("law: is no rule for the design's candidates")
         if not keeps(law.rule, self.each, Fraction(law.rate) * Fraction(self.moved)):
             raise DesignError.of("rate", law.rate, f"is too large for {self.privacy}")
 
     def rates(self) -> dict[str, float]:
-        """Return the largest rate of each rule that is proved to keep the requirement at some."""
+        """Return the largest proved rate of each rule that meets the requirement at some rate."""
         found = {rule: largest_rate(rule, self.each, self.moved) for rule in (PERMUTE, EXPONENTIAL)}
         kept = {rule: rate for rule, rate in found.items() if rate}
         if not kept:
@@ -497,15 +497,15 @@ class Choosing(Design):
         return kept
 
     def by(self, rule: str) -> Law:
-        """Return the law of one rule, at the largest rate that is proved to keep the requirement."""
+        """Return the law of one rule, at the largest rate at which it provably meets the requirement."""
         if not (rate := largest_rate(one_of("rule", rule, RULES), self.each, self.moved)):
             raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
         return Law(self.rule(rule, rate), self.regretted(rule, rate), (LawProof(),))
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
-        r"""A rule at rate c, on scores of spread s, has η = c s; its largest expected regret is at most the value.
+        r"""Check that the rule at η = c s meets the requirement, and that its largest expected regret is at most the value.
 
-        Of report noisy max the value is the largest where all but the best are equally far behind. Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).
+        For report noisy max the value is the largest regret if all but the best have the same gap. Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).
         """
         law: Any = instance("law", stated.law, Scored)
         if getattr(self, "largest", None) is not None or not same(law, self.rule(law.rule, law.rate)):
@@ -521,16 +521,16 @@ class Choosing(Design):
         yield Claim(claim, RECOMPUTED, stated.value - regret, regret <= stated.value)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the rule of least worst regret."""
+        """Yield the rule with the least worst-case regret."""
         yield min(map(self.by, self.rates()), key=lambda law: law.value)
 
     def worst(self, rule: str, rate: float) -> tuple[float, float]:
-        """Return the largest expected regret of a rule, and how far all but the best are behind it then."""
+        """Return the largest expected regret of a rule, and the gap of all but the best at which it occurs."""
         regret, gap = worst_regret(one_of("rule", rule, RULES), self.size, positive("rate", rate))
         return regret * self.scale, gap * self.scale
 
     def regretted(self, rule: str, rate: float) -> float:
-        """Return the largest expected regret of all choices together: of each among the candidates that are left."""
+        """Return the largest expected regret of all choices together, each among the remaining candidates."""
         asked = one_of("rule", rule, RULES), positive("rate", rate)
         return (
             math.fsum(worst_regret(asked[0], self.size - k, asked[1])[0] for k in range(self.choose))
@@ -538,14 +538,14 @@ class Choosing(Design):
         )
 
     def consumption(self, result: Result) -> Consumption:
-        """What a release consumes of a ledger: the requirement, or what the rule consumes if that is less."""
+        """Return the budget that a release consumes: the requirement, or the rule's consumption if that is less."""
         law, found = result.mechanism, Consumption.of(self.privacy)
         if isinstance(law, Scored):
             found &= consumed(law.rule, Fraction(law.rate) * Fraction(self.moved), self.choose)
         return replace(found, neighbours=self.relation)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Tabulate η of the rule, and the largest one that keeps the requirement."""
+        """Tabulate η of the rule, and the largest η that meets the requirement."""
         law = result.mechanism
         loss, most = law.rate * self.moved, largest_rate(law.rule, self.each, self.moved) * self.moved
         rows = [("privacy", "rate × spread", loss, most, most - loss, math.nan, True)]
@@ -559,12 +559,12 @@ class Choosing(Design):
         return Accuracy(gap * math.sqrt(wrong), regret, gap if wrong > 0.05 else 0.0)
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Both rules at the same privacy."""
+        """Yield both rules at the same privacy, with their regrets."""
         for rule, rate in self.rates().items():
             yield rule, self.regretted(rule, rate)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """Tabulate how often a rule chooses the best, by how far all others are behind."""
+        """Tabulate the probability of the best candidate, by its lead over all others."""
         law = result.mechanism
         gaps = np.linspace(0, 2, 33) * (self.worst(law.rule, law.rate)[1] or 1.0)
         counts = np.array([1.0, self.size - 1.0])
@@ -575,7 +575,7 @@ class Choosing(Design):
         return pd.DataFrame({"ahead": gaps, "best": best, "regret": gaps * (1 - np.array(best))})
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw how often the best is chosen, by how far all others are behind."""
+        """Draw the probability of the best candidate, by its lead over all others."""
         fig, axis = figure(**sized(options, 5.0, 3.0))
         table = self.frame(result)
         axis.plot(table["ahead"], table["best"], color=COLOURS[0])

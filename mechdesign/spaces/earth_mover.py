@@ -10,9 +10,9 @@ in the unit of the space. Closed forms where the space has structure,
 * clusters (distance a inside, b ≥ a across): the tree with edges a/2 to each cluster's centre and (b − a)/2 from
   the centres to the root, :math:`\frac a2 \sum_x |p_x - q_x| + \frac{b - a}2 \sum_c |p(c) - q(c)|`,
 
-76, 74 and 82 × of time (medians; results/ablations, earth-mover); POT's network simplex (the extra ``emd``) elsewhere. It is given only what moves: by the triangle inequality there is an optimal plan
-that leaves :math:`\min(p, q)` where it is, so EMD(p, q) is the cost of moving :math:`(p - q)_+` to
-:math:`(q - p)_+`. Multisets of equal size m are an assignment (Birkhoff and von Neumann), solved by SciPy (3.2 × of time).
+take 1/76, 1/74 and 1/82 of the time of POT's network simplex (medians; results/ablations, earth-mover), which solves all other spaces (the extra ``emd``). The solver is given only mass that moves: by the triangle inequality some optimal plan
+leaves :math:`\min(p, q)` where it is, so EMD(p, q) is the cost of moving :math:`(p - q)_+` to
+:math:`(q - p)_+`. Between multisets of equal size m the plan is an assignment (Birkhoff and von Neumann), which SciPy solves 3.2 × as fast.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mechdesign.typing import Array, Numbers
 
 
 def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Array | float:
-    """Earth mover's distance between histograms over the points of `space`.
+    """Return the earth mover's distance between histograms over the points of `space`.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Array | float:
 
 
 def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Array | float:
-    """Earth mover's distance between the normalised histograms of two multisets of point indices.
+    """Return the earth mover's distance between the normalised histograms of two multisets of point indices.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Array | float
 
 
 def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the broadcast of shapes, or raise a `DataError` where they do not fit."""
+    """Return the broadcast of shapes, or raise a `DataError` if they do not fit."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -135,7 +135,7 @@ def _clusters(gap: Array, space: MetricSpace) -> Array:
 
 
 def _tree(gap: Array, space: MetricSpace) -> Array:
-    """Masses summed up the tree, edge by edge from the leaves on."""
+    """Return the distance on a tree: masses are summed edge by edge from the leaves to the root."""
     assert space.parents is not None and space.lengths is not None and space.leaves is not None
     below = np.zeros((space.parents.size, len(gap)))
     below[space.leaves] = gap.T

@@ -1,8 +1,8 @@
 r"""Finite metric spaces: the domain of items, in the user's own unit.
 
-A `MetricSpace` is :math:`n` points with distances :math:`d(x, y)`. Nothing is normalised: distances keep the
-unit they came in (kilometres, say) and a privacy parameter α is per that unit. What needs :math:`d \le 1`
-rescales inside, by `MetricSpace.scaled`.
+A `MetricSpace` has :math:`n` points with distances :math:`d(x, y)`. Nothing is normalised: distances stay in the
+user's unit (kilometres, say) and a privacy parameter α is per that unit. Code that needs :math:`d \le 1`
+rescales by `MetricSpace.scaled`.
 
 Spaces with structure (lines, trees, clusters) keep it, because the earth mover's distance on them has a
 closed form (`mechdesign.spaces.earth_mover`) and the matrix of a large one is never built unless asked for.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
+NEEDS: dict[str, tuple[str, ...]] = {  # fields that define a space of each kind
     "matrix": ("matrix",),
     "euclidean": ("points",),
     "line": ("points",),
@@ -43,7 +43,7 @@ NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
 }
 OPTIONAL = {"matrix": ("points",), "grid": ("matrix",), "euclidean": ("matrix",), "line": ("matrix",)}
 ARRAYS = ("matrix", "points", "parents", "lengths", "leaves")
-MOST = 10**8  # points of any space
+MOST = 10**8  # most points of any space
 
 
 @serializable("metric-space")
@@ -51,8 +51,8 @@ MOST = 10**8  # points of any space
 class MetricSpace:
     r"""A finite metric space :math:`(\{0, \dots, n-1\}, d)`.
 
-    Built by `from_matrix`, `euclidean`, `line`, `grid`, `geodesic`, `clustered` or `tree`, not by the bare
-    constructor. Points are known by their index; `points` holds coordinates where there are any.
+    Build one by `from_matrix`, `euclidean`, `line`, `grid`, `geodesic`, `clustered` or `tree`, not by the bare
+    constructor. Points are identified by their index; `points` holds coordinates if there are any.
 
     Attributes
     ----------
@@ -132,9 +132,9 @@ class MetricSpace:
     def from_matrix(
         cls, distances: Numbers, *, points: Numbers | None = None, unit: str = "", names: Sequence[str] = ()
     ) -> MetricSpace:
-        """The space of a distance matrix, shape (n, n); checked in O(n³) vectorised steps.
+        """Return the space of a distance matrix, shape (n, n), checked in O(n³) vectorised steps.
 
-        Rounding errors up to 10⁻⁹ of the diameter are accepted (and asymmetry that small averaged away).
+        Rounding errors up to 10⁻⁹ of the diameter are accepted (and asymmetry up to that is averaged).
         """
         matrix = array("distances", distances, ndim=None, empty=True)
         check_distances(matrix)
@@ -215,7 +215,7 @@ class MetricSpace:
             raise DesignError.of("longitude", lon.size, f"must have as many entries as latitude ({lat.size})")
         if (np.abs(lat) > 90).any():
             raise DesignError.of("latitude", float(lat[np.abs(lat) > 90][0]), "must lie in [-90, 90] degrees")
-        # Rounded distances of one place to itself need not be 0.
+        # Equal places are found by their coordinates: their rounded distance need not be 0.
         turn = np.where(np.abs(lat) == 90, 0.0, np.mod(lon, 360.0))
         _, first, of = np.unique(np.column_stack([lat, turn]), axis=0, return_index=True, return_inverse=True)
         again = np.flatnonzero(first[np.ravel(of)] != np.arange(lat.size))
@@ -241,9 +241,9 @@ class MetricSpace:
         unit: str = "",
         names: Sequence[str] = (),
     ) -> MetricSpace:
-        """`clusters` groups of `size` points: distance `within` inside a group, `across` between groups.
+        """Return `clusters` groups of `size` points, at distance `within` inside a group and `across` between groups.
 
-        Point b of cluster a has index a·size + b. The matrix is built only when `distances` is asked for.
+        Point b of cluster a has index a·size + b. The matrix is built only when `distances` is read.
         """
         clusters, size = integer("clusters", clusters, 1), integer("size", size, 1)
         return cls(
@@ -260,7 +260,7 @@ class MetricSpace:
         unit: str = "",
         names: Sequence[str] = (),
     ) -> MetricSpace:
-        """Path lengths in a rooted tree.
+        """Return the space of path lengths in a rooted tree.
 
         Parameters
         ----------
@@ -292,7 +292,7 @@ class MetricSpace:
 
     @property
     def mapped(self) -> bool:
-        """Whether points have two coordinates, which a map shows."""
+        """Whether points have two coordinates, so that a map can show them."""
         return self.points is not None and self.points.shape[1:] == (2,)
 
     @property
@@ -323,12 +323,12 @@ class MetricSpace:
         return self._gaps(self.points)
 
     def _gaps(self, rows: Array) -> Array:
-        """Distances of coordinates, a row each, from all points."""
+        """Return the distances of rows of coordinates from all points."""
         assert self.points is not None
         return np.asarray((haversine if self.kind == "geodesic" else cdist)(rows, self.points))
 
     def distances_from(self, point: int) -> Array:
-        """Distances of all points from one, shape (n,); builds no matrix of a line, a grid or coordinates.
+        """Return the distances of all points from one, shape (n,), without a matrix if the points have coordinates.
 
         Examples
         --------
@@ -357,9 +357,9 @@ class MetricSpace:
         return np.repeat(np.arange(self.shape[0]), self.shape[1]) if self.kind == "clustered" else None
 
     def scaled(self, factor: float, *, unit: str | None = None) -> MetricSpace:
-        """The same points with every distance multiplied by `factor`.
+        """Return the same points with every distance multiplied by `factor`.
 
-        α per old unit is α/factor per new unit: α·d is what stays.
+        α per old unit becomes α/factor per new unit, so that α·d stays the same.
         """
         factor = positive("factor", factor)
         unit = self.unit if unit is None else unit
@@ -378,11 +378,11 @@ class MetricSpace:
 
     @property
     def labels(self) -> list[str]:
-        """Names of the points, or their indices where they have none."""
+        """Names of the points, or their indices if they have none."""
         return list(self.names) or list(map(str, range(self.size)))
 
     def indices(self, items: Numbers, *, name: str = "items") -> Indices:
-        """Check that `items` are indices or names of points and return indices as an integer array of the same shape.
+        """Check that `items` are indices or names of points and return integer indices of the same shape.
 
         Raises
         ------
@@ -392,7 +392,7 @@ class MetricSpace:
         return numbered(name, items, self.size, self.names)
 
     def nearest(self, coordinates: Numbers) -> Indices:
-        """Index of the point nearest to each row of `coordinates`, shape (m, k); snapping, not a check."""
+        """Return the index of the point nearest to each row of `coordinates`, shape (m, k), however far it is."""
         if self.points is None:
             raise DesignError("coordinates: this space has no coordinates; pass point indices")
         rows = np.atleast_2d(finite("coordinates", coordinates))
@@ -403,7 +403,7 @@ class MetricSpace:
         return np.concatenate(parts)
 
     def histogram(self, items: Numbers) -> Array:
-        """Normalised histogram of a multiset of points, shape (n,); row by row for a 2-D array.
+        """Return the normalised histogram of a multiset of points, shape (n,), or of each row of a 2-D array.
 
         Examples
         --------
@@ -418,7 +418,7 @@ class MetricSpace:
         return result.reshape(*held.shape[:-1], self.size)
 
     def distribution(self, weights: Numbers, *, name: str = "histogram") -> Array:
-        """Check histograms, shape (..., n): non-negative, sum 1 within 10⁻⁹; returned exactly normalised."""
+        """Check histograms, shape (..., n), for non-negative entries and sum 1 within 10⁻⁹, and return them normalised."""
         held = finite(name, weights)
         if held.shape[-1:] != (self.size,) or not held.size:
             raise DataError(f"{name}: must have one entry per point ({self.size})")
@@ -432,12 +432,12 @@ class MetricSpace:
 
 
 EARTH_RADIUS_KM = 6371.0088  # mean radius of the WGS 84 ellipsoid (IUGG)
-LARGEST = 20_000  # points whose matrix of distances is still built: 3 GiB
-TOLERANCE = 1e-9  # relative to the diameter: what rounding may break in a distance matrix
+LARGEST = 20_000  # most points for which a matrix of distances is built: 3 GiB
+TOLERANCE = 1e-9  # tolerance of a distance matrix for rounding, relative to the diameter
 
 
 def check_names(names: object, size: int) -> tuple[str, ...]:
-    """Return the names of `size` points, or of none, as texts, or raise a `DesignError`."""
+    """Return names, one for each of `size` points or none at all, or raise a `DesignError`."""
     held = listed("names", names, "must be a list of texts, one for each point")
     for i, name in enumerate(held):
         if not (isinstance(name, str) and name.strip() and name.isprintable()):
@@ -451,7 +451,7 @@ def check_names(names: object, size: int) -> tuple[str, ...]:
 
 
 def numbered(name: str, items: Numbers, size: int, names: Sequence[str]) -> Indices:
-    """Return indices below `size`, which may be given by `names`, as integers, or raise a `DataError`."""
+    """Return items, given as indices below `size` or by `names`, as integer indices, or raise a `DataError`."""
     if not names or np.ma.is_masked(items):
         return indices(name, items, size)
     try:
@@ -503,7 +503,7 @@ def check_distinct(matrix: Array) -> None:
 
 
 def haversine(degrees: Array, others: Array) -> Array:
-    """Great-circle distances in kilometres between rows of (latitude, longitude) in degrees."""
+    """Return great-circle distances in kilometres between rows of (latitude, longitude) in degrees."""
     a, b = np.radians(degrees), np.radians(others)
     rise = np.sin((a[:, None, 0] - b[None, :, 0]) / 2) ** 2
     turn = np.sin((a[:, None, 1] - b[None, :, 1]) / 2) ** 2
@@ -512,7 +512,7 @@ def haversine(degrees: Array, others: Array) -> Array:
 
 
 def topological_order(parents: Indices) -> list[int]:
-    """Nodes, every parent before its children; refuses a cycle."""
+    """Return the nodes, every parent before its children; refuse a cycle."""
     children: list[list[int]] = [[] for _ in range(parents.size)]
     for node, parent in enumerate(parents):
         if parent >= 0:
@@ -527,7 +527,7 @@ def topological_order(parents: Indices) -> list[int]:
 
 
 def tree_distances(parents: Indices, lengths: Array, nodes: Indices) -> Array:
-    """Path lengths between `nodes` of a rooted tree."""
+    """Return the path lengths between `nodes` of a rooted tree."""
     order = topological_order(parents)
     matrix = np.zeros((len(order), len(order)))
     for done, node in enumerate(order[1:], start=1):
@@ -540,7 +540,7 @@ def tree_distances(parents: Indices, lengths: Array, nodes: Indices) -> Array:
 
 
 def check_size(rows: int, columns: int | None = None, *, what: str = "space") -> None:
-    """Raise a `DesignError` where a matrix of points by points, or by reports, would not fit into memory."""
+    """Raise a `DesignError` if a matrix of points by points, or by reports, would not fit into memory."""
     entries = rows * (rows if columns is None else columns)
     if entries > LARGEST**2:
         size = entries * 8 / 2**30
@@ -553,20 +553,20 @@ def check_size(rows: int, columns: int | None = None, *, what: str = "space") ->
 
 
 def cluster_matrix(space: MetricSpace, own: float, near: float, far: float) -> Array:
-    """The matrix of `own` on the diagonal, `near` elsewhere inside the clusters of a clustered space, and `far` across."""
+    """Return the matrix with `own` on the diagonal, `near` elsewhere inside clusters, and `far` between them."""
     labels = np.arange(space.size) // space.shape[1]
     matrix = np.where(np.equal.outer(labels, labels), near, far)
     np.fill_diagonal(matrix, own)
     return matrix
 
 
-_SEEN = 1e-3  # probability of a report from which a map shows it
+_SEEN = 1e-3  # least probability of a report that a map shows
 
 
 def draw_map(
     space: MetricSpace, weights: Array, matrix: Array, named: Iterable[int], **options: float
 ) -> Figure:
-    """Draw places and reports by how likely they are, and what is sent for the likeliest place."""
+    """Draw places and reports sized by probability, and the reports sent for the likeliest place."""
     earth, points = space.kind == "geodesic", np.asarray(space.points)
     across, up = points.T[::-1] if earth else points.T
     fig, axis = figure(**sized(options, 5.0, 4.6))
@@ -592,7 +592,7 @@ def draw_map(
 
 
 def graph_stretch(distances: Array, edges: Indices) -> float:
-    """Largest ratio of path length along `edges`, shape (m, 2), to distance.
+    """Return the largest ratio of path length along `edges`, shape (m, 2), to distance.
 
     Examples
     --------
@@ -612,11 +612,11 @@ def graph_stretch(distances: Array, edges: Indices) -> float:
 def greedy_spanner(
     distances: Array, stretch: float, classes: Indices | None = None, *, deadline: Deadline | None = None
 ) -> Indices:
-    """Edges of the greedy `stretch`-spanner, shape (m, 2) with x < y.
+    """Return the edges of the greedy `stretch`-spanner, shape (m, 2) with x < y.
 
-    Pairs are taken by increasing distance; one is added when the graph so far joins it by no path shorter than
+    Pairs are taken by increasing distance; one is added if the graph so far joins it by no path of at most
     `stretch` times its distance (Althöfer et al. 1993). With `classes` (orbit number of every pair) a pair brings its whole
-    orbit with it, so that the spanner keeps the symmetry. Infinite distances are no pairs.
+    orbit with it, so that the spanner keeps the symmetry. Pairs at infinite distance are skipped.
 
     Examples
     --------

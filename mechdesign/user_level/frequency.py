@@ -9,7 +9,7 @@ difference :math:`Δ = \hat f - f` alone, which has total mass 0. `FrequencyFit.
 
 Projection on the simplex (`simplex_projection`) is optional: it makes a histogram, and costs the unbiasedness.
 
-How far, in earth mover's distance, a private frequency estimate can be expected to be.
+The rest bounds the expected earth mover's distance of a private frequency estimate.
 
 **One inequality for all.** If a tree contains the points of the space and its path lengths are at least d,
 then for a difference Δ of total mass 0, EMD ≤ :math:`\sum_e w_e |Δ(\text{below } e)|`, and by Jensen
@@ -72,7 +72,7 @@ from mechdesign.typing import Array, Numbers, Randomness
 
 
 def _project(vectors: Array, mass: Array) -> Array:
-    """Euclidean projection of rows on the simplices of the given masses (last axis)."""
+    """Project rows (last axis) on the simplices of the given masses, in Euclidean distance."""
     ordered = -np.sort(-vectors, axis=-1)
     counts = np.arange(1, vectors.shape[-1] + 1)
     excess = (np.cumsum(ordered, axis=-1) - mass[..., None]) / counts
@@ -82,10 +82,10 @@ def _project(vectors: Array, mass: Array) -> Array:
 
 
 def simplex_projection(estimate: Numbers, space: MetricSpace | None = None) -> Array:
-    r"""Nearest histogram to an estimate that sums to 1.
+    r"""Project an estimate that sums to 1 on the histograms.
 
-    On a clustered space first the clusters' masses are projected on the simplex, then every cluster on its
-    mass; elsewhere all at once (Euclidean projections).
+    On a clustered space the clusters' masses are projected on the simplex first, then each cluster on the simplex of
+    its mass; elsewhere the whole estimate at once (Euclidean projections).
 
     **On a clustered space the result p is nearest in EMD**, so :math:`EMD(p, f) \le 2\,EMD(\hat f, f)` for any
     histogram f. Proof. Projection of a vector v of mass M on a simplex of mass q only lowers entries when
@@ -119,7 +119,7 @@ def simplex_projection(estimate: Numbers, space: MetricSpace | None = None) -> A
 
 
 def _resolve(space: MetricSpace | None, size: int) -> MetricSpace:
-    """The given space, or the one where all points are at distance 1 (EMD is then the total variation)."""
+    """Return the given space, or the one with all points at distance 1 (EMD is then the total variation)."""
     if space is None:
         return MetricSpace.clustered(1, size, within=1.0)
     if checks.instance("space", space, MetricSpace).size != size:
@@ -128,7 +128,7 @@ def _resolve(space: MetricSpace | None, size: int) -> MetricSpace:
 
 
 def signed_emd(difference: Numbers, space: MetricSpace) -> float:
-    """Least cost of moving the positive part of a vector of total mass 0 onto its negative part.
+    """Return the least cost of moving the positive part of a vector of total mass 0 onto its negative part.
 
     Examples
     --------
@@ -155,13 +155,13 @@ class FrequencyFit:
     histogram : array, shape (n,)
         The estimate, or its projection on the simplex.
     error_bound : float
-        Proved bound of the expected EMD between `histogram` and the histogram of the data, for any data; in
+        Proved upper bound on the expected EMD between `histogram` and that of the data, for any data; in
         the unit of `space`. See `vacuous`.
     space : MetricSpace
     reports : int
         Number of reports N, or of users.
     standard_errors : array, shape (n,)
-        Of `estimate` around the histogram of the data, at the nearest histogram to the estimate.
+        Standard errors of `estimate`, computed at the histogram nearest to it.
     """
 
     estimate: Array
@@ -173,11 +173,11 @@ class FrequencyFit:
 
     @property
     def vacuous(self) -> bool:
-        """Whether the bound says nothing: no two histograms are farther apart than the diameter of the space."""
+        """Whether the bound is at least the diameter of the space, which no two histograms exceed."""
         return self.error_bound >= self.space.diameter
 
     def emd(self, truth: Numbers) -> float:
-        """Earth mover's distance of `histogram` to `truth`, negative entries allowed."""
+        """Return the earth mover's distance from `histogram`, whose entries may be negative, to `truth`."""
         return signed_emd(self.histogram - self.space.distribution(truth), self.space)
 
 
@@ -189,9 +189,9 @@ class FrequencyEstimate(Checked):
     Parameters
     ----------
     channel : Channel, ClusteredResponse, KaryResponse or HadamardResponse
-        What the items went through; its rows must be independent.
+        Channel through which the items were reported; its rows must be independent.
     space : MetricSpace, optional
-        Where errors are measured; the channel's own space by default, and without one the space of points at
+        Space in which errors are measured; by default the channel's own, or else the space with all points at
         distance 1, whose EMD is the total variation.
     project : bool
         Whether `FrequencyFit.histogram` is projected on the simplex.
@@ -225,7 +225,7 @@ class FrequencyEstimate(Checked):
         given = self.channel.space if self.space is None else self.space
         checks.settle(self, space=_resolve(given, self.channel.size))
         if isinstance(self.channel, Channel):
-            _ = self.channel.inverse  # refuses a singular channel here, not after the data came in
+            _ = self.channel.inverse  # refuses a singular channel now, before data are collected
 
     @cached_property
     def _unit_bound(self) -> float:
@@ -233,7 +233,7 @@ class FrequencyEstimate(Checked):
         return emd_error_bound(self.channel, self.space, reports=1, project=self.project)
 
     def error_bound(self, reports: int) -> float:
-        """Bound of the expected EMD with this many reports, for any data."""
+        """Return an upper bound on the expected EMD with this many reports, for any data."""
         return self._unit_bound / float(np.sqrt(checks.integer("reports", reports, 1)))
 
     def fit(self, reports: Numbers) -> FrequencyFit:
@@ -251,7 +251,7 @@ class FrequencyEstimate(Checked):
         observed = tally / total
         estimate = self.channel.unbias(observed)
         nearest = simplex_projection(estimate, self.space)
-        # At a histogram, not at the reports: an item that nobody holds and nothing reported would look certain.
+        # Variances at the nearest histogram: at the reports' frequencies, an item never reported would look certain.
         squares = self.channel.unbias_squares(self.channel.apply(nearest))
         return FrequencyFit(
             estimate=estimate,
@@ -304,7 +304,7 @@ class LaplaceHistogram(Checked):
 
     @property
     def error_bound(self) -> float:
-        """Bound of the expected EMD to the histogram, for any data."""
+        """Upper bound on the expected EMD to the true histogram, for any data."""
         return laplace_error_bound(self.space, self.scale, project=self.project)
 
     def sample(self, histogram: Numbers, *, rng: Randomness = None) -> FrequencyFit:
@@ -314,19 +314,19 @@ class LaplaceHistogram(Checked):
 
     @property
     def _rounded(self) -> Fraction:
-        """What rounding an average to doubles may move, entries together."""
+        """Largest ℓ₁ change of an average when it is rounded to doubles."""
         return self.space.size * Fraction(1, 1 << 50)
 
     @cached_property
     def lattice(self) -> RoundedSum:
-        """The Laplace noise of `release`: for 2/n and what rounding an average to doubles may have moved."""
+        """The Laplace noise of `release`, for the sensitivity 2/n plus the rounding of an average to doubles."""
         moved = Fraction(2, self.users) + self._rounded
         return RoundedSum(1, round_up(moved / Fraction(self.epsilon)), math.inf)
 
     def release(self, histogram: Numbers) -> FrequencyFit:
         """Release the average for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.
 
-        Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity.
+        Entries may be rounded averages, off by a few units in the last place of 1: the sensitivity includes that.
 
         Raises
         ------
@@ -347,7 +347,7 @@ class LaplaceHistogram(Checked):
         return self._fit(self.lattice.release(truth / step, np.zeros(truth.size), exact))
 
     def _fit(self, noisy: Array) -> FrequencyFit:
-        """What is made of the noisy histogram: post-processing."""
+        """Post-process the noisy histogram."""
         estimate = noisy + (1.0 - noisy.sum(axis=-1, keepdims=True)) / self.space.size
         deviation = np.sqrt(2 * (1 - 1 / self.space.size)) * self.scale
         return FrequencyFit(
@@ -361,7 +361,7 @@ class LaplaceHistogram(Checked):
 
 
 def _combined(space: MetricSpace, points: float, clusters: float) -> float:
-    """Bound from the summed variances of all points and of all clusters."""
+    """Return the bound on the expected EMD from the summed variances of all points and of all clusters."""
     n = space.size
     if space.kind == "clustered":
         near = space.within if space.shape[1] > 1 else 0.0
@@ -374,7 +374,7 @@ def _combined(space: MetricSpace, points: float, clusters: float) -> float:
 
 
 def _centres(space: MetricSpace) -> Iterable[int]:
-    """Points to try as centres of a star: all, or on a line the best, which is nearest to the mean."""
+    """Return points to try as centres of a star: all, or on a line the best, which is nearest to the mean."""
     if space.kind == "line" and space.points is not None:
         return [int(np.abs(space.points[:, 0] - space.points[:, 0].mean()).argmin())]
     return range(space.size)
@@ -383,25 +383,25 @@ def _centres(space: MetricSpace) -> Iterable[int]:
 def emd_error_bound(
     channel: Response, space: MetricSpace, *, reports: int, project: bool = False, population: bool = False
 ) -> float:
-    """Bound of the expected EMD of the unbiased estimate (or of its projection), for any data.
+    """Bound the expected EMD of the unbiased estimate (or of its projection), for any data.
 
     Parameters
     ----------
     channel : Response
-        Rows independent.
+        Channel with independent rows.
     space : MetricSpace
-        Where the error is measured; as many points as the channel has items.
+        Space in which the error is measured, with as many points as the channel has items.
     reports : int
         N.
     project : bool
         Bound the projection on the simplex instead.
     population : bool
-        Against the distribution the items were drawn from, instead of their histogram.
+        Measure the error against the distribution from which items are drawn, instead of their histogram.
 
     Returns
     -------
     float
-        In the space's unit.
+        The bound, in the space's unit.
 
     Source: Theorem 6.5, with its constants re-derived (see the module's docstring).
 
@@ -428,7 +428,7 @@ def _projected(space: MetricSpace, points: float, clusters: float, project: bool
 
 
 def metric_response_error_bound(space: MetricSpace, alpha: float, *, reports: int) -> float:
-    """Theorem 6.6: the bound for metric randomised response on a clustered space, in closed form.
+    """Return the bound of Theorem 6.6, in closed form, for metric randomised response on a clustered space.
 
     Examples
     --------
@@ -440,7 +440,7 @@ def metric_response_error_bound(space: MetricSpace, alpha: float, *, reports: in
 
 
 def laplace_error_bound(space: MetricSpace, scale: float, *, project: bool = False) -> float:
-    r"""Lemma 6.7: expected EMD of a histogram with centred Laplace noise of the given scale.
+    r"""Bound the expected EMD of a histogram with centred Laplace noise of the given scale (Lemma 6.7).
 
     With noise η of variance 2b² per entry and its mean removed, points have variance 2b²(1 − 1/n) and a
     cluster of s points 2b²s(1 − s/n); summed over points, 2b²(n − 1), and over clusters, 2b²(n − s).

@@ -4,15 +4,15 @@ n users hold m items each. A user's data are protected in the earth mover's dist
 that and δ. The error is :math:`E\,\mathrm{EMD}(\hat f, f)`, extended to estimates with negative entries.
 
 **Counts below the edges of a tree** (`TreeHistogram`) [new]. On a tree whose vertices are the points, an item that moves from x to y
-changes the numbers of items below the edges of its path by one each. Independent noise on these counts with weights
-:math:`e^{-\tau_e|z|}` on the integers loses at most :math:`\sum_e \tau_e` of the path; with all paths at most
-:math:`\alpha d(x, y)/m` the best pairing of a user's items before and after loses at most α EMD. Flows of :math:`z_e` items
+changes by one the number of items below each edge of its path. Independent noise on these counts with weights
+:math:`e^{-\tau_e|z|}` on the integers has privacy loss at most :math:`\sum_e \tau_e` over the path; if that is at most
+:math:`\alpha d(x, y)/m` for all paths, the best pairing of a user's items before and after gives a loss of at most α EMD. Flows of :math:`z_e` items
 along edges of length :math:`w_e` turn the estimate into the truth:
 
 .. math:: E\,\mathrm{EMD} \le \frac1{nm}\sum_e \frac{w_e}{\sinh\tau_e}, \qquad E|z_e| = \frac1{\sinh\tau_e},
 
-with equality where the tree's paths are the distances. Elsewhere :math:`\tau_e = \alpha w_e/(m s_e)`, with :math:`s_e` the largest ratio
-of path to distance over the pairs whose paths have e.
+with equality if path lengths equal the distances. Otherwise :math:`\tau_e = \alpha w_e/(m s_e)`, with :math:`s_e` the largest ratio
+of path length to distance over the pairs whose paths contain e.
 
 **No unbiased mechanism of pure privacy does better** [new] on a tree's distances than :math:`\sum_e w_e/(nm \sinh(\alpha w_e/m))`: at data with
 an item at one end of e, move it to the other, t = α w_e/m. The likelihood ratio L of the two data sets is in :math:`[e^{-t}, e^t]`, the error :math:`X_e` of
@@ -20,7 +20,7 @@ the share below e has mean 0, and its mean under the second law is 1/nm more or 
 
 .. math:: \frac1{nm} = |E\,X_e (L - \cosh t)| \le \sinh t\;E|X_e| , \qquad \mathrm{EMD} = \sum_e w_e |X_e| .
 
-Fewer items than edges serve as many edges, those of the largest terms.
+With fewer items than edges, the bound sums as many of the largest terms as there are items.
 
 *In any space* [new]: with an item at r, moves of it to all other points :math:`x_i` with ratios :math:`L_i`, and :math:`g(x_i) = nm(L_i - 1)`, g(r) = 0,
 
@@ -28,7 +28,7 @@ Fewer items than edges serve as many edges, those of the largest terms.
     \mathrm{Lip}(g) \le nm\,e^{\alpha\rho/m}(e^{\alpha D/m} - 1)/D ,
 
 for :math:`|L_i - L_j| \le L_j(e^{\alpha d_{ij}/m} - 1)`, with D the diameter and ρ the largest distance from r. Both hold for estimates whose sum is 1. With δ > 0 an unbiased
-mechanism may tell the truth with probability δ, over and over: no bound is known.
+mechanism may reveal the truth with probability δ: no bound is known.
 """
 
 from __future__ import annotations
@@ -84,15 +84,15 @@ from mechdesign.user_level.privacy import EMDPrivacy
 
 _UNIT = 1 << 50
 _LEAST, _LARGEST = 2.0**-40, 500.0
-"""Losses of an edge: below, integers in `_UNIT` are too coarse; beyond, the noise is 0 but for a chance of e⁻⁵⁰⁰."""
-_ROOM = 1e-12  # of a loss: for the rounding of distances, and of paths of up to `_POINTS` edges
+"""Range of an edge's loss: below it multiples of `_UNIT` are too coarse; above it the noise is 0 up to a probability of e⁻⁵⁰⁰."""
+_ROOM = 1e-12  # relative slack of a loss, for the rounding of distances and of paths of up to `_POINTS` edges
 _NEARLY = 1 + Fraction(2, 10**15)
-"""At least the ratio of a distance, or of its inverse, to what its rounding to a double leaves of it."""
+"""Upper bound on the ratio of a distance to its rounded double, and on its inverse."""
 _POINTS = 500
 
 
 def sinh_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
-    """Rationals below and above sinh x."""
+    """Return rationals below and above sinh x."""
     low, high = exp_lower(x), exp_upper(x)
     return (low - 1 / low) / 2, (high - 1 / high) / 2
 
@@ -108,9 +108,9 @@ class TreeHistogram(Checked, Saved):
     items, users : int
         m and n, public.
     parents : tuple of int
-        Of each point, the point at the other end of its edge; −1 at the root.
+        Parent of each point; −1 at the root.
     losses : tuple of int
-        What one item more or less below the edge loses, in units of 2⁻⁵⁰; 0 at the root.
+        Privacy loss of one item more or less below each point's edge, in units of 2⁻⁵⁰; 0 at the root.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class TreeHistogram(Checked, Saved):
         found = list(children.get(-1, []))
         if len(found) != 1:
             raise DesignError.of("parents", self.parents, "must have one root, whose parent is -1")
-        for point in found:  # which grows
+        for point in found:  # `found` grows in the loop
             found += children.get(point, [])
         if len(found) < len(self.parents):
             raise DesignError.of("parents", self.parents, "must be a tree of the points")
@@ -198,7 +198,7 @@ class TreeHistogram(Checked, Saved):
 
     @cached_property
     def error_bound(self) -> float:
-        """The expected earth mover's distance, exactly that where the tree's paths are the distances; rounded up."""
+        """Upper bound on the expected earth mover's distance, attained if path lengths equal the distances; rounded up."""
         terms = (
             Fraction(length) * _NEARLY / sinh_bounds(Fraction(loss, _UNIT))[0]
             for length, loss in zip(self.lengths.tolist(), self.losses)
@@ -208,7 +208,7 @@ class TreeHistogram(Checked, Saved):
 
     @property
     def moments(self) -> tuple[Array, Array]:
-        """Mean size and variance of the noise of every edge, in items; 0 at the root."""
+        """Mean absolute value and variance of the noise of every edge, in items; 0 at the root."""
         taus = np.array([loss / _UNIT if p >= 0 else math.inf for loss, p in zip(self.losses, self.parents)])
         with np.errstate(over="ignore"):
             return 1 / np.sinh(taus), 1 / (2 * np.sinh(taus / 2) ** 2)
@@ -216,7 +216,7 @@ class TreeHistogram(Checked, Saved):
     def sample(
         self, datasets: Numbers, *, sizes: Numbers | None = None, rng: Randomness = None
     ) -> FrequencyFit:
-        """The same as `release` with a seeded generator: for simulation."""
+        """Draw like `release` with a seeded generator: for simulation."""
         chances, source = -np.expm1(-np.maximum(self.losses, 1 << 20) / _UNIT), checks.generator(rng)
         return self._estimate(datasets, sizes, source.geometric(chances) - source.geometric(chances))
 
@@ -228,7 +228,7 @@ class TreeHistogram(Checked, Saved):
         datasets : array_like of int, shape (users, items)
             Point indices; or with `sizes` counts of all items together, shape (n,).
         sizes : int or array_like, shape (users,), optional
-            How many items each user holds: public, and `items` each. A user with more would count for more than one.
+            Number of items of each user: public, and equal to `items`. A user with more would have more influence.
 
         Raises
         ------
@@ -266,7 +266,7 @@ class TreeHistogram(Checked, Saved):
 
 
 def private_tree(space: MetricSpace, alpha: float, items: int, users: int) -> TreeHistogram:
-    """The tree of least error among the path of a line, the least spanning tree, a star at each of a few points, and one star a cluster."""
+    """Return the tree of least error among a line's path, the minimum spanning tree, stars at a few points, and one star per cluster."""
     if space.size > _POINTS:
         raise DesignError.of("space", space.size, f"must have at most {_POINTS} points: merge near ones")
     if space.size < 2:
@@ -299,7 +299,7 @@ def _path(order: Indices) -> Indices:
 
 
 def _losses(tree: TreeHistogram, alpha: float) -> tuple[int, ...]:
-    """α w/(m s) for every edge, rounded down."""
+    """Return α w/(m s) for every edge, rounded down."""
     below, lengths, distances = tree.below, tree.lengths, tree.space.distances
     stretch = np.ones(len(lengths))
     if tree.space.kind != "line":
@@ -329,7 +329,7 @@ NAMES = {
 
 
 def released(law: TreeHistogram | LinearRelease | ItemwiseRelease) -> str:
-    """Which of the mechanisms it is."""
+    """Return the name of the mechanism among `NAMES`."""
     if isinstance(law, LinearRelease):
         return "gaussian" if law.gaussian else "linear"
     return "tree" if isinstance(law, TreeHistogram) else "itemwise"
@@ -338,16 +338,16 @@ def released(law: TreeHistogram | LinearRelease | ItemwiseRelease) -> str:
 @serializable("user-histogram")
 @dataclass(frozen=True, eq=False)
 class UserHistogram(Design):
-    """The unbiased histogram of all users' items that is expected nearest to the true one, in the earth mover's distance.
+    """Unbiased histogram of all users' items with the least expected earth mover's distance to the true one.
 
     Parameters
     ----------
     space : MetricSpace
-        Of at most 500 points.
+        Space of at most 500 points.
     privacy : EMDPrivacy
-        Of the central model, whatever it says: one user's data become others of equal size (bounded).
+        Requirement, read in the central model whatever its `model`: one user's data are replaced by others of equal size (bounded).
     items, users : int
-        m items of each of n users, public.
+        m items for each of n users, public.
     by : {None, "tree", "linear", "gaussian", "itemwise"}
         Noise on counts below the edges of a tree; the published releases, `LinearRelease` of the histogram by Laplace (Imola et al., Theorem 4.1 and Lemma 4.2) or Gaussian noise
         and `ItemwiseRelease` with `FrequencyEstimate`; by default the best of these. On a line, with at least as many items in all as gaps,
@@ -401,7 +401,7 @@ class UserHistogram(Design):
 
     @cached_property
     def floor(self) -> float | None:
-        """What no unbiased mechanism is below; None for δ > 0."""
+        """Lower bound on the error of every unbiased mechanism; None for δ > 0."""
         if self.privacy.delta > 0:
             return None
         rate, distances = Fraction(self.privacy.alpha) / self.items, self.space.distances
@@ -418,14 +418,14 @@ class UserHistogram(Design):
         return round_down(max(Fraction(anywhere), found) / self.total)
 
     def privacy_checked(self, law: Any, given: None) -> str:
-        """Proved, but by accounting in doubles of Gaussian noise and shuffling."""
+        """Return PROVED, or RECOMPUTED for Gaussian noise and shuffling, whose accounting is in doubles."""
         normal = isinstance(law, LinearRelease) and law.gaussian
         return RECOMPUTED if normal or isinstance(law, ItemwiseRelease) else PROVED
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
-        """The theorems of `mechdesign.user_level.histogram`: losses of all paths in exact arithmetic, and E|z| = 1/sinh τ.
+        """Check the theorems of `mechdesign.user_level.histogram`: losses of all paths in exact arithmetic, and E|z| = 1/sinh τ.
 
-        What `LinearRelease` and `ItemwiseRelease` guarantee follows from their slopes, channels and accounting, computed anew.
+        The guarantees of `LinearRelease` and `ItemwiseRelease` are recomputed from their Lipschitz constants, channels and accounting.
         """
         law = stated.law
         checks.instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
@@ -457,7 +457,7 @@ class UserHistogram(Design):
         return -math.inf if self.floor is None else self.floor
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield what each of the mechanisms costs."""
+        """Yield the lower bound, then the law of each mechanism."""
         if self.floor is not None:
             yield Bound(self.floor, ClosedBound())
         for release in NAMES if self.by is None else (self.by,):
@@ -471,7 +471,7 @@ class UserHistogram(Design):
                     clock.failed(error, f"the {release} release was not tried")
 
     def law(self, release: str, clock: Clock) -> Any:
-        """One of the mechanisms, at the largest loss allowed."""
+        """Return one of the mechanisms, at the largest privacy loss allowed."""
         alpha, delta = self.privacy.alpha, self.privacy.delta
         if release == "tree":
             return private_tree(self.space, alpha, self.items, self.users)
@@ -495,7 +495,7 @@ class UserHistogram(Design):
         return float(self.space.distances[~np.eye(self.space.size, dtype=bool)].min())
 
     def error(self, law: Any) -> float:
-        """The expected earth mover's distance, or a bound of it, for all data; rounded up."""
+        """Return the expected earth mover's distance, or an upper bound on it, for all data; rounded up."""
         if isinstance(law, TreeHistogram):
             return law.error_bound
         space, edges, n = self.space, self._reference_tree, self.space.size
@@ -543,7 +543,7 @@ class UserHistogram(Design):
     # -- what a result says ------------------------------------------------------------------------------------
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
-        """The earth mover's distance to the truth; the half-width by Cantelli's inequality."""
+        """Return the errors as earth mover's distances to the truth; the half-width is by Cantelli's inequality."""
         mean = spread = self.error(result.mechanism)
         if isinstance(result.mechanism, TreeHistogram):
             law = result.mechanism
@@ -553,10 +553,10 @@ class UserHistogram(Design):
                 / law.total
             )
             return Accuracy(math.hypot(mean, spread), mean, mean + math.sqrt(19) * spread)
-        return Accuracy(mean, mean, math.sqrt(20) * mean)  # of the root mean square, too
+        return Accuracy(mean, mean, math.sqrt(20) * mean)  # the bound holds for the root mean square, too
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """The guarantee against what is asked."""
+        """Compare the guarantee with the requirement."""
         alpha, law = self.privacy.alpha, result.mechanism
         held = float(law.alpha) if isinstance(law, TreeHistogram) else law.guarantee.alpha
         row = ("privacy", "users", held, alpha, alpha - held, math.nan, held > 0.999 * alpha)
@@ -587,7 +587,7 @@ class UserHistogram(Design):
         )
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """The published releases."""
+        """Yield the tree and the published releases with their errors."""
         for release, name in NAMES.items():
             with suppress(MechdesignError):
                 yield name, self.error(self.law(release, Clock()))

@@ -5,16 +5,16 @@ equal size m at earth mover's distance t differ, in the best pairing, in k ≤ m
 release is (α, δ)-EMD-DP with
 
 * **composition**: α = mα₀, δ = 0;
-* **shuffling**: α the largest m f(t)/t over distances t, f(t) what one item moved by t loses among N = m shuffled items in the local
-  model (one user's own), N = nm in the central model (Theorem 4.4; proof and numbers in `mechdesign.accounting.shuffling`).
+* **shuffling**: α is the largest m f(t)/t over distances t, with f(t) the privacy loss of one item moved by t among N shuffled items:
+  N = m in the local model (one user's own), N = nm in the central model (Theorem 4.4; proof and numbers in `mechdesign.accounting.shuffling`).
 
-`ItemwiseRelease` goes both ways: from (α, δ) to the largest α₀, or from a channel to the α it gives. Channels are in
+`ItemwiseRelease` goes both ways: from (α, δ) to the largest α₀, or from a channel to its α. Channels are in
 `mechdesign.channels`; `release` is that of `mechdesign.problem.mechanism.Drawn`, whose `Deployment` shuffles.
 
 **Datasets of any sizes** (BoundedEMDReduction). Every user draws s items with replacement from its own data; a bounded (α, δ)-EMD-DP mechanism runs on the draws.
 
-**Guarantee.** Let EMD(D, D′) ≤ r and π be their optimal plan. Draw s pairs from π: the marginals are what the two
-runs draw, so by joint convexity of the hockey-stick divergence (coupling) it is at most the mean, over the pairs, of
+**Guarantee.** Let EMD(D, D′) ≤ r and π be their optimal plan. Draw s pairs from π: their marginals are the draws of the two
+runs, so by joint convexity the hockey-stick divergence of the outputs is at most the mean, over the pairs, of
 the bounded mechanism's. The draws are at EMD at most :math:`\bar Z = \frac1s\sum Z_i`, Z i.i.d. in [0, Δ] (Δ the
 diameter) of mean at most r. By Chernoff, for :math:`r < a < \Delta`,
 
@@ -22,8 +22,8 @@ diameter) of mean at most r. By Chernoff, for :math:`r < a < \Delta`,
           \qquad \mathrm{KL}(a\|r) = a\log\tfrac ar + (1 - a)\log\tfrac{1-a}{1-r},
 
 (for [0, 1]-variables the moment generating function is at most Bernoulli's, and the bound grows with the mean).
-Below a the loss is (αa, δ), above it at most 1: the whole is (αa, δ + η). With a(r) solved from the η that is allowed,
-this is discrete (α a(r)/r, r)-EMD-DP. If :math:`s\log(\Delta/r) \le \log(1/\eta)` then a = Δ, and nothing fails.
+Below a the guarantee is (αa, δ), above it the divergence is at most 1: together (αa, δ + η). With a(r) solved from the allowed η,
+this is discrete (α a(r)/r, r)-EMD-DP. If :math:`s\log(\Delta/r) \le \log(1/\eta)` then a = Δ, and no failure is possible.
 
 Imola et al. (Lemma 5.2, Theorem 5.3) use Bernstein's inequality with variance ≤ r; Chernoff's bound is never weaker.
 It holds in both models: in the central one only one user's draws change.
@@ -67,7 +67,7 @@ from mechdesign.user_level.privacy import MODELS, DiscreteEMDPrivacy, EMDPrivacy
 
 
 def collection(datasets: Iterable[Numbers]) -> list[Numbers]:
-    """The users' collections, in a list; of a frame its rows."""
+    """Return the users' collections as a list; a data frame gives its rows."""
     try:
         if isinstance(datasets, Mapping):
             raise TypeError
@@ -77,7 +77,7 @@ def collection(datasets: Iterable[Numbers]) -> list[Numbers]:
 
 
 def equal_sizes(datasets: Numbers) -> Numbers:
-    """Return datasets as they are, in a list, or raise DataError where users hold different numbers of items."""
+    """Return datasets as an array or list, or raise DataError if users hold different numbers of items."""
     if hasattr(datasets, "dtype"):
         return datasets
     rows = collection(cast(Iterable[Numbers], datasets))
@@ -93,7 +93,7 @@ def equal_sizes(datasets: Numbers) -> Numbers:
 
 
 def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int], model: str) -> Indices:
-    """Return the point indices of (users, items) centrally, (…, items) locally, or raise."""
+    """Return point indices of shape (users, items) centrally, (…, items) locally, or raise DataError."""
     items = space.indices(equal_sizes(datasets), name="datasets")
     expected, got = (shape, items.shape) if model == "central" else (shape[1:], items.shape[-1:])
     if got != expected or items.ndim > 2:
@@ -102,8 +102,8 @@ def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int],
 
 
 _TRIED, _TRIES = 400, 10
-"""Points up to which further channels are tried for the largest α₀, and how many."""
-_ENOUGH = 0.99  # of the α asked for: no further channel is tried
+"""Most points of a space for which further channels are tried to enlarge α₀, and most of these channels."""
+_ENOUGH = 0.99  # share of the requested α at which no further channel is tried
 
 
 @serializable("itemwise-release")
@@ -117,32 +117,32 @@ class ItemwiseRelease(Drawn):
     ----------
     space : MetricSpace
     alpha : float, optional
-        Wanted α per unit of EMD; the largest item-level α₀ that stays within is found. Give exactly one of
+        Required α per unit of EMD, for which the largest item-level α₀ is found. Give exactly one of
         `alpha`, `item_alpha` and `channel`.
     delta : float
         δ > 0; with δ = 0 only ``accounting="composition"`` exists.
     items : int
-        m, items of every user (sizes are public: bounded).
+        m, the items of every user (sizes are public: bounded).
     users : int
         n, central model only.
     model : {"central", "local"}
     accounting : {"numerical", "closed-form", "composition"}
     item_alpha : float, optional
-        The α₀ that the channel is made for instead; its exact loss, `channel_loss`, may be less.
+        The α₀ for which the channel is made instead; its exact loss, `channel_loss`, may be less.
     channel : Channel, optional
         Your own channel on the points of `space`; α₀ is its exact metric loss. By default metric randomised
         response on clustered spaces, elsewhere the exponential mechanism of largest α-private slope.
     radius : float, optional
         Protect only pairs with EMD ≤ radius, with (α · radius, δ): the discrete definition. With one δ for all
         pairs, up to the diameter, group privacy over many steps makes shuffling useless once α · diameter is
-        large; a radius says which changes matter. `loss` tells what farther pairs have.
+        large; a radius states which changes matter. `loss` gives the guarantee of farther pairs.
     time_limit : float, optional
-        Seconds for making it, not kept with it: the largest α₀ known by then to stay within α is used.
+        Seconds for construction, not stored: the largest α₀ known by then to meet α is used.
 
     Raises
     ------
     SolverError
-        The exact loss of the channel's table was not known within the time limit: before that nothing is private.
+        The exact loss of the channel's table was not known within the time limit: without it no guarantee holds.
     DesignError
         δ = 0 with shuffling, α₀ beyond the closed form's condition, not exactly one requirement.
 
@@ -182,7 +182,7 @@ class ItemwiseRelease(Drawn):
         one_of("accounting", self.accounting, ACCOUNTING)
         target = self.alpha
         if target is not None:
-            # The channel, and its exact loss, have the rest of the time.
+            # Making the channel and computing its exact loss get the rest of the time.
             settle(self, item_alpha=self._calibrated(self.accounting, deadline.part(0.3).limit()))
         if self.channel is not None:
             _measure(instance("channel", self.channel, Response), deadline)
@@ -197,23 +197,23 @@ class ItemwiseRelease(Drawn):
             settle(self, alpha=min(target, self.alpha))
 
     def _calibrated(self, accounting: str, time_limit: float | None = None) -> float:
-        """The largest α₀ found for this α, whatever the channel."""
+        """Return the largest α₀ found for this α, valid for any channel."""
         return calibrate_item_alpha(
             self.alpha, items=self.items, total=self.total, delta=self.delta, accounting=accounting,
             diameter=self.space.diameter, radius=self.radius, time_limit=time_limit,
         )  # fmt: skip
 
     def _shuffled(self, item_alpha: float, accounting: str, item_epsilon: float | None = None) -> float:
-        """α for this α₀, and the largest loss ε₀ of the channel where it is known."""
+        """Return α for this α₀, using the largest loss ε₀ of the channel if it is known."""
         return shuffled_alpha(
             item_alpha, items=self.items, total=self.total, delta=self.delta, accounting=accounting,
             diameter=self.space.diameter, item_epsilon=item_epsilon, radius=self.radius,
         )  # fmt: skip
 
     def _enlarge(self, target: float, deadline: Deadline) -> None:
-        """Raise α₀ while what the channel in hand guarantees stays within the target: it loses less than α₀ · diameter.
+        """Raise α₀ while the guarantee of the actual channel meets the target: its loss is less than α₀ · diameter.
 
-        Brings 4.5% of the mean distance between item and report (median; at most 45%; results/ablations, itemwise-release).
+        This saves 4.5% of the mean distance between item and report (median; at most 45%; results/ablations, itemwise-release).
         """
         factor, tries = 2.0, _TRIES if self.space.size <= _TRIED else 0
         while tries and self.alpha < _ENOUGH * target and not deadline.passed:
@@ -225,7 +225,7 @@ class ItemwiseRelease(Drawn):
             except SolverError as error:
                 if error.status != "limit":
                     raise
-                return  # what is held stays
+                return  # the present channel stays
             except DesignError:
                 reached = math.inf
             if reached <= target:
@@ -234,25 +234,25 @@ class ItemwiseRelease(Drawn):
                 factor = math.sqrt(factor)
 
     def to_fields(self) -> dict[str, object]:
-        """What a file stores: the channel, from which everything else follows."""
+        """Return the fields that a file stores: the channel determines everything else."""
         names = ("space", "delta", "items", "users", "model", "accounting", "channel", "radius")
         return {name: getattr(self, name) for name in names}
 
     @cached_property
     def channel_loss(self) -> float:
-        """Exact metric loss of the channel on `space`, rounded up: at most `item_alpha`, which a channel found here is made for."""
+        """Exact metric loss of the channel on `space`, rounded up; at most `item_alpha`."""
         return self.channel.metric_loss(self.space)
 
     @property
     def _loss(self) -> float:
-        """α₀ as the accounting takes it: the channel's exact loss, or where that is 0 what it is made for."""
+        """α₀ for the accounting: the channel's exact loss, or `item_alpha` if that is 0."""
         return self.channel_loss or self.item_alpha
 
     def loss(self, emd: float, *, positions: int | None = None) -> tuple[float, float]:
-        """(ε, δ) for two datasets of one user at this earth mover's distance, from the channel in hand.
+        """Return (ε, δ) for two datasets of one user at this earth mover's distance, from the actual channel.
 
-        `positions` is the number of items that change, where it is known (all of them by default). Often far below
-        α · EMD: one level of the clone divergence need not serve all distances.
+        `positions` is the number of items that change, if it is known (by default all of them). ε is often far below
+        α · EMD, as the accounting is for this distance alone.
         """
         k = self.items if positions is None else positions
         moved, diameter = self.items * non_negative("emd", emd), self.space.diameter
@@ -269,7 +269,7 @@ class ItemwiseRelease(Drawn):
 
     @cached_property
     def guarantee(self) -> EMDPrivacy | DiscreteEMDPrivacy:
-        """What the release satisfies: discrete where a `radius` was given."""
+        """The guarantee of the release; discrete if a `radius` was given."""
         delta = 0.0 if self.accounting == "composition" else self.delta
         if self.radius is not None:
             return DiscreteEMDPrivacy(self.alpha, self.radius, delta, self.model, "bounded")
@@ -292,14 +292,14 @@ class ItemwiseRelease(Drawn):
         """
         items = checked_items(self.space, x, (self.users, self.items), self.model)
         reports = self.channel.drawn(items, source)
-        rows = reports.reshape(-1, self.total)  # what is shuffled together
+        rows = reports.reshape(-1, self.total)  # one row for each set that is shuffled together
         mixed = np.take_along_axis(rows, source.order(*rows.shape), axis=1)
         return mixed.ravel() if self.model == "central" else mixed.reshape(reports.shape)
 
     def compare(self) -> pd.DataFrame:
-        """α₀ for this α (and α for this α₀) under each accounting; missing where the closed form does not apply.
+        """Tabulate α₀ for this α (and α for this α₀) under each accounting; missing if the closed form does not apply.
 
-        Of its own accounting, what the channel in hand has; of the others, for any channel of loss at most α₀ per unit.
+        The release's own accounting is for its actual channel; the others are for any channel of loss at most α₀ per unit.
         """
         rows = []
         for accounting in ACCOUNTING:
@@ -317,13 +317,13 @@ class ItemwiseRelease(Drawn):
 
 
 def _measure(channel: Response, deadline: Deadline) -> None:
-    """Know what a table's losses come from, or raise SolverError at the deadline."""
+    """Compute and cache the quotients of a table's losses, or raise SolverError at the deadline."""
     if isinstance(channel, Channel):
         channel.quotients(deadline)
 
 
 def default_channel(space: MetricSpace, item_alpha: float, deadline: Deadline) -> Response:
-    """Metric randomised response where all rows have one normaliser (clusters), else the exponential mechanism."""
+    """Return metric randomised response on clusters, where all rows have one normaliser, else the exponential mechanism."""
     if space.kind == "clustered":
         return ClusteredResponse(space, item_alpha)
     channel = Channel.exponential(space, item_alpha, time_limit=deadline.limit())
@@ -334,7 +334,7 @@ def default_channel(space: MetricSpace, item_alpha: float, deadline: Deadline) -
 @serializable("sampling-reduction")
 @dataclass(frozen=True)
 class SamplingReduction(Checked):
-    """Sampling with replacement, and what it turns a bounded guarantee into.
+    """Sampling with replacement, which turns a bounded guarantee into a discrete one for datasets of any sizes.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ class SamplingReduction(Checked):
     radius : float
         r, the resolution of the discrete guarantee, in the unit of distance, below `diameter`.
     samples : int
-        s, items drawn from each user.
+        s, the items drawn from each user.
     failure : float
         η in (0, 1): probability that the draws are farther apart than `stretched`; it adds to δ.
     delta : float
@@ -380,7 +380,7 @@ class SamplingReduction(Checked):
 
     @cached_property
     def stretched(self) -> float:
-        """a(r): how far apart the draws of two datasets at EMD r are at most, but for `failure`; rounded up."""
+        """a(r): largest EMD between the draws of two datasets at EMD r, except with probability `failure`; rounded up."""
         r, need = self.radius / self.diameter, math.log(1 / self.failure) / self.samples
         if math.log(1 / r) <= need:
             return self.diameter
@@ -398,7 +398,7 @@ class SamplingReduction(Checked):
         return DiscreteEMDPrivacy(self.alpha * stretch, self.radius, self.delta + failure, self.model)
 
     def required_alpha(self, discrete_alpha: float) -> float:
-        """The α the bounded mechanism must have for discrete `discrete_alpha` after sampling."""
+        """Return the α of the bounded mechanism that gives `discrete_alpha` after sampling."""
         return checks.positive("discrete_alpha", discrete_alpha) * self.radius / self.stretched * (1 - 1e-15)
 
     def sample(self, datasets: Iterable[Numbers], *, rng: Randomness = None) -> Indices:
@@ -436,7 +436,7 @@ sampling_reduction = SamplingReduction
 @serializable("reduced-release")
 @dataclass(frozen=True, eq=False)
 class ReducedRelease(Checked):
-    """A bounded mechanism made one for datasets of any sizes, by sampling.
+    """A bounded mechanism extended to datasets of any sizes by sampling.
 
     Parameters
     ----------
@@ -502,7 +502,7 @@ class ReducedRelease(Checked):
 
     @property
     def guarantee(self) -> DiscreteEMDPrivacy:
-        """Discrete EMD-DP of the whole."""
+        """Discrete EMD-DP of sampling and release together."""
         return self.reduction.guarantee
 
     def sample(self, datasets: Iterable[Numbers], *, rng: Randomness = None) -> Array | Indices:
@@ -513,7 +513,7 @@ class ReducedRelease(Checked):
         return self.mechanism.sample(self.space.histogram(drawn) if linear else drawn, rng=source.rng)
 
     def release(self, datasets: Iterable[Numbers]) -> Array | Indices:
-        """The same with the operating system's randomness, exactly.
+        """Sample and release exactly, with the operating system's randomness.
 
         Raises
         ------
@@ -531,5 +531,5 @@ class ReducedRelease(Checked):
 
 
 def _kl(a: float, r: float) -> float:
-    """Binary relative entropy KL(a‖r)."""
+    """Return the binary relative entropy KL(a‖r)."""
     return float(special.rel_entr(a, r) + special.rel_entr(1 - a, 1 - r))

@@ -5,7 +5,7 @@ most Lt (local) or Lt/n (central, the mean over n users).
 
 * **K-norm noise** with scale :math:`s = L/\alpha` or :math:`L/(n\alpha)` has loss at most
   :math:`(Lt/n)/s = \alpha t`: pure α-EMD-DP, whatever the sizes of the datasets (Lemma 4.2).
-* **Gaussian noise** has δ. With :math:`\kappa = \alpha\sigma/L` and :math:`y = Lt/(2\sigma)` the pair at distance t needs
+* **Gaussian noise** has δ > 0. With :math:`\kappa = \alpha\sigma/L` and :math:`y = Lt/(2\sigma)` the pair at distance t needs
 
   .. math:: \delta(y) = \Phi(y - \kappa) - e^{2\kappa y}\,\Phi(-\kappa - y),
 
@@ -16,7 +16,7 @@ most Lt (local) or Lt/n (central, the mean over n users).
   because Mills' ratio has :math:`M(z) < 1/z`. So the supremum over :math:`t \in (0, \text{diameter}]` *is* at the
   diameter D, and σ is that of the analytic Gaussian mechanism for sensitivity LD at ε = αD (Balle and Wang 2018).
 
-The answer is the mean over users of each user's own mean, so a user counts 1/n whatever the size of its dataset, and
+The answer is the mean over users of each user's own mean, so a user has weight 1/n whatever the size of its dataset, and
 the central guarantee holds for datasets of any sizes too. With equal sizes it is the pooled mean.
 
 Linear queries: averages of a vector-valued function over a user's items.
@@ -112,7 +112,7 @@ class LinearRelease(Saved):
 
     @property
     def guarantee(self) -> EMDPrivacy:
-        """What the release satisfies; sizes of datasets are protected too."""
+        """The guarantee of the release; sizes of datasets are protected too."""
         return EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
 
     @cached_property
@@ -173,7 +173,7 @@ class LinearRelease(Saved):
     def release(self, histogram: Numbers, *, sizes: Numbers | None = None) -> Array:
         """Answer the query for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.
 
-        What is rounded is the exact sum of the answer and continuous noise, for the histogram exactly as it is given: its
+        The exact sum of answer and continuous noise is rounded; the answer is for the histogram exactly as given: its
         doubles relative to their exact sum. Counts of items (whole numbers) are histograms without any rounding.
 
         Parameters
@@ -181,8 +181,8 @@ class LinearRelease(Saved):
         histogram : array
             As for `sample`, or counts in its place.
         sizes : int or array_like, shape (users,), optional
-            How many items each user holds: public, and equal. Needed for counts of all users together, shape (n,), where a
-            user with more items than others would count for more than 1/users.
+            Number of items of each user: public, and equal. Needed for counts of all users together, shape (n,), in which a
+            user with more items than others would have a weight above 1/users.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class LinearRelease(Saved):
         counts = checks.answers("histogram", histogram)
         with np.errstate(over="ignore"):
             total = counts.sum(axis=-1, keepdims=True)
-        # The same operations whether counts or shares are given: their time is not to tell which.
+        # The operations are the same for counts and shares, so that their time does not reveal which were given.
         whole_numbers = ((counts >= 0) & (counts == np.floor(counts))).all() & (total > 0).all()
         self._check_sizes(sizes, counts, whole_numbers & (total != 1).all())
         weights = self._rows(counts / np.where(whole_numbers, total, 1.0))
@@ -208,7 +208,7 @@ class LinearRelease(Saved):
         error = np.abs(weights) @ np.abs(values) / lattice.step * (space.size + len(users[0]) + 8) * 2.0**-50
 
         def exact(i: int) -> Fraction:
-            """The i-th number to release, in steps."""
+            """Return the i-th number to release, in steps."""
             row, column = divmod(i, self.query.dimension)
             features = [Fraction(v) for v in values[:, column].tolist()]
             means = []
@@ -220,7 +220,7 @@ class LinearRelease(Saved):
         return lattice.release(near.ravel(), error.ravel(), exact).reshape(near.shape)
 
     def _check_sizes(self, sizes: Numbers | None, counts: Array, whole_numbers: np.bool_) -> None:
-        """Refuse whole counts of all users together unless all hold equally many, and sizes that nothing needs."""
+        """Refuse whole counts of all users together unless all hold equally many items; refuse `sizes` for other input."""
         together = counts.ndim == 1 and self.users > 1
         if sizes is None:
             if together and whole_numbers:
@@ -243,7 +243,7 @@ class LinearRelease(Saved):
             )
 
     def _rows(self, histogram: Numbers) -> Array:
-        """Check histograms: (n,), or a row per user."""
+        """Check and return histograms: (n,), or a row per user."""
         weights = self.query.space.distribution(histogram)
         if weights.ndim > 2:
             raise DataError("histogram: must have shape (n,) or (rows, n)")
@@ -252,7 +252,7 @@ class LinearRelease(Saved):
         return weights
 
     def error(self) -> float:
-        """Expected norm of the noise: ks in the K-norm's own norm; the Gaussian's ℓ₂ norm, about σ√k."""
+        """Expected norm of the noise: ks in the K-norm's own norm; for Gaussian noise in ℓ₂, about σ√k."""
         noise = self.noise
         if noise is not None:
             return noise.mean_norm
@@ -260,7 +260,7 @@ class LinearRelease(Saved):
         return self.scale * math.sqrt(2) * math.exp(special.gammaln((k + 1) / 2) - special.gammaln(k / 2))
 
     def rms(self, *, averaged: int = 1) -> float:
-        """Root mean square ℓ₂ error; `averaged` local releases averaged have 1/√averaged of it."""
+        """Return the root mean square ℓ₂ error of the mean of `averaged` local releases."""
         noise = self.noise
         variance = self.scale**2 if noise is None else noise.variance
         return math.sqrt(self.query.dimension * variance / checks.integer("averaged", averaged, 1))
@@ -278,7 +278,7 @@ class LinearQuery:
     values : array, shape (n, k) or (n,)
         f(x), one row per point.
     name : str
-        For tables.
+        Name in tables.
 
     Examples
     --------
@@ -330,7 +330,7 @@ class LinearQuery:
     def embedding(
         cls, space: MetricSpace, matrix: Numbers, *, features: Numbers | None = None
     ) -> LinearQuery:
-        """V·E φ(x) for a matrix V, shape (k, dim), and features φ, shape (n, dim): the coordinates by default."""
+        """Return V·E φ(x) for a matrix V, shape (k, dim), and features φ, shape (n, dim), by default the coordinates."""
         if features is None and checks.instance("space", space, MetricSpace).points is None:
             raise DesignError.of(
                 "features", None, "the space has no coordinates; give features of every point"
@@ -367,13 +367,13 @@ class LinearQuery:
         return int(self.values.shape[1])
 
     def __call__(self, histogram: Numbers) -> Array:
-        """F of histograms, shape (..., n) → (..., k)."""
+        """Return F of histograms, shape (..., n) → (..., k)."""
         return self.space.distribution(histogram) @ self.values
 
     def lipschitz(self, norm: float = 2) -> float:
-        """Exact Lipschitz constant L from the space's metric to the ℓ₁, ℓ₂ or ℓ_∞ norm, rounded up.
+        """Return the exact Lipschitz constant L from the space's metric to the ℓ₁, ℓ₂ or ℓ_∞ norm, rounded up.
 
-        The maximum over all pairs of points (on a line over neighbours: others are chains of them); it is the
+        L is the maximum over all pairs of points (on a line over adjacent ones, of which other pairs are chains); it is the
         sensitivity of F under the earth mover's distance.
         """
         if self.space.kind == "line" and self.space.points is not None:
@@ -386,14 +386,14 @@ class LinearQuery:
         return self._largest(norm, changes)
 
     def spread(self, norm: float = 2) -> float:
-        """Largest ‖f(x) − f(y)‖ over all pairs, rounded up: the sensitivity without a metric (user-level DP)."""
+        """Return the largest ‖f(x) − f(y)‖ over all pairs, rounded up: the sensitivity without a metric (user-level DP)."""
         return self._largest(norm, ((self._changes(x), 1.0) for x in range(self.space.size - 1)))
 
     def _changes(self, x: int) -> Array:
         return np.asarray(self.values[x + 1 :] - self.values[x])
 
     def _largest(self, norm: float, changes: Iterable[tuple[Array, Array | float]]) -> float:
-        """Largest ratio of the norm of a change to its distance, rounded up."""
+        """Return the largest ratio of the norm of a change to its distance, rounded up."""
         order = norm_order("norm", norm)
         ratios = ((np.linalg.norm(change, ord=order, axis=1) / d).max(initial=0.0) for change, d in changes)
         return float(max(ratios, default=0.0)) * (1 + (self.dimension + 8) * 2.0**-52)

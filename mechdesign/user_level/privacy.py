@@ -1,4 +1,4 @@
-r"""User-level metric privacy: what must hold for whole datasets, and how one guarantee turns into another.
+r"""User-level metric privacy: guarantees for whole datasets, and conversions between them.
 
 A user holds a multiset D of items of a metric space; datasets are compared by the earth mover's distance of their
 normalised histograms. α is privacy per unit of distance, in the space's own unit.
@@ -13,8 +13,8 @@ normalised histograms. α is privacy per unit of distance, in the space's own un
 :math:`P[M(D) \in S] \le e^{\varepsilon}(e^{\varepsilon} P[M(D'') \in S] + \delta) + \delta`; by induction k steps give
 :math:`(k\varepsilon, \delta(1 + e^{\varepsilon} + \dots + e^{(k-1)\varepsilon}))`. A pair at EMD t is joined by
 :math:`k = \lceil t/r \rceil` steps of at most r: with the optimal plan π, histograms on the way from p to q that have
-moved j/k of every mass are t/k apart. (They are histograms of multisets where the guarantee is for all sizes;
-that is why the discrete definition is one for unbounded data.)
+moved j/k of every mass are t/k apart. (They are histograms of multisets only if sizes may differ;
+that is why the discrete definition is for unbounded data.)
 
 Source: Imola, Roy Chowdhury and Chaudhuri 2024, Definitions 3.1, 3.2, 5.1, 5.2 and Fact 5.1.
 """
@@ -47,7 +47,7 @@ def checked_users(users: object, model: str) -> int:
 
 
 def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
-    r"""(kε, δ(e^{kε} − 1)/(e^ε − 1)) for k = `steps` steps of (ε, δ) each.
+    r"""Return (kε, δ(e^{kε} − 1)/(e^ε − 1)) for k = `steps` steps of (ε, δ) each.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, floa
 
 
 def alpha_from_semantics(epsilon: Numbers, *, fraction: Numbers, distance: Numbers) -> float:
-    r"""α from a statement: "a fraction ρ of the data moved by a distance t is protected with ε₀".
+    r"""Return α from a statement: "a fraction ρ of the data moved by a distance t is protected with ε₀".
 
     Such a change has EMD at most ρt, so α = ε₀/(ρt). Several statements at once (arrays) take the smallest α.
 
@@ -119,15 +119,15 @@ class ItemPrivacy(Checked):
     alpha: float = field(check=checks.positive, side=checks.DOWN)
 
     def epsilon(self, distance: float) -> float:
-        """Loss between two items at this distance."""
+        """Return the largest loss between two items at this distance."""
         return self.alpha * checks.non_negative("distance", distance)
 
     def item_level(self, space: MetricSpace) -> ApproximateDP:
-        """Local DP of one item, whatever the other: ε = α · diameter."""
+        """Return the local DP of one item against any other: ε = α · diameter."""
         return ApproximateDP(self.alpha * checks.instance("space", space, MetricSpace).diameter, 0.0)
 
     def composed(self, items: int) -> EMDPrivacy:
-        """A user's m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
+        """Return the guarantee of m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
         return EMDPrivacy(self.alpha * checks.integer("items", items, 1, 1 << 53))
 
 
@@ -164,15 +164,15 @@ class EMDPrivacy(Checked):
         return f"α = {self.alpha:g} per unit of earth mover's distance, δ = {self.delta:g}"
 
     def epsilon(self, emd: float) -> float:
-        """ε for two datasets at this earth mover's distance; δ is the same for all."""
+        """Return ε for two datasets at this earth mover's distance; δ is the same for all."""
         return self.alpha * checks.non_negative("emd", emd)
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:
-        """Implied user-level DP: no two datasets are farther apart than the diameter, so ε = α · diameter."""
+        """Return the implied user-level DP: no two datasets are farther apart than the diameter, so ε = α · diameter."""
         return ApproximateDP(self.alpha * checks.instance("space", space, MetricSpace).diameter, self.delta)
 
     def discrete(self, radius: float) -> DiscreteEMDPrivacy:
-        """The weaker discrete definition: pairs with EMD ≤ r have ε ≤ αr."""
+        """Return the implied discrete guarantee: pairs with EMD ≤ r have ε ≤ αr."""
         return DiscreteEMDPrivacy(self.alpha, radius, self.delta, self.model, self.sizes)
 
 
@@ -206,11 +206,11 @@ class DiscreteEMDPrivacy(Checked):
     sizes: str = field(check=checks.one_of, allowed=SIZES, default="unbounded")
 
     def at(self, emd: float) -> tuple[float, float]:
-        """(ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void)."""
+        """Return (ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void)."""
         ratio = checks.non_negative("emd", emd) / self.radius
         if not math.isfinite(ratio):
             raise DesignError.of("emd", emd, "is too many steps of the radius")
-        steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # a ratio that is whole but for rounding is whole
+        steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # whole up to rounding counts as whole
         epsilon = self.alpha * self.radius
         if steps > 1 and self.sizes == "bounded":
             beyond = f"lies beyond radius = {self.radius}, where a bounded guarantee says nothing; ask the mechanism"
@@ -218,7 +218,7 @@ class DiscreteEMDPrivacy(Checked):
         return (epsilon, self.delta) if steps == 1 else group_privacy(epsilon, self.delta, steps)
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:
-        """Implied user-level DP, at the diameter.
+        """Return the implied user-level DP, the guarantee at the diameter.
 
         Raises
         ------

@@ -1,9 +1,9 @@
-"""Tasks over all wings: which mechanism for this question, how large its error is, how little privacy an error needs.
+"""Choose a mechanism for a question across all wings: compare mechanisms, compute errors, find the least ε for an error.
 
-``questions`` says what may be asked (numbers from a central data set, a report of one person, points of a metric space),
-``candidates`` which mechanisms answer it, ``comparing`` tries them all, ``comparison`` is what comes back.
+``questions`` defines the questions (numbers from a central data set, a report of one person, points of a metric space),
+``candidates`` the mechanisms that answer them; ``comparing`` tries them all, and ``comparison`` holds the outcome.
 
-May import every wing; only the command line stands above.
+May import every wing; only the command line imports this one.
 """
 
 import lazy_loader

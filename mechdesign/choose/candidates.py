@@ -1,8 +1,8 @@
-"""Which mechanisms answer a question: by name, how each is solved within a budget that suits a comparison, what it assumes.
+"""Mechanisms that answer a question, by name: how each is solved in the time of a comparison, and what it assumes.
 
 The searches run with less effort than their designs' defaults, so that a comparison takes seconds: one start for
-searched outputs, a relative gap of 1e-4 for optimal quantizers, a few seconds for optimal noise, which begins where the
-named families ended. Solve the design itself (``comparison["..."].design.solve()``) for the last digit.
+searched outputs, a relative gap of 1e-4 for optimal quantizers, a few seconds for optimal noise, which starts from the
+calibrated families. Solve the design itself (``comparison["..."].design.solve()``) for the last digit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from mechdesign.user_level.histogram import NAMES
 from mechdesign.user_level.privacy import EMDPrivacy
 
 _REACH = 2.5
-"""Outputs of searched and spread alphabets go out to this times the least reach that an unbiased report needs."""
+"""Reach of searched outputs, relative to the least reach of an unbiased report."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class Candidate:
     Attributes
     ----------
     solve : callable
-        (question, privacy, deadline) → Result; raises one of the package's errors where the mechanism does not apply, or
+        (question, privacy, deadline) → Result; raises one of the package's errors if the mechanism does not apply, or
         nothing was found in time.
     assumes : str
-        What it assumes in addition to the question.
+        Assumptions in addition to the question.
     last : bool
-        Whether it begins with what the other mechanisms found, and `solve` takes that, by name, as its fourth argument.
+        Whether it starts from the other mechanisms' results, which `solve` then takes, by name, as its fourth argument.
     together : bool
-        Whether its noise on several numbers is not independent.
+        Whether its noise on several numbers is dependent.
     """
 
     solve: Callable[..., Result]
@@ -85,7 +85,7 @@ class Candidate:
 
 
 def candidates(question: Question) -> dict[str, Candidate]:
-    """The mechanisms that may answer a question, by name."""
+    """Return the mechanisms that may answer a question, by name."""
     return _KNOWN[question.asks]
 
 
@@ -106,10 +106,10 @@ def register(
         `NumericQuery`, `LocalReport`, `CategoryReport`, `MetricReport`, `HistogramOfUsers` or `ChoiceQuestion`.
     designs : callable
         ``designs(question, privacy)`` returns the design that answers, or several of which the best is taken; it raises
-        `DesignError` where the mechanism does not apply. What it finds is held to the question, the privacy and its own
-        proofs before it is ranked.
+        `DesignError` if the mechanism does not apply. Before the result is ranked, it is checked against the question, the privacy
+        and its own proofs.
     assumes : str
-        What the mechanism takes for granted besides the question.
+        Assumptions of the mechanism besides the question.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def solved(
     deadline: Deadline | None = None,
     others: Mapping[str, Result] | None = None,
 ) -> Result:
-    """Solve one of the candidates, as well as it can be until the deadline; `others` are results of further ones."""
+    """Solve one of the candidates as well as possible until the deadline; `others` are results of other candidates."""
     checked_question(question).check_privacy(privacy)
     known = candidates(question)
     if not isinstance(name, str) or name not in known:
@@ -159,7 +159,7 @@ def solved(
 
 
 def _of_mean(name: str, q: LocalReport, privacy: Any, deadline: Deadline) -> Result:
-    """The mechanism at the range at which it is best for the mean; of searched outputs as many as are best, too."""
+    """Return the mechanism at the clipping range best for the mean; searched outputs also at the best number of bits."""
 
     def solve(bits: int, ends: tuple[float, float]) -> Result:
         return candidates(q)[name].solve(replace(q.within(*ends), bits=bits), privacy, deadline)
@@ -169,7 +169,7 @@ def _of_mean(name: str, q: LocalReport, privacy: Any, deadline: Deadline) -> Res
 
 
 def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Result:
-    """The best of several designs that have an answer; of those that were solved by the deadline, where it comes first."""
+    """Solve designs until the deadline and return the best result; raise the reason if none has an answer."""
     found: list[Result] = []
     reason: MechdesignError = InfeasibleError("there is no design")
     held = len(deadline.failures)
@@ -189,7 +189,7 @@ def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Resu
 
 
 def _stated(design: Design, law: Law) -> Result:
-    """The result of a law that is written down, not searched."""
+    """Return the result of a law in closed form."""
     report = SolveReport("closed form", Status.FEASIBLE)
     return Result(design, law.mechanism, law.value, None, report, proofs=law.proofs)
 
@@ -211,7 +211,7 @@ def _calibrated(family: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline
 def _optimal_noise(
     q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline, others: Mapping[str, Result] | None
 ) -> Result:
-    """The best independent noise that the seconds allow, and no named family's that was calibrated before is cheaper."""
+    """Return the best independent noise within `_SECONDS`; it is at least as good as every family calibrated before."""
     design = _optimal(q, privacy)
     starts = None if others is None else _densities(others)
     return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
@@ -224,7 +224,7 @@ def _optimal_integer_noise(q: NumericQuery, privacy: CentralPrivacy, deadline: D
 
 
 def _check_once(q: NumericQuery, noise: str, remedy: str = "") -> None:
-    """Raise DesignError unless everybody's numbers are asked for in one round."""
+    """Raise DesignError unless the question has one round without sampling."""
     if q.rounds > 1:
         raise DesignError.of("rounds", q.rounds, f"{noise} is for one round{remedy}")
     if q.sampling_rate < 1:
@@ -243,7 +243,7 @@ def _optimal(q: NumericQuery, privacy: Any, *, whole: bool = False) -> OptimalNo
 
 
 def _densities(others: Mapping[str, Result]) -> dict[str, object]:
-    """The laws of families that have a density, as far as they were calibrated."""
+    """Return the calibrated laws of families with a density."""
     return {
         name: result.mechanism.law
         for name, result in others.items()
@@ -310,10 +310,10 @@ def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
 
 
 _SECONDS = 2.0
-"""For optimal noise, where no time limit is shorter."""
+"""Time limit of optimal noise, unless a shorter one is given."""
 _CORRELATED = 700
 _LISTED = 200_000
-"""Entries of a list of changes: milliseconds, and a file of a few megabytes."""
+"""Most entries of a list of changes: milliseconds, and a file of a few megabytes."""
 _WHOLE = "the numbers are whole"
 _FOR_COUNTS = "is noise on the integers: for counts, NumericQuery(integer=True)"
 _NOISE: dict[str, Candidate] = {
@@ -322,7 +322,7 @@ _NOISE: dict[str, Candidate] = {
         name: Candidate(_calibrated(name), _WHOLE if family.discrete else "")
         for name, family in FAMILIES.items()
     },
-    # after those whose law it may be
+    # after the families, whose law it may turn out to be
     "optimal integer noise": Candidate(_optimal_integer_noise, _WHOLE),
     "allocated gaussian": Candidate(_allocated("gaussian"), "a scale for each coordinate"),
     "allocated laplace": Candidate(_allocated("laplace"), "a scale for each coordinate"),
@@ -336,14 +336,14 @@ _NOISE: dict[str, Candidate] = {
 
 
 def _reach(q: LocalReport, privacy: PureDP) -> float:
-    """Largest absolute output: what two outputs need for an unbiased report, with room."""
+    """Return the largest absolute output: `_REACH` times the reach of two unbiased outputs."""
     low, high = q.input_range
     half = (high - low) / 2 / np.tanh(privacy.epsilon / 2)
     return float(max(abs((low + high) / 2 - _REACH * half), abs((low + high) / 2 + _REACH * half)))
 
 
 def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline, symmetric: bool | None = None) -> Result:
-    """Outputs searched for inputs about zero, where what mirrors is seen to, and the best mechanism with these where the inputs are."""
+    """Search outputs for inputs centred at zero, where symmetry is recognised; then solve for the actual inputs with these outputs, shifted back."""
     about, centre = _about_zero(q)
     bins = BinSearch(q.outputs, _reach(about, privacy), starts=1, symmetric=symmetric)
     found = OptimalQuantizer(bins, privacy, about.prior, q.loss, input_range=about.input_range).solve(
@@ -356,11 +356,11 @@ def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline, symmetric: bo
 
 
 def _about_zero(q: LocalReport) -> tuple[LocalReport, float]:
-    """The question with inputs about zero, and what was there."""
+    """Return the question with inputs centred at zero, and the centre."""
     low, high = q.input_range
     centre, half = low / 2 + high / 2, (high - low) / 2
     if isinstance(q.prior, ClippedPrior) and abs((mean := float(q.prior.law.mean())) - centre) < 1e-9 * half:
-        centre = mean  # about which the law may mirror
+        centre = mean  # about which the law may be symmetric
     if not centre:
         return q, 0.0
     half *= 1 - 1e-12
@@ -380,7 +380,7 @@ def _spread(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
 
 
 def _even(q: LocalReport, privacy: PureDP) -> list[Array]:
-    """Evenly spread outputs, from the least reach that an unbiased report needs outwards.
+    """Return evenly spaced outputs at several reaches, from the least reach of an unbiased report outwards.
 
     At 1.25 times that reach alone the error is 1% larger in 3 of 7 comparisons of the deployed grid, 13% at most.
     """
@@ -391,11 +391,11 @@ def _even(q: LocalReport, privacy: PureDP) -> list[Array]:
 
 def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     outputs = _even(q, privacy)[1:3]
-    if q.bits <= 3:  # up to here seconds; with more outputs their places matter less
+    if q.bits <= 3:  # a search of seconds; the places of more outputs matter less
         third = deadline.part(1 / 3)
-        # OPTM's programs minimise a callable's absolute bound, whose integrals are closed forms
+        # for a callable loss OPTM minimises the absolute one, whose integrals are closed forms
         asked = q if q.loss.function is None else replace(q, loss="absolute")
-        # its families mirror, so that outputs that are best without mirroring are worse for it
+        # OPTM's families are symmetric, so that asymmetric outputs are worse for it
         mirrored = q.input_range[0] == -q.input_range[1] and q.prior.symmetric()
         try:
             outputs.append(_searched(asked, privacy, third, mirrored or None).mechanism.bins)
@@ -416,7 +416,7 @@ def _family(kind: type[RQM] | type[ERM]) -> Callable[[LocalReport, PureDP, Deadl
 
 
 def _sizes(outputs: int) -> list[int]:
-    """How many outputs are tried: fewer are allowed, and more are not always better.
+    """Return the numbers of outputs to try: fewer are allowed, and more are not always better.
 
     Without the four outputs the error is 1% larger in 3 of 10 comparisons of the deployed grid, 21% at most.
     """
@@ -441,7 +441,7 @@ _QUANTIZERS: dict[str, Candidate] = {
 
 
 def fewest(result: Result) -> float:
-    """Bits of a report of a number or of a category; NaN of others."""
+    """Return the bits of a report of a number or of a category; NaN for others."""
     law, asks = result.mechanism, result.design.asks
     if asks not in ("report", "categories"):
         return math.nan
@@ -454,7 +454,7 @@ def fewest(result: Result) -> float:
 def _published(
     make: Callable[[MetricSpace, float, float | None], Any], *, remapped: bool = False
 ) -> Callable[[MetricReport, MetricDP, Deadline], Result]:
-    """A channel of the literature, made exact and certified for the question's own loss."""
+    """Return a solver that makes a published channel exact and certifies it for the question's own loss."""
 
     def solve(q: MetricReport, privacy: MetricDP, deadline: Deadline) -> Result:
         design, channel = q.design(privacy.epsilon), make(q.space, privacy.epsilon, deadline.limit())

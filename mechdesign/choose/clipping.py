@@ -1,21 +1,21 @@
 r"""The mean of n clients' numbers, each clipped to a range and reported by a quantizer that is unbiased on it.
 
 Numbers x follow a public prior, c(x) is the nearest number in [l, h], and a report Q has mean c(x). Given its number a client's noise
-Q − c(x) has mean 0 and so is uncorrelated with c(x) − x; clients are independent. With :math:`b = E\,c(X) - E\,X` the mean of the reports is off
-that of the numbers, on average of squares, by
+Q − c(x) has mean 0 and so is uncorrelated with c(x) − x; clients are independent. With :math:`b = E\,c(X) - E\,X` the mean squared difference between
+the mean of the reports and that of the numbers is
 
 .. math:: \frac{E[(Q - c(X))^2] + \mathrm{Var}(c(X) - X)}{n} + b^2 = \frac{E[(Q - c(X))^2] + E[(c(X) - X)^2]}{n} + \Bigl(1 - \frac1n\Bigr) b^2.
 
-What is estimated is the mean of *these* clients' numbers, what would be published without privacy, and not
-that of a population they are drawn from, which they miss themselves.
+The estimand is the mean of *these* clients' numbers, which would be published without privacy, and not
+the mean of a population from which they are drawn, whose sampling error comes on top.
 
-The bias b is a difference, :math:`E(l - X)_+ - E(X - h)_+`. Where the prior mirrors it is 0 for every mirrored range, and elsewhere for
-ranges that balance: if the prior were exactly right, its mean would be known, and nobody had to be asked. So a prior is taken for what it
-says of the tails, not for their balance: in place of \|b\| stands the larger of the two parts. That is the largest bias of any law that loses no more
-than the prior at either end, and the error then is at least that under the prior; the same where only one end clips.
+The bias b is a difference, :math:`E(l - X)_+ - E(X - h)_+`. For a symmetric prior it is 0 at every symmetric range, and for others at
+ranges that balance: if the prior were exactly right, its mean would be known, and nobody need be asked. So the prior is trusted for the sizes
+of the tails, not for their balance: the larger of the two parts replaces \|b\|. That is the largest bias of any law whose clipped parts are no larger
+than the prior's at either end; the resulting error is at least that under the prior, with equality if only one end clips.
 
-A wider range has less bias and more noise. The search alternates: the best mechanism for a range, and the best range for that mechanism, its
-outputs moved along with the range, on a grid that zooms in. Neither step raises the error; it starts at the best range for
+A wider range has less bias and more noise. The search alternates between the best mechanism for a range, and the best range for that mechanism, its
+outputs scaled with the range, on a grid that zooms in. Neither step raises the error; the search starts at the best range for
 two outputs, found on a grid of all ranges.
 """
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Range = tuple[float, float]
-_TAIL = 1e-12  # probability beyond the widest range that is tried
-_NARROWEST = 1e-6  # standard deviations
+_TAIL = 1e-12  # probability beyond the widest range tried
+_NARROWEST = 1e-6  # narrowest range tried, in standard deviations
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
 
 
 class MeanError(NamedTuple):
-    """Of one client: mean square of noise, mean square of what clipping takes off, and its mean at either end."""
+    """Errors of one client: mean square of the noise, mean square of the clipped part, and its mean at either end."""
 
     noise: Array
     square: Array
@@ -57,25 +57,25 @@ class MeanError(NamedTuple):
 
     @property
     def bias(self) -> Array:
-        """The largest of any law that loses no more than the prior at either end."""
+        """Largest bias of any law whose clipped parts are no larger than the prior's at either end."""
         return np.maximum(self.under, self.over)
 
     def squared(self, clients: int) -> Array:
-        """Mean squared error of the mean."""
+        """Return the mean squared error of the mean, with the largest bias."""
         return self.with_bias(self.bias, clients)
 
     def exact(self, clients: int) -> Array:
-        """The same if the prior were exactly right."""
+        """Return the mean squared error of the mean if the prior is exactly right."""
         return self.with_bias(self.under - self.over, clients)
 
     def with_bias(self, bias: Array, clients: int) -> Array:
-        """Mean squared error of the mean."""
+        """Return the mean squared error of the mean with this bias."""
         return (self.noise + self.square) / clients + (1 - 1 / clients) * bias**2
 
 
 @dataclass(frozen=True, eq=False)
 class ClippedMean:
-    """What clipping and n clients make of a prior; its own numbers are standard deviations from the mean, or nearly."""
+    """Errors of the mean of n clipped numbers under a prior; internally in units near the standard deviation, from the mean."""
 
     prior: Prior
     clients: int
@@ -99,7 +99,7 @@ class ClippedMean:
 
     @cached_property
     def _core(self) -> tuple[Prior, Array]:
-        """The standardised prior, clipped where next to nothing is beyond, and the mean and mean square of what that takes off at each end."""
+        """The standardised prior, clipped where its tails have mass `_TAIL`, and the mean and mean square of the parts clipped at each end."""
         prior = self.prior.standardised(*self.units)
         low, high = prior.support
         if not isinstance(prior, LawPrior) or math.isfinite(high - low):
@@ -111,7 +111,7 @@ class ClippedMean:
         )
 
     def errors(self, mechanism: Quantizer, low: Numbers, high: Numbers) -> MeanError:
-        """Errors of a mechanism moved to ranges, one for each pair of ends; its own outputs move along."""
+        """Return the errors of a mechanism scaled to each range, a pair of ends; its outputs scale along."""
         (centre, unit), (core, beyond) = self.units, self._core
         low, high = ((np.atleast_1d(np.asarray(v, dtype=float)) - centre) / unit for v in (low, high))
         start, stop = mechanism.input_range
@@ -123,7 +123,7 @@ class ClippedMean:
         l, h = low[:, None], (high - low)[:, None]
         m0, m1, m2 = np.moveaxis(np.diff(below, axis=1), 2, 0)
         along, across = (m1 - l * m0) / h, (m2 - 2 * l * m1 + l * l * m0) / h**2
-        gaps = np.diff(t)  # 0 of knots that are next to each other
+        gaps = np.diff(t)  # 0 for knots that coincide after rounding
         inner = (
             first * m0 + (last - first) / np.where(gaps > 0, gaps, np.inf) * (along - t[:-1] * m0) - across
         )
@@ -131,7 +131,7 @@ class ClippedMean:
         noise = inner.sum(axis=1) + first[0] * under[:, 0] + (last[-1] - 1) * over[:, 0]
         taken, square = np.zeros((2, len(low))), np.zeros(len(low))
         for k, (at, m, side) in enumerate(((low, under, -1.0), (high, over, 1.0))):
-            inside = side * (core.support[k] - at)  # how far the end is from where nothing is beyond
+            inside = side * (core.support[k] - at)  # distance of the end from the end of the core's support
             taken[k] = side * (m[:, 1] - at * m[:, 0]) + beyond[k, 0]
             square += m[:, 2] - 2 * at * m[:, 1] + at**2 * m[:, 0] + 2 * inside * beyond[k, 0] + beyond[k, 1]
         taken, square = np.maximum(unit * taken, 0.0), np.maximum(unit**2 * square, 0.0)
@@ -139,14 +139,14 @@ class ClippedMean:
 
     @staticmethod
     def _below(core: Prior, edges: Array) -> tuple[Array, Array]:
-        """Moments of order 0 to 2 of the part below each edge, and of all."""
+        """Return the moments of order 0 to 2 of the part below each edge, and of the whole."""
         ends = core.support
         cuts, at = np.unique(np.append(np.clip(edges, *ends), ends), return_inverse=True)
         sums = np.concatenate([np.zeros((1, 3)), np.cumsum(core.moments(cuts), axis=0)])
         return sums[at.ravel()[: edges.size]].reshape(*edges.shape, 3), sums[-1]
 
     def best_range(self, mechanism: Quantizer, near: Range | None = None) -> Range:
-        """The range at which a mechanism, moved along, has the least error, of all or of those up to 4 times as wide or narrow."""
+        """Return the range at which the scaled mechanism has the least error, among all or among those near a given one (up to 4 times as wide or narrow)."""
         (centre, unit), core = self.units, self._core[0]
         most = np.array([-core.support[0], core.support[1]])
         if self.widest:
@@ -167,11 +167,11 @@ class ClippedMean:
         return float(centre - unit * at[0]), float(centre + unit * at[1])
 
     def of(self, mechanism: Quantizer) -> MeanError:
-        """Errors of a mechanism on its own range."""
+        """Return the errors of a mechanism on its own range."""
         return self.errors(mechanism, *mechanism.input_range)
 
     def accuracy(self, mechanism: Quantizer) -> Accuracy:
-        """Errors of the mean, all but the standard deviation as those of a normal law, which the mean of many clients nearly has."""
+        """Return the errors of the mean; absolute error and half-width are those of a normal law, which the mean of many clients nearly has."""
         found = self.of(mechanism)
         bias, square = found.bias.item(), found.squared(self.clients).item()
         deviation = math.sqrt(square - bias**2)
@@ -179,7 +179,7 @@ class ClippedMean:
         return Accuracy(math.hypot(bias, deviation), float(law.mean()), float(law.ppf(0.95)))
 
     def words(self, mechanism: Quantizer) -> str:
-        """Range, error and bias."""
+        """Describe range, error and bias."""
         found, (low, high) = self.of(mechanism), mechanism.input_range
         root = math.sqrt(found.squared(self.clients).item())
         return (
@@ -188,7 +188,7 @@ class ClippedMean:
         )
 
     def plot(self, mechanism: Quantizer, **options: float) -> Figure:
-        """Draw the error over the width of the range, the outputs moved along, and what it is made of."""
+        """Draw the error and its parts over the width of the range, with outputs scaled along."""
         (centre, _), n, times = self.units, self.clients, np.geomspace(0.2, 5, 201)
         low, high = mechanism.input_range
         found = self.errors(mechanism, centre - (centre - low) * times, centre + (high - centre) * times)
@@ -216,7 +216,7 @@ class ClippedMean:
 
 
 def _beyond(law: FrozenLaw, end: float, side: float) -> Array:
-    """Mean and mean square of how far a number is beyond an end: Gauss–Legendre on stretches that double, far enough for any tail."""
+    """Return the mean and mean square of a number's excess over an end, by Gauss–Legendre quadrature on panels that double, far enough for any tail."""
     edges = np.append(0.0, abs(end) * 2.0 ** np.arange(-8, 400))
     half = np.diff(edges)[:, None] / 2
     far = edges[:-1, None] + half * (1 + _NODES)
@@ -232,9 +232,9 @@ def at_best_range(
     bits: Iterable[int],
     given: Range | None = None,
 ) -> Result:
-    """The result of least error, over ranges (but for one that is given) and numbers of bits; its notes say which bits are enough.
+    """Return the result of least error over numbers of bits and, unless one is given, ranges; its notes list the error by bits.
 
-    It begins at the best range for the outputs of `start`; `solve` takes a number of bits and a range.
+    The search starts at the best range for the outputs of `start`; `solve` takes a number of bits and a range.
     """
     best, least, by_bits, deadline = None, math.inf, {}, Deadline()
     at = given or mean.best_range(start)
@@ -270,4 +270,4 @@ def at_best_range(
 
 
 _ENOUGH = 1e-4
-"""Of the error, that another round must promise."""
+"""Least relative gain that another round must promise."""

@@ -1,4 +1,4 @@
-"""`compare`, every mechanism that answers a question, tried, certified and ranked; `accuracy`; `least_epsilon`."""
+"""`compare` tries, certifies and ranks every mechanism that answers a question; `accuracy` and `least_epsilon` treat one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mechdesign.typing import Status
 from mechdesign.user_level.privacy import EMDPrivacy
 
 Tried = tuple[dict[str, object], Result | None]
-"""A row of the table, and the result where there is one."""
+"""A row of the table, and the result if there is one."""
 
 
 def compare(
@@ -59,17 +59,17 @@ def compare(
         Names, to try these alone; all by default.
     also : mapping of str to Result, optional
         Mechanisms of your own, or results solved with more effort, made for the same privacy, and for all the changes, rounds and
-        inputs that the question allows. One that is made for more, or for another loss or prior, is marked so; its bounds are not used.
+        inputs that the question allows. A result made for more, or for another loss or prior, is marked, and its bounds are not used.
     jobs : int
-        Mechanisms tried at a time; −1 for one a core.
+        Mechanisms tried at a time; −1 for one per core.
     progress : bool
         Show a bar, on a terminal.
     time_limit : float, optional
-        Seconds for the search of each mechanism; its certificate comes on top. Past them the best found by then, with the
-        gap that is proved in `note`; or a note that there is no answer.
+        Seconds for the search of each mechanism; certification comes on top. After them the best mechanism so far is ranked, with the
+        proved gap in `note`; or `note` says that there is none.
     total_time_limit : float, optional
-        Seconds for all of them. What is left is shared evenly among those still to be tried, so that what the quick ones
-        do not need goes to the slow; mechanisms whose turn comes too late are not tried, and say so.
+        Seconds for all of them. The rest is shared evenly among mechanisms still to be tried, so that slow ones get
+        the time that quick ones leave; mechanisms whose turn comes too late are not tried, and `note` says so.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def compare(
 
 
 def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None]) -> dict[str, Tried]:
-    """A row for each mechanism and its result, in the order of the candidates; those that begin with the others' results are tried last."""
+    """Return a row for each mechanism and its result, in the order of the candidates; those that start from others' results are tried last."""
     known = candidates(attempt.question)
     ordered = sorted(names, key=lambda name: known[name].last)
     workers = effective_n_jobs(jobs) if jobs else 1  # run_chunks refuses 0
@@ -138,7 +138,7 @@ def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None])
         others = {name: result for name, (_, result) in tried.items() if result is not None}
         task = replace(attempt, waiting=waiting, others=others)
         tried |= dict(zip(now, run_chunks(task, now, jobs=jobs, step=step)))
-    return {name: tried[name] for name in known if name in tried}  # of equals the first is ranked first
+    return {name: tried[name] for name in known if name in tried}  # this order breaks ties of the ranking
 
 
 def _parsed(
@@ -174,7 +174,7 @@ def _own(also: object, question: Question, privacy: Privacy, names: list[str]) -
 
 @dataclass(frozen=True)
 class _Try:
-    """Solve one mechanism by name; refusals become notes."""
+    """Solve one mechanism by name, and turn refusals into notes."""
 
     question: Question
     privacy: Privacy
@@ -222,9 +222,9 @@ def accuracy(
     mechanism : Result, or the name of one of `compare`'s mechanisms
         A name needs question and privacy: ``md.accuracy("gaussian", query, md.ApproximateDP(1, 1e-6))``.
     question : NumericQuery, LocalReport, CategoryReport, MetricReport or ChoiceQuestion, optional
-        Of a result for reports, the prior that errors are averaged over; its own by default. A result must answer it.
+        Question that the result must answer; its prior averages the errors of reports. By default the result's own.
     privacy : optional
-        Of a result, what it must have been made for.
+        Privacy for which the result must have been made.
 
     Raises
     ------
@@ -254,15 +254,15 @@ def least_epsilon(
     measure: str = "standard_deviation",
     delta: float = 0.0,
 ) -> float:
-    """Return the least ε (α for a metric space) at which a mechanism's error is at most what is asked.
+    """Return the least ε (α for a metric space) at which a mechanism's error is at most `error`.
 
     Parameters
     ----------
     mechanism : str
-        One of `compare`'s, by name.
+        Name of one of `compare`'s mechanisms.
     question : NumericQuery, LocalReport, CategoryReport, MetricReport or ChoiceQuestion
     error : float
-        In the question's own units.
+        Largest error allowed, in the question's own units.
     measure : {"standard_deviation", "absolute_error", "half_width"}
     delta : float
         δ of the requirement (numeric queries).
@@ -270,12 +270,12 @@ def least_epsilon(
     Returns
     -------
     float
-        To a relative 1e-4, on the side where the error was seen to be small enough; nothing below 1e-14 (.001 of a `CategoryReport`) is tried.
+        Accurate to a relative 1e-4, rounded to the side where the error is small enough; at least 1e-14 (.001 for a `CategoryReport`).
 
     Raises
     ------
     InfeasibleError
-        No ε up to 1000 (20 of a `CategoryReport`) brings the error down that far.
+        No ε up to 1000 (20 for a `CategoryReport`) makes the error that small.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What `compare` returns: mechanisms ranked, each with its result, as a table, a figure and a page."""
+"""`Comparison`, returned by `compare`: ranked mechanisms with their results, as a table, a figure and a page."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class Comparison(Exportable):
     question : NumericQuery, LocalReport, MetricReport, CategoryReport, HistogramOfUsers or ChoiceQuestion
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff, MetricDP or EMDPrivacy
     table : DataFrame
-        A row per mechanism, best first; of a question of whole numbers those that answer in whole numbers before
-        continuous noise, unless that has 5% less error when its answers are rounded; `assumes` says which it is. Error (the question's loss, of one coordinate), ratio (to the proved
-        least, or to the first row where nothing is proved), standard deviation, mean absolute error and 95% half-width in the answer's own
-        units, how the certificate checked its privacy, bits of a report, what it assumes (and whether it was made for another question,
-        whose bounds say nothing here), seconds; mechanisms that do not apply stand below, their reason in `note`.
+        A row per mechanism, best first; if numbers are whole, noise on the integers comes before
+        continuous noise, unless that has 5% less error when its answers are rounded; `assumes` marks the latter. Columns: error (the question's loss, per coordinate), ratio (to the proved
+        least error, or else to the first row), standard deviation, mean absolute error and 95% half-width in the answer's own
+        units, how the certificate checked its privacy, bits of a report, assumptions (and whether it was made for another question,
+        whose bounds do not hold here), seconds; mechanisms that do not apply stand below, with the reason in `note`.
     results : dict of str to Result
     least : float, optional
-        No mechanism of the class that `least_name` names has a smaller error: proved.
+        Proved lower bound on the error of every mechanism in the class that `least_name` names.
     least_name : str
-        Which mechanisms that speaks of: all that answer the question.
+        Class of mechanisms, all of which answer the question.
     """
 
     question: Question
@@ -85,17 +85,17 @@ class Comparison(Exportable):
 
     @property
     def names(self) -> list[str]:
-        """Mechanisms that apply, best first; where numbers are whole, continuous noise last unless it has 5% less error when rounded."""
+        """Mechanisms that apply, best first; if numbers are whole, continuous noise comes last unless it has 5% less error when rounded."""
         return [name for name in self.table["mechanism"] if name in self.results]
 
     @property
     def continuous(self) -> list[str]:
-        """Mechanisms that answer a question of whole numbers by numbers that are not."""
+        """Mechanisms that answer a question about whole numbers with continuous noise."""
         return [name for name in self.names if self.question.continuous(self.results[name])]
 
     @property
     def others(self) -> list[str]:
-        """Mechanisms made for another question that this one is part of, or for another loss: no bound is taken from them."""
+        """Mechanisms made for a larger question, or for another loss: their bounds are not used."""
         return [name for name in self.names if not self.question.own(self.results[name])]
 
     @property
@@ -104,9 +104,9 @@ class Comparison(Exportable):
         return self.results
 
     def agreements(self) -> list[Claim]:
-        """Whether each result answers the question at its privacy, and the table shows what follows from the results.
+        """Check that each result answers the question at its privacy, and that the table agrees with the results.
 
-        Every cell but seconds and notes is computed anew; these are the file's own words.
+        Every cell is recomputed except seconds and notes, which are not verified.
         """
         rows: list[Claim] = []
         made = []
@@ -144,14 +144,14 @@ class Comparison(Exportable):
         return rows
 
     def _least_agrees(self) -> Claim:
-        """Whether the least error stated is that of a result's bound; of any reports, at most one that is found anew."""
+        """Check that the stated least error is that of a result's bound, or for reports at most one that is recomputed."""
         claim = "the least error is proved" if self.least is not None else "no least error is stated"
         try:
             with fitting():
                 found, name = least_error(self.question, self.privacy, self.results)
                 holds = (self.least, self.least_name) == (found, name)
                 if not holds and isinstance(self.question, LocalReport) and self.least_name == name:
-                    # not from a result: stated is what another search found, perhaps one that was more precise
+                    # not from a result: the stated bound is from another search, which may have been more precise
                     stated, most = self.least or 0.0, found or 0.0
                     if most < stated < most * (1 + 1e-4):
                         most = least_error(self.question, self.privacy, self.results, gap=1e-8)[0] or 0.0
@@ -162,10 +162,10 @@ class Comparison(Exportable):
 
     @property
     def best(self) -> Result:
-        """The result of least error that can be deployed; what is for simulation only is passed over.
+        """The result of least error that can be deployed; mechanisms for simulation only are skipped.
 
-        A question of whole numbers is answered in whole numbers, unless that costs over 5% more error than the rounded answers of
-        continuous noise: round them, they stay as private.
+        A question about whole numbers gets noise on the integers, unless that has over 5% more error than rounded answers with
+        continuous noise: round these, which preserves their privacy.
         """
         return self.results[self._best_name]
 
@@ -176,18 +176,18 @@ class Comparison(Exportable):
 
     @property
     def accuracy(self) -> dict[str, Accuracy]:
-        """Errors of each mechanism in the answer's units, best first."""
+        """Return the errors of each mechanism in the answer's units, best first."""
         return {name: self.results[name].errors(self.question) for name in self.names}
 
     @property
     def refused(self) -> dict[str, str]:
-        """Mechanisms that do not apply, and why."""
+        """Mechanisms that do not apply, with the reasons."""
         rows = self.table[~self.table["mechanism"].isin(list(self.results))]
         return dict(zip(rows["mechanism"], rows["note"]))
 
     @property
     def reference(self) -> str:
-        """What the ratio is to."""
+        """Description of the error to which ratios refer."""
         if self.least is not None:
             return f"the proved least, {self.least:.6g}: {self.least_name}"
         whole = self._mixed and self.names[0] not in self.continuous
@@ -196,7 +196,7 @@ class Comparison(Exportable):
 
     @property
     def _mixed(self) -> bool:
-        """Whether some mechanisms answer in whole numbers as asked, and some do not."""
+        """Whether some mechanisms answer in whole numbers, as asked, and some do not."""
         return 0 < len(self.continuous) < len(self.results)
 
     @property
@@ -212,7 +212,7 @@ class Comparison(Exportable):
 
     @property
     def together(self) -> str:
-        """What noise that is drawn together wins over independent noise, where it is the best; "" elsewhere."""
+        """Return the gain of dependent noise over independent noise in words, if it is the best; otherwise ""."""
         known = candidates(self.question)
         alone = [name for name in self.names if name in known and not known[name].together]
         best = self._best_name
@@ -226,9 +226,9 @@ class Comparison(Exportable):
 
     @property
     def bounds(self) -> dict[str, float]:
-        """The highest lower bounds of independent noise that are proved of results for the question itself."""
+        """Return the highest proved lower bounds of independent noise, from results for the question itself."""
         found: dict[str, float] = {}
-        changes = getattr(self.question, "changes", None)  # bounds that hold of a list allow more than it
+        changes = getattr(self.question, "changes", None)  # bounds that hold for a list allow more than it
         for name in self.names if changes is None and not getattr(self.question, "integer", False) else ():
             result, of = self.results[name], self.results[name].among
             if name in self.others or of is None or result.bound_how == CLAIMED:
@@ -243,7 +243,7 @@ class Comparison(Exportable):
         return {"ratio": f"ratio to the {least}"}
 
     def to_frame(self) -> pd.DataFrame:
-        """The mechanisms that apply, best first."""
+        """Return the table of mechanisms that apply, best first."""
         table = self.table[self.table["mechanism"].isin(list(self.results))].reset_index(drop=True)
         empty = [
             name
@@ -254,7 +254,7 @@ class Comparison(Exportable):
 
     @property
     def of_mean(self) -> str:
-        """Of a mean of clients, the range, the error and the bias of the best mechanism, and how many bits are enough; "" elsewhere."""
+        """Describe range, error, bias and bits of the best mechanism for a mean of clients; "" for other questions."""
         if not isinstance(self.question, LocalReport) or self.question.clients is None:
             return ""
         bits = [
@@ -263,7 +263,7 @@ class Comparison(Exportable):
         return _sentence("; ".join([self.question.mean.words(self.best.mechanism), *bits])) + "."
 
     def plot(self, **options: float) -> Figure:
-        """Draw the error of each mechanism over the reference; of a mean of clients, that of the best mechanism over the clipping range."""
+        """Draw the error of each mechanism relative to the reference; for a mean of clients, the best mechanism's error over the clipping range."""
         if self.of_mean:
             assert isinstance(self.question, LocalReport)
             return self.question.mean.plot(self.best.mechanism, **options)
@@ -364,9 +364,9 @@ def _sentence(text: str) -> str:
 COLUMNS = ["mechanism", "error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
 COLUMNS += ["privacy", "bits", "assumes", "seconds", "note"]
 OTHER = "made for another question"
-"""What `assumes` says of a result that answers more than is asked, or is the best for another loss or prior."""
+"""Entry of `assumes` for a result that answers a larger question, or is optimal for another loss or prior."""
 _STEPS = 200
-"""Grid of outputs, on each side, from which the least loss of any report is bounded: 300 take three times as long for .02%, at ε = 4 1.5%."""
+"""Outputs per side of the grid that bounds the loss of any report: 300 take three times as long and gain .02%, at ε = 4 1.5%."""
 
 
 def measured(
@@ -378,7 +378,7 @@ def measured(
     *,
     fresh: bool = False,
 ) -> dict[str, object]:
-    """A row of the table, but for the ratio; what was certified a moment ago (`fresh`) is not checked again."""
+    """Return a row of the table without the ratio; a result that was just certified (`fresh`) is not checked again."""
     found = result.errors(question)
     known, continuous = candidates(question).get(name), question.continuous(result)
     assumes = (
@@ -401,7 +401,7 @@ def measured(
 
 
 def _privacy_claim(result: Result, privacy: Requirement, fresh: bool) -> str:
-    """The guarantee, and how the certificate's claim of privacy was checked."""
+    """Return the guarantee, and how the certificate's claim of privacy was checked."""
     if result.certificate is None:
         return "not certified"
     if fresh:
@@ -411,10 +411,10 @@ def _privacy_claim(result: Result, privacy: Requirement, fresh: bool) -> str:
 
 
 def _late(table: pd.DataFrame, continuous: Collection[str]) -> pd.Series[bool]:
-    """Which rows stand after whole-number noise: continuous noise, unless it has 5% less error even when its answers are rounded.
+    """Return which rows rank after noise on the integers: continuous noise, unless it has 5% less error even when rounded.
 
-    A count is answered by a count. Rounded, an answer is off by ½ more at most. For one number and for five at ε from .1 to 8 and δ up to
-    1e-5 named continuous families have at most .8% less error; noise drawn together has up to seven times less.
+    Counts should have whole answers. Rounding adds at most ½ to an error. For one number and for five at ε from .1 to 8 and δ up to
+    1e-5 named continuous families have at most .8% less error; dependent noise has up to seven times less.
     """
     apart = table["mechanism"].isin(list(continuous))
     whole = table.loc[~apart, "error"].min()
@@ -425,9 +425,9 @@ def _late(table: pd.DataFrame, continuous: Collection[str]) -> pd.Series[bool]:
 def ranked(
     rows: list[dict[str, object]], least: float | None, continuous: Collection[str] = ()
 ) -> pd.DataFrame:
-    """The table of these rows, best first, with ratios to the least error proved, or to the best found.
+    """Return the table of these rows, best first, with ratios to the proved least error, or to the best found.
 
-    `continuous` noise comes after noise on the integers where numbers are whole, as a rule (`_late`).
+    If numbers are whole, `continuous` noise comes after noise on the integers, except as `_late` says.
     """
     table = pd.DataFrame(rows).reindex(columns=COLUMNS).sort_values("error", kind="stable")
     late = _late(table, continuous) + 2 * table["error"].isna()
@@ -447,7 +447,7 @@ def least_error(
     *,
     gap: float = 1e-5,
 ) -> tuple[float | None, str]:
-    """The least error proved, and of what; None where nothing is proved. `gap`: of the bound of any reports."""
+    """Return the proved least error, or None, and the class it holds for; `gap` is that of the bound for reports."""
     if isinstance(question, LocalReport):
         return _least_report(question, privacy, results, time_limit, gap)
     proved = [
@@ -467,7 +467,7 @@ def least_error(
 def _least_report(
     q: LocalReport, privacy: Requirement, results: dict[str, Result], time_limit: float | None, gap: float
 ) -> tuple[float | None, str]:
-    """A bound for all unbiased reports, of any number of outputs, as far out as those compared: from outputs on a fine grid."""
+    """Return a bound for all unbiased reports with any number of outputs within the reach of those compared, from outputs on a fine grid."""
     if q.loss.function is not None or q.clients is not None:
         return None, ""
     reach = max(float(np.abs(result.mechanism.bins).max()) for result in results.values()) * (1 + 1e-12)

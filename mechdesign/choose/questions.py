@@ -1,4 +1,4 @@
-"""What may be asked of `compare`: six questions, each a frozen value that says itself in words."""
+"""The six questions for `compare`, frozen values that describe themselves in words, and `PrivateMean`."""
 
 from __future__ import annotations
 
@@ -46,39 +46,39 @@ from mechdesign.user_level.privacy import EMDPrivacy
 
 
 class _Question(Checked):
-    """What the questions share: a result answers one if its mechanism is of the kind and covers what is asked."""
+    """Base of questions: a result answers one if its mechanism is of the right kind and covers the question."""
 
     asks: ClassVar[str]
     answered_by: ClassVar[str]
     requirements: ClassVar[tuple[type, ...]]
-    """Kinds of privacy that can be asked."""
+    """Kinds of privacy that it allows."""
     epsilons: ClassVar[tuple[float, float]] = (1e-14, 1000.0)
-    """Between which `least_epsilon` looks."""
+    """Range in which `least_epsilon` searches."""
 
     def check(self, name: str, result: Result) -> None:
-        """Raise DesignError unless a result answers the question, or one that asks for more."""
+        """Raise DesignError unless a result answers the question or a larger one."""
         if checks.instance("result", result, Result).design.asks != self.asks:
             raise DesignError.of(name, type(result.design).__name__, f"must be {self.answered_by}")
         self._check_covered(name, result)
 
     def check_privacy(self, privacy: object) -> Any:
-        """Return the requirement, or raise DesignError unless this kind can be asked."""
+        """Return the requirement, or raise DesignError unless the question allows its kind."""
         return checks.instance("privacy", privacy, *self.requirements)
 
     @abstractmethod
     def _check_covered(self, name: str, result: Result) -> None:
-        """Raise DesignError unless a result of the right kind is for no less than what is asked."""
+        """Raise DesignError unless a result of the right kind covers the question."""
 
     def own(self, result: Result) -> bool:
-        """Whether a result that answers the question is made for it and nothing more, so that its lower bound holds here."""
+        """Whether a result that answers the question is made for exactly it, so that its lower bound holds here."""
         return True
 
     def continuous(self, result: Result) -> bool:
-        """Whether numbers are whole that a result answers by numbers that are not."""
+        """Whether the result answers a question about whole numbers with continuous noise."""
         return False
 
     def least(self, result: Result) -> float:
-        """The result's lower bound in the units of the question's error."""
+        """Return the result's lower bound in the units of the question's error."""
         return float(result.lower_bound or 0.0)
 
 
@@ -90,19 +90,19 @@ class NumericQuery(_Question):
     Parameters
     ----------
     dimension : int
-        How many numbers.
+        How many numbers an answer has.
     sensitivity : float, Sensitivity or array_like of shape (m, dimension)
-        What one person more or less (add-remove neighbours) changes: a number for every coordinate at once, or
-        ``Sensitivity(linf=1, l0=3)``, which may say ``neighbours="replace"``; or a list of all changes, each of which may be its negative.
+        Largest change by one person more or less (add-remove neighbours): one number for all coordinates, or
+        ``Sensitivity(linf=1, l0=3)``, which may state ``neighbours="replace"``; or a list of all changes, up to sign.
     loss : {"squared", "absolute"}
-        What mechanisms are ranked, and their parameters chosen, by.
+        Loss by which mechanisms are ranked and their parameters chosen.
     rounds : int
-        How often it is answered, all under one budget.
+        How often the question is answered, all under one budget.
     sampling_rate : float
-        Each round sees a Poisson sample of the people at this rate.
+        Each round uses a Poisson sample of the people at this rate.
     integer : bool
-        Whether the numbers are whole (counts): noise on the integers then applies, and stands before continuous noise, which
-        answers by numbers that are not whole, unless that has 5% less error when rounded. False compares them all by their error.
+        Whether the numbers are whole (counts): noise on the integers then applies, and ranks before continuous noise
+        unless that has 5% less error when rounded. False ranks all mechanisms by their error.
 
     Examples
     --------
@@ -139,12 +139,12 @@ class NumericQuery(_Question):
 
     @property
     def bounds(self) -> Sensitivity:
-        """The sensitivity as a set of bounds; of a list, bounds that hold of all of it."""
+        """The sensitivity as a set of bounds; for a list, bounds that hold for all of it."""
         return Sensitivity.of(self.sensitivity) if self.changes is None else Sensitivity.of_list(self.changes)
 
     @property
     def changes(self) -> Array | None:
-        """The list of changes, shape (m, dimension), where the sensitivity is one."""
+        """The list of changes, shape (m, dimension), if the sensitivity is a list, else None."""
         return np.array(self.sensitivity) if isinstance(self.sensitivity, tuple) else None
 
     def _check_covered(self, name: str, result: Result) -> None:
@@ -152,7 +152,7 @@ class NumericQuery(_Question):
 
     def own(self, result: Result) -> bool:
         design, loss = result.design, getattr(result.design, "loss", self.loss)
-        # an allocation's order, which no bound here is of; the variance of numbers that are drawn together
+        # an allocation's order, which gives no bound here; "total" is the variance of correlated noise
         alike = loss in (self.loss, "total") or isinstance(loss, int | float)
         return alike and design.neighbours == self.bounds.neighbours and design.protection().is_of(self)
 
@@ -161,13 +161,13 @@ class NumericQuery(_Question):
         return self.integer and not result.design.protection().integer
 
     def error(self, result: Result) -> float:
-        """The question's loss of one number, on average."""
+        """Return the question's loss, averaged over the numbers."""
         found = result.errors(self)
         return found.standard_deviation**2 if self.loss == "squared" else found.absolute_error
 
     @property
     def scalar(self) -> float | None:
-        """Δ, where one number is asked for once, of everybody."""
+        """Δ if the question is about one number in one round without sampling, else None."""
         lone = self.dimension == 1 and self.rounds == 1 and self.sampling_rate == 1
         return self.bounds.largest_linf(1) if lone else None
 
@@ -183,12 +183,12 @@ class NumericQuery(_Question):
 
 @dataclass(frozen=True)
 class PrivateMean(Checked):
-    r"""The mean of numbers within bounds where the number of people is private too: one person more or less (add-remove neighbours).
+    r"""The mean of numbers within bounds if the number of people is private too: one person more or less (add-remove neighbours).
 
-    With :math:`y = (x - l)/(u - l)` a person counts y at u and 1 − y at l, so that one more or less moves the two counts
-    :math:`(\sum y, \sum 1 - y)` by ±(y, 1 − y). Noise (a, b) on them moves the mean, where it is t of the way from l to u, by
-    :math:`(u - l)((1 - t)a - tb)/n` to first order: at worst, where t is 0 or 1, by the noise of one number. No additive noise has less error there than the
-    best for one number of sensitivity 1, and under pure privacy a pair of such staircases has no more (`solve`): the mean costs what it costs where n is public
+    With :math:`y = (x - l)/(u - l)` a person adds y to the count at u and 1 − y to that at l, so that one more or less changes the two counts
+    :math:`(\sum y, \sum 1 - y)` by ±(y, 1 − y). Noise (a, b) on them changes the mean, at a share t of the way from l to u, by
+    :math:`(u - l)((1 - t)a - tb)/n` to first order: at worst, at t = 0 or 1, by the noise of one number. No additive noise has less error there than the
+    best for one number of sensitivity 1, and under pure privacy a pair of such staircases has no more (`solve`): the mean costs no more than with a public n
     (Kulesza, Suresh and Wang, arXiv 2312.06658).
 
     Parameters
@@ -196,7 +196,7 @@ class PrivateMean(Checked):
     lower, upper : float
         Bounds of a person's number, public; numbers outside count as the nearer one.
     about : float
-        How many people there are, about: a public guess, for errors in the units of the mean.
+        Public guess of the number of people, for errors in the units of the mean.
     loss : {"squared", "absolute"}
 
     Examples
@@ -225,11 +225,11 @@ class PrivateMean(Checked):
 
     @property
     def query(self) -> NumericQuery:
-        """The two counts as a question of their own, for `compare`: changes of ℓ₁ norm at most 1, both up or both down."""
+        """The question for `compare` about the two counts: changes of ℓ₁ norm at most 1, both up or both down."""
         return NumericQuery(2, Sensitivity(l1=1.0, signed=False), self.loss)
 
     def solve(self, privacy: CentralPrivacy, **options: Any) -> Result:
-        """Return staircase noise for one number of sensitivity 1, which `release` draws in pairs; Gaussian noise on the two counts where that has less error.
+        """Return staircase noise for one number of sensitivity 1, which `release` draws in pairs, or Gaussian noise on the two counts if that has less error.
 
         Under approximate and concentrated privacy the staircases are x-DP, at the largest x that implies them.
         """
@@ -251,7 +251,7 @@ class PrivateMean(Checked):
         return np.array([high, x.size * _PARTS - high]) / _PARTS
 
     def mean(self, numbers: Numbers) -> float:
-        """Return the mean that two counts say; the middle of the bounds where they say that there is nobody."""
+        """Return the mean that follows from the two counts; the middle of the bounds if their sum is not positive."""
         counts = checks.answers("numbers", numbers, 2).ravel()
         if counts.size != 2:
             raise DataError("numbers: must be two")
@@ -279,14 +279,14 @@ class PrivateMean(Checked):
         return self.mean(counts + np.array(noise) / _PARTS)
 
     def errors(self, result: Result) -> Accuracy:
-        """How far off the mean is, to first order, where everybody is at one of the bounds; elsewhere squares and sizes are smaller on average."""
+        """Return the errors of the mean, to first order, if everybody is at one of the bounds; elsewhere they are smaller on average."""
         paired = self._paired(result)
         found = result.errors(None if paired else self.query)
         unit = (self.upper - self.lower) / self.about
         return Accuracy(unit * found.standard_deviation, unit * found.absolute_error, unit * found.half_width)
 
     def _paired(self, result: Result) -> bool:
-        """Whether this is noise for one number that is drawn in pairs; raise DesignError unless it answers otherwise."""
+        """Whether this is noise for one number, to be drawn in pairs; raise DesignError unless it is that or answers `query`."""
         design, law = checks.instance("result", result, Result).design, result.mechanism
         if isinstance(design, OptimalNoise) and isinstance(law, CellNoise) and law.spans:
             asked = design.dimension, design.sensitivity, type(design.privacy)
@@ -297,13 +297,13 @@ class PrivateMean(Checked):
 
 
 _PARTS = 2**20
-"""Of a person: 2³³ people are counted in doubles."""
+"""Steps per person: doubles count up to 2³³ people exactly."""
 
 
 @serializable("local-report")
 @dataclass(frozen=True)
 class LocalReport(_Question):
-    """A number of one person's, reported privately in a few bits, unbiased.
+    """One person's number, reported privately in a few bits, unbiased.
 
     Parameters
     ----------
@@ -311,16 +311,16 @@ class LocalReport(_Question):
         Bits of a report, 1 to 6: 2^bits outputs, at most. For more, solve a design itself: `OptimalQuantizer` takes
         hundreds of outputs.
     input_range : (float, float), optional
-        Where the number can be; the support of a law by default, [−1, 1] without a prior; with samples as prior it must be stated. With
-        `clients` where numbers are clipped, chosen by default; with samples the widest range that is tried.
+        Range of the number; by default the support of a law, or [−1, 1] without a prior; for samples as prior it must be stated. With
+        `clients` it is the clipping range, by default chosen; with samples, the widest range tried.
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples, optional
-        What is known of the numbers; uniform on the range by default.
+        Public law of the numbers; uniform on the range by default.
     loss : "absolute", "squared", dict of the two, or convex callable
-        What mechanisms are ranked by; absolute by default.
+        Loss by which mechanisms are ranked; absolute by default.
     clients : int, optional
-        The mean of so many clients' numbers is wanted: mechanisms are ranked by its squared error, the bias of clipping counted
+        Number of clients whose mean is estimated: mechanisms are ranked by its squared error, including the bias of clipping
         (`mechdesign.choose.clipping`). The prior, a law of finite variance, need not be bounded: every mechanism clips
-        at the range that is best for it, or at `input_range` where that is given.
+        at the range that is best for it, or at `input_range` if given.
 
     Examples
     --------
@@ -357,7 +357,7 @@ class LocalReport(_Question):
             prior = Prior.of(law, unbounded=True)
             given = stated_range(prior, self.input_range)
             checks.settle(self, prior=prior, clients=clients, input_range=given)
-            centre = self.mean.units[0]  # raises where there is no variance
+            centre = self.mean.units[0]  # raises if there is no variance
             if self.mean.widest and not self.mean.widest[0] < centre < self.mean.widest[1]:
                 raise DesignError.of("input_range", given, "must hold the mean of the samples")
             return
@@ -367,22 +367,22 @@ class LocalReport(_Question):
 
     @property
     def outputs(self) -> int:
-        """How many different reports there are, at most."""
+        """Largest number of different reports."""
         return int(2**self.bits)
 
     @cached_property
     def mean(self) -> ClippedMean:
-        """What clipping does to the mean of the clients."""
+        """Errors of the clients' mean under clipping."""
         return ClippedMean(self.prior, self.clients or 1, None if self.clip else self.input_range)
 
     @property
     def clip(self) -> tuple[float, float] | None:
-        """The range that every mechanism takes; None where each has its own."""
+        """The range common to all mechanisms; None if each has its own."""
         searched = self.clients is not None and isinstance(self.prior, EmpiricalPrior)
         return None if searched else self.input_range
 
     def within(self, low: float, high: float) -> LocalReport:
-        """The question of one report on a client's number clipped to a range."""
+        """Return the question about one report of a client's number clipped to a range."""
         low, high = checks.interval("input_range", (low, high))
         start, stop = self.prior.support
         prior = self.prior if low <= start and stop <= high else self.prior.clip(low, high)
@@ -427,7 +427,7 @@ class LocalReport(_Question):
 @serializable("metric-report")
 @dataclass(frozen=True)
 class MetricReport(_Question):
-    """A point of one person's in a metric space, reported so that near points look alike.
+    """One person's point in a metric space, reported so that near points are hard to tell apart.
 
     Parameters
     ----------
@@ -451,7 +451,7 @@ class MetricReport(_Question):
     loss: str | Numbers = "metric"
 
     def design(self, alpha: float = 1.0) -> MetricChannel:
-        """The channel of least loss."""
+        """Return the design of the channel of least loss."""
         return MetricChannel(self.space, alpha, self.prior, self.loss)
 
     def check_privacy(self, privacy: object) -> Any:
@@ -484,18 +484,18 @@ class MetricReport(_Question):
 @serializable("category-report")
 @dataclass(frozen=True, eq=False)
 class CategoryReport(_Question):
-    """The category of each of many people, reported privately by each; wanted are linear questions on everybody's counts.
+    """The category of each of many people, reported privately by each, to answer linear queries on everybody's counts.
 
     Parameters
     ----------
     workload : Workload or array_like, shape (m, k), optional
         W: the answers are W·counts; all counts by default.
     categories : int, optional
-        k, where no workload is given.
+        k, if no workload is given.
     people : int
-        How many report: the error is that of their answers together.
+        Number of reports: the error is that of answers from all of them.
     data : {"average", "worst"}
-        Over which people: on average over the categories, or all of the worst one.
+        Data for which the error holds: averaged over the categories, or with everybody in the worst one.
 
     Examples
     --------
@@ -524,7 +524,7 @@ class CategoryReport(_Question):
         )
 
     def design(self, privacy: PureDP) -> LocalWorkload:
-        """The report of least error."""
+        """Return the design of the report of least error."""
         return LocalWorkload(self.workload, privacy, self.data)
 
     def _check_covered(self, name: str, result: Result) -> None:
@@ -537,7 +537,7 @@ class CategoryReport(_Question):
         return float(self.people * max(value - design.constant, 0.0) / self.workload.count)
 
     def error(self, result: Result) -> float:
-        """Squared error of one answer on average, of all people's reports together."""
+        """Return the mean squared error per answer, from all people's reports together."""
         found = checks.instance("result", result, Result)
         return self._of_one(found.value, found.design)
 
@@ -575,7 +575,7 @@ class HistogramOfUsers(_Question):
     users: int = field(check=checks.integer, least=1)
 
     def design(self, privacy: EMDPrivacy, by: str | None = None) -> UserHistogram:
-        """The best of the mechanisms, or one of them by name."""
+        """Return the design of the best mechanism, or of one of them by name."""
         return UserHistogram(self.space, privacy, self.items, self.users, by)
 
     def check_privacy(self, privacy: object) -> Any:
@@ -590,7 +590,7 @@ class HistogramOfUsers(_Question):
             raise DesignError.of(name, str(given.space), "must be for the question's space, items and users")
 
     def error(self, result: Result) -> float:
-        """The expected earth mover's distance, or a bound of it, for all data."""
+        """Return the expected earth mover's distance, or an upper bound on it, for all data."""
         return float(checks.instance("result", result, Result).design.error(result.mechanism))
 
     def __str__(self) -> str:
@@ -604,14 +604,14 @@ class HistogramOfUsers(_Question):
 class ChoiceQuestion(_Question):
     """Which of several candidates has the largest score, or count.
 
-    The error is the expected regret: the largest score less that of the candidate chosen.
+    The error is the expected regret: the largest score minus that of the chosen candidate.
 
     Parameters
     ----------
     candidates : int or sequence of str
     neighbours, spread, largest, objective : optional
-        As in `PrivateChoice`. With `largest` the regret is that of counts from 0 to it, the worst or the mean one, and the optimal table is
-        compared too. Without it, that of any scores of which all but the best are equally far behind.
+        As in `PrivateChoice`. With `largest` the regret is at counts from 0 to it, the worst or the mean one, and the optimal table is
+        compared too. Without it, the regret is the largest among scores with equal gaps to the best.
 
     Examples
     --------
@@ -633,7 +633,7 @@ class ChoiceQuestion(_Question):
         checks.settle(self, candidates=self.design(PureDP(1.0)).candidates)
 
     def design(self, privacy: Any) -> PrivateChoice:
-        """The best choice."""
+        """Return the design of the best choice."""
         return PrivateChoice(**{f.name: getattr(self, f.name) for f in fields(self)}, privacy=privacy)
 
     def _check_covered(self, name: str, result: Result) -> None:
@@ -646,7 +646,7 @@ class ChoiceQuestion(_Question):
             raise DesignError.of(name, given.size, remedy)
 
     def error(self, result: Result) -> float:
-        """The expected regret."""
+        """Return the expected regret."""
         return result.errors(self).absolute_error
 
     def __str__(self) -> str:

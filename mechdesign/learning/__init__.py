@@ -1,4 +1,4 @@
-"""Private learning as scikit-learn knows it: estimators whose noise is designed, and whose privacy is a result.
+"""Private learning: scikit-learn estimators with designed noise, whose privacy is a certified result.
 
 ``second_moments`` fits principal components and linear models, ``generalized_linear`` logistic and other smooth losses, to records with declared bounds.
 Both ask ``plan`` for noise that the package's own accounting certifies, and add it to sums that are exact to the last bit.

@@ -1,27 +1,27 @@
-r"""Private regression with a smooth loss: gradient descent over all records, in coordinates that one noisy matrix made round.
+r"""Private regression with a smooth loss: gradient descent over all records, in coordinates preconditioned by one noisy matrix.
 
-Let v = (1, z) be a record in units of its bounds, y its target, r the length that half of the records keep (a noisy
+Let v = (1, z) be a record in units of its bounds, y its target, r the median length of the records (by a noisy
 search, as in `mechdesign.learning.plan`), and ℓ(m; y) a convex loss of the predictor :math:`m = m_0 + u\langle v, \theta\rangle` with
-:math:`|\ell'| \le L` and :math:`\ell'' \le M`. In the unit u = L/4M all such losses are as curved, of their slope, as the logistic one (L = 1, M = ¼), so that
+:math:`|\ell'| \le L` and :math:`\ell'' \le M`. In the unit u = L/4M all such losses have the logistic ratio of curvature to slope (L = 1, M = ¼), so that
 one descent serves all. T = 60 times
 
 .. math:: \theta \leftarrow \theta - \frac{\eta}{r^2 n}\Bigl(\sum_i \mathrm{clip}(\ell'(m_i; y_i)\, v_i / L;\; Cr) + \text{noise}\Bigr),
 
-and the mean of the last half of the iterates is the model. A replaced record moves a sum by at most 2Cr; all T noisy sums are
-one Gaussian mechanism (composition of Gaussian noise is exact), whose total is μ-private in the sense of a
-sum of sensitivity 1 with noise 1/μ. Everything follows from n, μ and the number K of coordinates, which are public:
+and the mean of the last half of the iterates is the model. A replaced record changes a sum by at most 2Cr; all T noisy sums are
+one Gaussian mechanism (composition of Gaussian noise is exact), whose total is μ-private like a
+sum of sensitivity 1 with noise 1/μ. All parameters follow from n, μ and the number K of coordinates, which are public:
 
-- **clip**: :math:`C = \min(\sqrt{\mu n}/60,\; \text{none})`. A gradient is never longer than its record; where a sum is noisy, cutting more
-  off is the better trade. On breast cancer and digits at ε = .5, 1, 4 the best of a grid lay between half and twice this.
-- **time**: :math:`T\eta = \mu n/(2C)`. Without curvature the noise would then move the usual record's predictor by u. At most η = 16, or
-  where a matrix was released the inverse of the largest curvature that it allows: there descent is stable.
-- **matrix**: the second moments of the records, with a tenth of the budget, where :math:`\mu n \ge 6.3 K^{3/2}`: so many records that its
-  usual eigenvalue stands above the noise. Directions are stretched to equal lengths, none beyond what the noise resolves. On 16,000 × 20
+- **clip**: :math:`C = \min(\sqrt{\mu n}/60,\; \text{none})`. A gradient is never longer than its record; the noisier the sum, the
+  shorter the best clip. On breast cancer and digits at ε = .5, 1, 4 the best of a grid lay between half and twice this.
+- **time**: :math:`T\eta = \mu n/(2C)`. Without curvature the noise would then move a typical record's predictor by u. η is at most 16, or
+  the inverse of the largest curvature that a released matrix allows: there descent is stable.
+- **matrix**: the second moments of the records, with a tenth of the budget, if :math:`\mu n \ge 6.3 K^{3/2}`: with so many records a
+  typical eigenvalue exceeds the noise. Directions are stretched to equal lengths, none beyond what the noise resolves. On 16,000 × 20
   correlated columns at ε = .3 the log loss is .322 with and .326 without it; on breast cancer at ε = 4 it would be .123 for .109.
 
 Regressions start at a noisy mean of the targets, for 2% of the budget. The Huber loss has L = k, its threshold, and M = 1. That of Poisson counts
-up to b has L = b, and the expected count for curvature: M is four times the noisy mean, exceeded by few records, and steps are long enough
-where b is wide (20,000 × 30, a mean of 2.4 counts, b = 60, ε = 4: .55 of the deviance explained, with M = b and from log b/2 on .18, not
+up to b has L = b, and its curvature is the expected count: M is four times the noisy mean, exceeded by few records, so that steps are long
+enough even if b is wide (20,000 × 30, a mean of 2.4 counts, b = 60, ε = 4: .55 of the deviance explained; with M = b and a start at log b/2 .18; not
 private .60). Noise may move its predictors by 4M/L units at most.
 """
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _KEPT = 0.5
 _ONE = 0.05
-"""Squared length of the constant, of that of a record."""
+"""Squared length of the constant entry, relative to that of a record."""
 _MATRIX = 0.1
 _RESOLVED = 6.3
 _CLIPPED = 60.0
@@ -68,7 +68,7 @@ _STEEPEST = 16.0
 
 
 def largest_whole(records: int) -> int:
-    """The largest 2^b such that `records` of them sum to at most 2⁵².
+    """Return the largest 2^b such that `records` times it is at most 2⁵².
 
     Examples
     --------
@@ -80,18 +80,18 @@ def largest_whole(records: int) -> int:
 
 @dataclass(frozen=True)
 class GeneralizedLoss:
-    """A smooth convex loss ℓ(m; y) of the predictor m and the target y: all that a descent knows of its problem.
+    """A smooth convex loss ℓ(m; y) of the predictor m and the target y, as the descent uses it.
 
     Attributes
     ----------
     value, slope : callable
         ℓ and ∂ℓ/∂m of arrays m and y.
     steepest, curvature : float
-        L and M: |∂ℓ/∂m| ≤ L for every target that is allowed, and ∂²ℓ/∂m² ≤ M for usual predictors at least. Privacy needs neither.
+        L and M: |∂ℓ/∂m| ≤ L for every allowed target, and ∂²ℓ/∂m² ≤ M at least for typical predictors. Privacy needs neither.
     start : float
-        The predictor of all records at first.
+        Initial predictor of all records.
     room : float
-        How many units noise may move a usual record's predictor, without curvature.
+        Units by which noise may move a typical record's predictor, without curvature.
     """
 
     value: Callable[[Array, Array], Array]
@@ -103,7 +103,7 @@ class GeneralizedLoss:
 
     @property
     def unit(self) -> float:
-        """L/4M, one for the logistic loss: in this unit of the predictor all losses are as curved, of their slope."""
+        """L/4M, one for the logistic loss: in this unit of the predictor all losses have the same ratio of curvature to slope."""
         return self.steepest / (4 * self.curvature)
 
 
@@ -114,7 +114,7 @@ LOGIT = GeneralizedLoss(
 
 
 def huber(threshold: float, start: float) -> GeneralizedLoss:
-    """(m − y)²/2 up to the threshold, and linear from there."""
+    """Return the loss that is (m − y)²/2 up to the threshold and linear beyond it."""
     return GeneralizedLoss(
         lambda m, y: special.huber(threshold, m - y),
         lambda m, y: np.clip(m - y, -threshold, threshold),
@@ -125,9 +125,9 @@ def huber(threshold: float, start: float) -> GeneralizedLoss:
 
 
 def poisson(most: float, usual: float) -> GeneralizedLoss:
-    """e^m − ym of counts up to b, `most`, linear in m from log b, where the mean would be beyond every count.
+    """Return the loss e^m − ym for counts up to b, `most`; it is linear in m beyond log b, where the mean would exceed every count.
 
-    M is four times the usual count, or b: what few records exceed, whose slopes are bounded all the same.
+    M is four times the typical count, at most b. Few records exceed it, and their slopes are bounded anyway.
     """
     end = math.log(most)
     return GeneralizedLoss(
@@ -149,7 +149,7 @@ class _Descending(BoundedEstimator):
     steps: int = 60
 
     _located = 0.0
-    """The share of the budget for what the loss follows from."""
+    """Share of the budget for the quantities that determine the loss."""
 
     def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
         raise NotImplementedError
@@ -169,7 +169,7 @@ class _Descending(BoundedEstimator):
         matrix = _MATRIX if strength >= _RESOLVED * size**1.5 else 0.0
         if matrix:
             noise = self._noise(triangle + sought)
-        # counts of few records need more of the budget: else the search loses its way in the noise
+        # with few records the counts need more of the budget: else noise misleads the search
         counted = min(0.15, max(0.05, (20 / strength) ** 2))
         clip = math.sqrt(strength) / _CLIPPED if self.clip is None else positive("clip", self.clip)
         sums = self._sums(noise)
@@ -201,7 +201,7 @@ class _Descending(BoundedEstimator):
         self.clip_, self.n_iter_ = clip, steps
 
     def _round(self, v: Array, square: float, share: float, sums: NoisySums) -> tuple[Array, float, float]:
-        """Axes in which the records are as long in every direction that the noise resolves; their squared length; the steepest step."""
+        """Return axes in which the records have equal length in every direction that the noise resolves, their squared length, and the longest stable step."""
         total, unit = second_moments(v, math.sqrt(square))
         weight, off = self._moments_weight(share, len(total), unit)
         noise = sums.noise.standard_deviation / float(weight * off) * square / unit
@@ -214,7 +214,7 @@ class _Descending(BoundedEstimator):
 
 
 class TwoClasses(ClassifierMixin):  # type: ignore[misc]
-    """A classifier of two classes by the sign of a score: `classes`, or those of the labels, which leaks."""
+    """A classifier of two classes by the sign of a score; without `classes` it takes them from the labels, which leaks."""
 
     classes: Numbers | None
     classes_: Labels
@@ -253,7 +253,7 @@ class TwoClasses(ClassifierMixin):  # type: ignore[misc]
         return np.where(second, 1.0, -1.0)
 
     def score(self, X: Numbers, y: Numbers, sample_weight: Numbers | None = None) -> float:
-        """Return the share of right labels on given data: of the fitted data it is no private number."""
+        """Return the share of right labels on given data; on the fitted data this number is not private."""
         _, labels = records_and_labels(self, X, y)
         found = self.predict(X) == labels
         return float(np.average(found, weights=weights(labels, sample_weight)))
@@ -283,26 +283,26 @@ class TwoClasses(ClassifierMixin):  # type: ignore[misc]
 class PrivateLogisticRegression(TwoClasses, _Descending):
     r"""Logistic regression under differential privacy: declare bounds and a budget, nothing else; two classes.
 
-    Minimises :math:`\sum_n \log(1 + e^{-y_n (\langle x_n, \theta\rangle + \theta_0)})` by noisy gradient descent, stopped where noise
-    would gain on it (`mechdesign.learning.generalized_linear` has the formulas). Neighbours have one record replaced; the
+    Minimises :math:`\sum_n \log(1 + e^{-y_n (\langle x_n, \theta\rangle + \theta_0)})` by noisy gradient descent, stopped before noise
+    outweighs progress (`mechdesign.learning.generalized_linear` has the formulas). Neighbours have one record replaced; the
     number of records is public.
 
     Parameters
     ----------
     privacy : ApproximateDP, ZeroConcentratedDP or another requirement that Gaussian noise meets
-        Of the whole fit.
+        Requirement for the whole fit.
     bounds : (low, high)
-        Numbers, or arrays of shape (n_features,): what the columns can take, from public knowledge. Values beyond are clipped, in
+        Numbers, or arrays of shape (n_features,): range of the columns, from public knowledge. Values beyond it are clipped, in
         `fit` and in prediction, and counted (`clipped_`).
     classes : array_like, shape (2,), optional
-        Both, public: a record with another label, or without one (None too), is refused. By default they are read from the labels, which leaks:
+        Both classes, public: a record with another label, or without one (None too), is refused. By default they are read from the labels, which leaks:
         a `PrivacyLeakWarning` says so.
     clip : float, optional
-        C: the longest gradient, in usual lengths of a record; by default √(μn)/60.
+        C: the longest gradient, in median lengths of a record; by default √(μn)/60.
     steps : int
-        T. More cost time, and little accuracy either way: the noise of a step grows as their length falls.
+        T. More steps take time and change the accuracy little: shorter steps have more noise each.
     ledger : Ledger, optional
-        As of `PrivateLinearRegression`: every fit is an entry, and one that does not fit in is refused.
+        As in `PrivateLinearRegression`: every fit is an entry, and one that exceeds the budget is refused.
     progress : bool
         Whether a terminal shows a bar, after two seconds.
     random_state : None, int or RandomState
@@ -315,12 +315,12 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
     path_ : ndarray, shape (steps, 1 + n_features)
         Every iterate, as intercept and coefficients: all are released.
     clip_ : float
-        C, as it was used. Below ½ it cuts most first gradients, whatever the data: half of the records are at least as long as `radius_`, and
-        begin with half of their length.
+        The C used. Below ½ it clips most gradients of the first step, whatever the data: half of the records are at least as long as `radius_`,
+        and their first gradients have half their length.
     clipped_ : float
         A noisy count of the records with a value beyond its bounds.
     radius_ : float
-        The length, in units of the bounds, that about half of the records keep.
+        The length, in units of the bounds, that about half of the records do not exceed.
     privacy_ : Result
         The certified noise of all answers together.
     n_iter_ : int
@@ -371,31 +371,31 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
     Parameters
     ----------
     loss : {"huber", "poisson"}
-        "huber": squares up to `threshold`, beyond it absolute values, so that far targets have no more weight. "poisson": :math:`e^m - ym` of a
-        predictor m and a count y, linear in m from log b, where b is the largest count of `target_bounds`.
+        "huber": squares up to `threshold`, absolute values beyond it, so that outlying targets do not dominate. "poisson": :math:`e^m - ym` of a
+        predictor m and a count y, linear in m beyond log b, where b is the largest count of `target_bounds`.
     privacy : ApproximateDP, ZeroConcentratedDP or another requirement that Gaussian noise meets
-        Of the whole fit.
+        Requirement for the whole fit.
     bounds : (low, high)
-        As of `PrivateLinearRegression`: what the columns can take, from public knowledge. Values beyond are clipped, in `fit` and
+        As in `PrivateLinearRegression`: range of the columns, from public knowledge. Values beyond it are clipped, in `fit` and
         `predict`, and counted (`clipped_`).
     target_bounds : (low, high)
-        The same for y, in `fit` alone; of counts, from 0 or more. Noise is in proportion to the largest count: a number that few counts exceed serves better
-        than one that none does. With the Huber loss wide bounds cost nothing but a worse start.
+        Range of y, for `fit` alone; for counts it starts at 0 or above. Noise is proportional to the largest count: a bound that few counts exceed is better
+        than one that none exceeds. With the Huber loss wide bounds only give a worse start.
     threshold : float
-        k of the Huber loss, in the target's unit: the size of an ordinary residual, from similar data or by judgement, never from these
-        records without paying. Noise is in proportion. On California housing, ε = 1, the test error is .349 to .353 of the variance for
+        k of the Huber loss, in the target's unit: the size of a typical residual, from similar data or by judgement, never from these
+        records without consuming budget. Noise is proportional to it. On California housing, ε = 1, the test error is .349 to .353 of the variance for
         every k between .02 and 1 of the bounds' half width.
     clip : float, optional
-        C: the longest gradient, in usual lengths of a record and largest slopes L of the loss; by default √(μn)/60.
+        C: the longest gradient, in median lengths of a record times the largest slope L of the loss; by default √(μn)/60.
     steps, ledger, progress, random_state
-        As of `PrivateLogisticRegression`.
+        As in `PrivateLogisticRegression`.
 
     Attributes
     ----------
     coef_, intercept_ : ndarray, shape (n_features,); float
-        Of the predictor: of the target itself, or of the logarithm of the expected count.
+        Coefficients of the predictor, which is the target itself or the logarithm of the expected count.
     path_, clip_, clipped_, radius_, privacy_, n_iter_
-        As of `PrivateLogisticRegression`.
+        As in `PrivateLogisticRegression`.
 
     Raises
     ------
@@ -448,7 +448,7 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
         return self
 
     def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
-        """The loss, of which the descent starts at a noisy mean of the targets."""
+        """Return the loss, whose start is a noisy mean of the targets."""
         (middle, half), whole = self._target, largest_whole(len(y))
         weight = self._weight(share, 2 * whole)
         inside = np.clip((y - middle) / half, -1.0, 1.0)
@@ -460,16 +460,16 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
         return poisson(middle + half, min(max(mean, noise), middle + half))
 
     def predict(self, X: Numbers) -> Array:
-        """Return the expected target of the Poisson loss, at most the largest; of the Huber loss Xθ and the intercept. X is clipped to its bounds."""
+        """Return the expected count, at most the largest, with the Poisson loss; Xθ plus the intercept with the Huber loss. X is clipped to its bounds."""
         score = self._score(X)
         return score if self.loss == "huber" else np.exp(np.minimum(score, math.log(sum(self._target))))
 
 
 class _Descent:
-    """Sums of clipped gradients in whole numbers that doubles add without rounding.
+    """Sum clipped gradients in whole numbers, which doubles add without rounding.
 
-    A record's vector is rounded to whole numbers once, the loss's slope at every step, to no more than the record's length allows:
-    their products stay below 2^b in ℓ₂, with sums below 2⁵³.
+    A record's vector is rounded to whole numbers once, the loss's slope at every step and capped by the record's length:
+    their products stay below 2^b in ℓ₂, and sums below 2⁵³.
     """
 
     def __init__(self, v: Array, y: Array, loss: GeneralizedLoss, length: float, clip: float) -> None:
@@ -483,7 +483,7 @@ class _Descent:
         self.unit = length * clip / whole
 
     def gradient(self, theta: Array) -> list[int]:
-        """The sum at θ: whole numbers, of which one is `unit`."""
+        """Return the sum at θ in whole numbers, which count multiples of `unit`."""
         predictor = self._v @ (theta * self._margin) + self._loss.start
         pull = np.rint(self._loss.slope(predictor, self._y) * -self._factor)
         np.clip(pull, -self._most, self._most, out=pull)

@@ -1,21 +1,21 @@
 r"""Noise for a query that is asked many times, coordinate by coordinate: relative scales, then one exact calibration.
 
-Coordinate i of the query has sensitivity λ_i and shall get noise of scale :math:`\sigma s_i` with relative scales s. In
-units of :math:`s_i` the noise is identical and the sensitivities are :math:`\lambda_i / s_i`: a `Calibration` of any law,
-composed exactly over all rounds, which is the certificate of the whole. What differs between allocations is s alone.
+Coordinate i of the query has sensitivity λ_i and noise of scale :math:`\sigma s_i` with relative scales s. In
+units of :math:`s_i` the noise is identical and the sensitivities are :math:`\lambda_i / s_i`: one `Calibration` of any law,
+composed exactly over all rounds, certifies the whole. Allocations differ in s alone.
 
-With :math:`\sum_i u_i \sigma_i^2` the cost, Gaussian noise consumes :math:`\lambda_i^2/\sigma_i^2` and pure privacy
+With cost :math:`\sum_i u_i \sigma_i^2`, Gaussian noise consumes :math:`\lambda_i^2/\sigma_i^2` and pure privacy
 :math:`\lambda_i/\beta_i` of the budget, so that the least cost has :math:`s_i^4 = \lambda_i^2/u_i` and
-:math:`s_i^3 = \lambda_i/u_i` (Muthukrishnan and Kalyani). For other laws under (ε, δ) the first is near the best over
-many rounds, whose losses sum to nearly a normal one; whatever s is, the privacy is exact.
+:math:`s_i^3 = \lambda_i/u_i` (Muthukrishnan and Kalyani). For other laws under (ε, δ) the first is near the optimum over
+many rounds, whose total loss is nearly normal; privacy is exact for any s.
 
-Also what the estimators share: scikit-learn's names (without it, the error that names the extra), records as numbers, checked once they are
-such, the entry in a ledger before any noise is drawn, and warnings of leaks, which an estimator's parameters alone raise, never a record's value.
+The module also holds the parts that estimators share: scikit-learn's names (without it, the error that names the extra), conversion of records to numbers before any check,
+the entry in a ledger before any noise is drawn, and warnings of leaks, which depend on an estimator's parameters, never on a record's value.
 
 **Bounded records.** A column with bounds [a, b] becomes :math:`z = (x - (a + b)/2) / ((b - a)/2)`, clipped to [−1, 1], in `fit` and `predict`
-alike. Noise for the box [−1, 1]^d would be noise for its corners, √d long, where hardly any record is: the length that a
-given share of the records keeps is found by halving, with a noisy count each time, and longer records are shrunk
-to it. Those counts consume 5% of the budget, which is 2.5% more noise on everything else.
+alike. Noise for the box [−1, 1]^d would be noise for its corners, of length √d, which few records reach: bisection with noisy counts
+finds the length that a given share of the records does not exceed, and longer records are shrunk
+to it. The counts consume 5% of the budget, which means 2.5% more noise on everything else.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 ROOT = Fraction(math.nextafter(math.sqrt(2.0), 0.0))
-"""Just below √2: how far off-diagonal entries of a matrix of second moments are stretched."""
+"""Stretch of the off-diagonal entries of a matrix of second moments: √2, rounded down."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class NoisePlan:
     shifts : ndarray, shape (rounds, K) or (1, K)
         Sensitivity of each coordinate in those units: at most 1.
     units : ndarray, same shape
-        What one such unit is worth in the query's own.
+        Size of these units in the query's own.
     rounds : int
     """
 
@@ -77,7 +77,7 @@ class NoisePlan:
 
 
 def cheapest_scales(sensitivities: Array, costs: Array, *, pure: bool) -> Array:
-    """Return the relative scales of least Σ cost × scale².
+    """Return the relative scales with the least Σ cost × scale².
 
     Examples
     --------
@@ -104,19 +104,19 @@ def noise_plan(
     Parameters
     ----------
     noise : str, law, or Result of a Calibration
-        As in `mechdesign.calibrate`; or the calibration of an earlier plan, which is used again if it is of this very
+        As in `mechdesign.calibrate`; or the calibration of an earlier plan, which is reused if it is for this very
         question.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
-        For all rounds together.
+        Requirement for all rounds together.
     sensitivities : array_like, shape (K,)
-        λ_i > 0: how much a coordinate changes between neighbours.
+        λ_i > 0: the largest change of each coordinate between neighbours.
     scales : array_like, shape (K,) or (rounds, K), optional
-        Relative scales s_i > 0, of one round or of each.
+        Relative scales s_i > 0, for all rounds or for each.
     costs : array_like, same shapes, optional
-        Instead of scales: u_i > 0 of the cost :math:`\sum u_i\sigma_i^2`, whose least is wanted. Ones by default.
+        Instead of scales: weights u_i > 0 of the cost :math:`\sum u_i\sigma_i^2` to minimise. Ones by default.
     rounds : int
     neighbours : {"add-remove", "replace"}
-        The neighbours for which the sensitivities hold: one person more or less, or one person's data replaced.
+        Neighbours for which the sensitivities hold: one person more or less, or one person's data replaced.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def noise_plan(
 
 
 _TRUSTED: weakref.WeakSet[Result] = weakref.WeakSet()
-"""Calibrations made or verified in this process: frozen, so that they need not be verified for every fit."""
+"""Calibrations made or verified in this process; they are frozen, so that later fits need not verify them again."""
 
 
 @lru_cache(maxsize=64)
@@ -163,12 +163,12 @@ def _solved(design: Calibration) -> Result:
 def calibrated(
     noise: FrozenLaw, privacy: CentralPrivacy, bounds: Sensitivity, dimension: int, *, rounds: int = 1
 ) -> Result:
-    """Return the certified calibration of a law, or `noise` itself where it is one of this very question.
+    """Return the certified calibration of a law, or `noise` itself if it is a calibration for this very question.
 
     Raises
     ------
     DesignError
-        Discrete noise; a calibration of another question, without a certificate, or whose certificate fails.
+        Discrete noise; a calibration for another question, without a certificate, or whose certificate fails.
     """
     again = isinstance(noise, Result) and isinstance(noise.design, Calibration)
     design = Calibration(noise.design.noise if again else noise, privacy, bounds, dimension, rounds=rounds)
@@ -195,17 +195,17 @@ def calibrated(
 
 
 class NoisySums:
-    """Adds noise to sums of whole numbers, some after others: the questions may follow earlier answers, the shares may not.
+    """Add noise to sums of whole numbers, one batch after another; questions may depend on earlier answers, budget shares may not.
 
-    With Gaussian noise whose shares of the squared sensitivity sum to one, questions chosen by earlier answers are as private as one
-    question of sensitivity 1 (Dong, Roth and Su 2022, Theorem 4 and its corollary); Laplace noise adds its shares of ε.
+    Gaussian noise whose shares of the squared sensitivity sum to one makes adaptively chosen questions as private as one
+    question of sensitivity 1 (Dong, Roth and Su 2022, Theorem 4 and its corollary); for Laplace noise the shares of ε add up.
 
     Parameters
     ----------
     calibration : Result
-        Of as many coordinates as there will be sums.
+        Calibration with as many coordinates as there will be sums.
     rng : numpy.random.RandomState, optional
-        For simulation, in doubles. Without it the noise is drawn exactly, from the operating system's randomness, on
+        Source for simulation in doubles. Without it the noise is drawn exactly, from the operating system's randomness, on
         the lattice of the law's release.
     """
 
@@ -224,9 +224,9 @@ class NoisySums:
             self._drawn = np.asarray(self.noise.law.rvs(size=count, random_state=rng))
 
     def answer(self, totals: Sequence[int], *weights: Fraction, kinds: Sequence[int] | None = None) -> Array:
-        """Return the sums with noise: that of the calibration is added to each times its weight, and the weight removed.
+        """Multiply each sum by its weight, add the calibration's noise, divide by the weight, and return the results.
 
-        There is one weight for all, or one for each of the `kinds` that the sums are of.
+        There is one weight for all sums, or one for each of their `kinds`.
         """
         kinds = [0] * len(totals) if kinds is None else kinds
         drawn = self._drawn[self._next : self._next + len(totals)].tolist()
@@ -234,14 +234,14 @@ class NoisySums:
         over = np.array([float(w) for w in weights])[kinds]
         if self._step is None:
             return np.asarray(np.array(totals, dtype=float) + np.array(drawn) / over)
-        # In steps, rounded to the nearest, in integers: fractions would be reduced, in a time that tells what they are.
+        # Round to steps in integers: reducing fractions would take a time that reveals them.
         ratios = [(2 * w / Fraction(self._step)).as_integer_ratio() for w in weights]
         steps = [(int(n) * ratios[k][0] + ratios[k][1]) // (2 * ratios[k][1]) for n, k in zip(totals, kinds)]
         return np.asarray(np.array([float(n + int(t)) for n, t in zip(steps, drawn)]) * self._step / over)
 
 
 def _table(name: str, value: Numbers, rounds: int, size: int) -> Array:
-    """Positive numbers for each coordinate, or each round and coordinate, as a table."""
+    """Return positive numbers for each coordinate, or for each round and coordinate, as a table."""
     found = np.atleast_2d(array(name, value, ndim=None))
     if found.shape not in ((1, size), (rounds, size)):
         raise DesignError.of(name, value, f"must have shape ({size},) or ({rounds}, {size})")
@@ -288,7 +288,7 @@ def _finite(what: str, value: Numbers) -> Array:
 
 
 def records(model: PrivateEstimator, X: Numbers, *, fewest: int = 0) -> Array:
-    """Return records, shape (N, n_features), as doubles, or raise DataError: fewer than the `fewest` of a fit; without them other features than in `fit`."""
+    """Return records, shape (N, n_features), as doubles, or raise DataError: in a fit if there are fewer than `fewest`, else if features differ from the fit's."""
     x = table("X", X)
     if len(x) < max(fewest, 1) or not x.shape[1]:
         many = "more than one sample" if fewest > 1 else "one sample"
@@ -316,7 +316,7 @@ def records_and_targets(
 def records_and_labels(
     model: PrivateEstimator, X: Numbers, y: Numbers, *, fewest: int = 0
 ) -> tuple[Array, Labels]:
-    """Return records as doubles, and a label for each, or raise DataError: what is missing is no label, and None is missing."""
+    """Return records as doubles, and a label for each, or raise DataError, also for missing labels (None among them)."""
     x = records(model, X, fewest=fewest)
     try:
         if np.ma.is_masked(y) or hasattr(y, "toarray"):
@@ -347,14 +347,14 @@ def weights(y: Labels, sample_weight: Numbers | None) -> Array | None:
 
 
 def _column(x: Array, y: Any) -> Any:
-    """One number or label for every record."""
+    """Return one number or label for every record, or raise DataError."""
     if y.shape not in ((len(x),), (len(x), 1)):
         raise DataError("y should be a 1d array: one number or label for every record of X")
     return column_or_1d(y, warn=True)
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something that depends on the data is used as if it were public: the stated guarantee does not cover it."""
+    """A quantity that depends on the data is used as if it were public: the stated guarantee does not cover it."""
 
 
 def warn_leak(what: str, remedy: str) -> None:
@@ -364,7 +364,7 @@ def warn_leak(what: str, remedy: str) -> None:
 
 @dataclass(eq=False, repr=False)
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
-    """What every estimator has: a budget, one calibration, and its entry in a ledger before any noise is drawn."""
+    """Base of estimators: a budget, one calibration, and an entry in a ledger before any noise is drawn."""
 
     _: KW_ONLY
     privacy: CentralPrivacy
@@ -373,7 +373,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: int | np.random.RandomState | None = None
 
     def _begin(self) -> None:
-        """Check what all have; a fit that no ledger counts is warned of when it is not the first."""
+        """Check the common parameters; warn of a repeated fit that no ledger counts."""
         if self.privacy is None:
             remedy = "must be stated: md.ApproximateDP(epsilon, delta), for one; there is no default"
             raise DesignError.of("privacy", None, remedy)
@@ -387,7 +387,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
 
     def _drawing(self, calibration: Result) -> np.random.RandomState | None:
-        """Enter the fit in the ledger, which may refuse it; then noise may be drawn: exactly where nothing is returned."""
+        """Enter the fit in the ledger, which may refuse it, and return the generator for simulation, or None for exact noise."""
         rng = None if self.random_state is None else check_random_state(self.random_state)
         if self.ledger is not None:
             self.ledger.charge(calibration, whole=True)
@@ -404,7 +404,7 @@ class Regressor(RegressorMixin):  # type: ignore[misc]
     """A private regressor."""
 
     def score(self, X: Numbers, y: Numbers, sample_weight: Numbers | None = None) -> float:
-        """Return the coefficient of determination on given data: of the fitted data it is no private number."""
+        """Return the coefficient of determination on given data; on the fitted data this number is not private."""
         _, target = records_and_targets(self, X, y)
         return float(super().score(X, target, weights(target, sample_weight)))
 
@@ -415,7 +415,7 @@ class Regressor(RegressorMixin):  # type: ignore[misc]
 
 
 COUNTS = 7
-"""Noisy counts of a fit: one of the records beyond the bounds, six for the length."""
+"""Number of noisy counts in a fit: one of the records beyond the bounds, six for the length."""
 _ROWS = 1 << 14
 _HALVINGS = COUNTS - 1
 _DOWN = 1 - Fraction(1, 10**12)
@@ -425,7 +425,7 @@ Interval = tuple[Numbers, Numbers]
 
 
 def box(name: str, value: Interval | None, size: int) -> tuple[Array, Array]:
-    """Middles and half widths of `size` intervals."""
+    """Return the middles and half widths of `size` intervals."""
     if value is None:
         remedy = (
             "must be stated: the least and the largest value that a column can take, as a questionnaire, a sensor or a law limits it, never "
@@ -448,7 +448,7 @@ def box(name: str, value: Interval | None, size: int) -> tuple[Array, Array]:
         raise DesignError.of(
             name, value, "are too narrow for doubles: subtract a public number from the column"
         )
-    # never 0: what is far below a bound is absorbed, and takes no longer than other numbers
+    # never 0, so that subtracting the middle rounds tiny values away, and none takes longer than other numbers
     return np.where(np.abs(middle) < half * 2.0**-60, half * 2.0**-60, middle), half
 
 
@@ -460,13 +460,13 @@ class BoundedEstimator(PrivateEstimator):
     bounds: Interval | None = None
 
     def _check(self, size: int) -> None:
-        """Check what all such models have."""
+        """Check the parameters common to these models."""
         self._begin()
         self._middle, self._half = box("bounds", self.bounds, size)
         self._pure = isinstance(self.privacy, PureDP) or getattr(self.privacy, "delta", 1.0) == 0
 
     def _noise(self, most: int) -> Result:
-        """Noise for the counts and at most that many further sums."""
+        """Return noise for the counts and at most `most` further sums."""
         changes = Sensitivity(
             l1=1.0 if self._pure else None, l2=None if self._pure else 1.0, neighbours="replace"
         )
@@ -477,23 +477,23 @@ class BoundedEstimator(PrivateEstimator):
         return NoisySums(noise, self._drawing(noise))
 
     def _weight(self, share: float, change: Fraction | float) -> Fraction:
-        """What sums that change by `change` are multiplied by, in ℓ₂ (ℓ₁ under pure privacy), to consume a share of the budget."""
+        """Return the weight at which sums that change by `change` in ℓ₂ (ℓ₁ under pure privacy) consume this share of the budget."""
         return Fraction(share if self._pure else math.sqrt(share)) / Fraction(change) * _DOWN
 
     def _moments_weight(self, share: float, size: int, unit: int) -> tuple[Fraction, Fraction]:
-        """Weight and stretch of second moments: zzᵀ − z′z′ᵀ has Frobenius norm at most √2, its triangle ℓ₁ norm at most M + 1."""
+        """Return weight and stretch of second moments: zzᵀ − z′z′ᵀ has Frobenius norm at most √2, its triangle ℓ₁ norm at most M + 1."""
         if self._pure:
             return self._weight(share, (size + 1) * unit), Fraction(1)
         return self._weight(share, 2 / ROOT * unit), ROOT
 
     def _centred(self, x: Array) -> Array:
-        """Columns clipped to their bounds, less the middle of those."""
+        """Clip columns to their bounds and subtract the middles."""
         z = np.clip(x, self._middle - self._half, self._middle + self._half)
         z -= self._middle
         return np.asarray(z)
 
     def _count(self, x: Array, beyond: Flags, sums: NoisySums, *, share: float, kept: float) -> float:
-        """The squared length that a share of the records keeps, and a warning if most records are beyond the bounds."""
+        """Return the squared length that a share `kept` of the records does not exceed; warn if most records are beyond the bounds."""
         squares, beyond = np.empty(len(x)), beyond.copy()
         for start in range(0, len(x), _ROWS):
             part = slice(start, start + _ROWS)
@@ -523,11 +523,11 @@ class BoundedEstimator(PrivateEstimator):
         return self._length(low)
 
     def _length(self, level: int) -> float:
-        """A squared length, from that of the whole box in steps of √2."""
+        """Return the squared length of a level: level 0 is the whole box, each further one smaller by √2."""
         return float(len(self._half) * 2 ** (-level / 2))
 
     def _settle(self, theta: Array) -> Array:
-        """Take the coefficients of (1, z) to the columns' own units; returns the map, shape (1 + d, 1 + d)."""
+        """Convert the coefficients of (1, z) to the columns' own units; return the map, shape (1 + d, 1 + d)."""
         scale = np.diag(np.append(1.0, 1 / self._half))
         scale[0, 1:] = -self._middle / self._half
         found = scale @ theta

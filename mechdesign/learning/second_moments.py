@@ -10,27 +10,27 @@ first, a pair of equal ones then the second.) No entry is clipped. Identical noi
 Under pure privacy the loss of Laplace noise is :math:`\sum x_i^2/\beta_d + \sum_{i<j} |x_ix_j|/\beta_o`, largest at equal
 x_i: :math:`1/\beta_d + (M-1)/2\beta_o`; the least variance under that has equal scales, :math:`(M+1)r^2/2\varepsilon`.
 
-**Least squares**, three times, each in coordinates that the one before made round. Let v = (1, z) be a record in units of its bounds and t its target. A round has coordinates W and coefficients θ, both
-functions of what was released; a record's vector is :math:`w = (W^\top v,\; e\,(t - \langle v, \theta\rangle))`, shrunk to the length
-ρ. Released is the upper triangle of :math:`\sum ww^\top` with Gaussian noise, half the variance off the diagonal: the
-matrix of a replaced record changes by at most :math:`\sqrt2\rho^2` in Frobenius norm (:math:`|w|^4 + |w'|^4 - 2\langle w, w'\rangle^2`), which orthogonal
-records of full length attain, so that no independent noise of two scales serves with less. Shrinking a whole record, target included, weighs
-it less and moves no linear relation: heavy tails cost variance, not bias.
+**Least squares**, in three rounds, each in coordinates preconditioned by the one before. Let v = (1, z) be a record in units of its bounds and t its target. A round has coordinates W and coefficients θ, both
+functions of earlier releases; a record's vector is :math:`w = (W^\top v,\; e\,(t - \langle v, \theta\rangle))`, shrunk to the length
+ρ. The round releases the upper triangle of :math:`\sum ww^\top` with Gaussian noise, half the variance off the diagonal: replacing
+a record changes the matrix by at most :math:`\sqrt2\rho^2` in Frobenius norm (:math:`|w|^4 + |w'|^4 - 2\langle w, w'\rangle^2`), which orthogonal
+records of full length attain, so that no independent noise of two scales can be smaller. Shrinking a whole record, target included, lowers
+its weight and changes no linear relation: heavy tails cost variance, not bias.
 
-Noise E on the matrix H and e on the right side g of the normal equations harm δ by :math:`H^{-1}(e - E\delta)`. The first
-round has δ = θ, and columns as unequal as the data; the second has a record's usual length in every direction, and only what
-the first left of θ. On 16,000 × 20 correlated columns at ε = 1 the test error is .2050 of the variance after one round with the whole
+Noise E on the matrix H and e on the right side g of the normal equations changes their solution δ by :math:`H^{-1}(e - E\delta)`. In the first
+round δ = θ, and columns are as unequal as the data; in the second, records have equal length in every direction, and δ is only the error
+of the first. On 16,000 × 20 correlated columns at ε = 1 the test error is .2050 of the variance after one round with the whole
 budget, .1975 after two, .1968 after three with a fifth, three tenths and half, .1966 after four; not private it is .1964.
 
 The ridge follows from the noise, whose law is public. With a prior covariance vP of δ, :math:`g \sim N(0,\; v HPH + \tau^2 I)`, where τ² is the variance of
-e − Eδ; the v of largest likelihood is taken, in the first round with P = I, afterwards v ≥ 1 with the posterior covariance of the round before. The mean of the
-posterior is the next step, and its covariance is the prior of the next round. No data are used but the release.
+e − Eδ; v maximises the likelihood, in the first round with P = I, afterwards over v ≥ 1 with the posterior covariance of the round before. The mean of the
+posterior is the next step, and its covariance is the prior of the next round. Only released numbers are used.
 
-The standard errors believe less. With :math:`K` what a round multiplies g by, the error left is :math:`(1 - KH)\delta + K(e - E\delta)`: before the first
-round δ has length :math:`\sqrt{kv}` at most, v the largest that a likelihood ratio does not exclude, and 1 at least (a target that moves through its bounds while
-a column does); what is left goes from round to round. The sample's own :math:`s^2 H^{-1}`, with the first round's prior, is added. Of 95%
-intervals 90% to 100% held in simulations from no signal to much, where the bounds were too wide, too, and 82% of one of four coefficients at the edge of what noise
-leaves; by the posterior's covariance it was 0 to 97%.
+The standard errors are more cautious. With :math:`K` the factor by which a round multiplies g, the remaining error is :math:`(1 - KH)\delta + K(e - E\delta)`: before the first
+round δ has length :math:`\sqrt{kv}` at most, with v the largest that a likelihood ratio does not exclude, and at least 1 (a target that moves through its bounds while
+a column does); the remaining error is carried from round to round. The sample's own :math:`s^2 H^{-1}`, with the first round's prior, is added. In
+simulations from no signal to a strong one, also with too wide bounds, 95% intervals covered in 90% to 100%, and in 82% for one of four coefficients that noise almost
+hides; by the posterior's covariance they covered in 0 to 97%.
 """
 
 from __future__ import annotations
@@ -79,19 +79,19 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     n_components : int, optional
         All by default.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
-        There is no default.
+        Requirement; there is no default.
     bounds : (low, high) or float
-        Numbers, or arrays of shape (n_features,): what the columns can take, from public knowledge. Values beyond are clipped, and r is the
-        distance of the farthest corner from `center`. Or r itself: rows farther from there are shrunk to it. Noise grows as r².
+        Numbers, or arrays of shape (n_features,): range of the columns, from public knowledge. Values beyond it are clipped, and r is the
+        distance of the farthest corner from `center`. Or r itself: rows farther from `center` are shrunk to it. Noise grows as r².
     noise : str, law or Result
         As in `mechdesign.calibrate`, or an earlier fit's `privacy_`.
     allocation : {"least-variance", "iid"}
         Whether off-diagonal entries get their own, smaller noise.
     center : array_like, shape (n_features,), optional
-        A public mean, subtracted from every row; by default the middle of the bounds, 0 where they are a distance. The data's own mean is not
-        used: it would leak, here and before `fit`.
+        A public mean, subtracted from every row; by default the middle of the bounds, or 0 if `bounds` is a distance. Never subtract the data's own
+        mean, here or before `fit`: it would leak.
     ledger : Ledger, optional
-        As of `PrivateLinearRegression`: every fit is an entry, and one that does not fit in is refused.
+        As in `PrivateLinearRegression`: every fit is an entry, and one that exceeds the budget is refused.
     progress : bool
         Whether a terminal shows a bar, after two seconds.
     random_state : None, int or RandomState
@@ -102,9 +102,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     components_ : ndarray, shape (n_components, n_features)
         Dominant eigenvectors of the noisy matrix.
     singular_values_ : ndarray, shape (n_components,)
-        Roots of its eigenvalues, 0 where those are negative.
+        Roots of its eigenvalues, 0 for negative ones.
     explained_variance_ratio_ : ndarray, shape (n_components,)
-        Their share of the noisy trace, within [0, 1].
+        Shares of the eigenvalues in the noisy trace, within [0, 1].
     second_moments_ : ndarray, shape (n_features, n_features)
         The noisy matrix itself: it is released.
     mean_ : ndarray
@@ -185,7 +185,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         return np.asarray(x @ self.components_ + self.mean_)
 
     def _reach(self, size: int) -> tuple[Array, float, tuple[Array, Array]]:
-        """The public centre, how far from it a record is at most, and what the columns are clipped to."""
+        """Return the public centre, the largest distance of a record from it, and the bounds to which columns are clipped."""
         given = None if self.center is None else array("center", self.center)
         if given is not None and given.shape != (size,):
             raise DesignError.of("center", self.center, f"must be {size} numbers")
@@ -201,7 +201,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         return mean, norm, ends
 
     def _stretch(self) -> Fraction:
-        """What off-diagonal entries are multiplied by before identical noise is added."""
+        """Factor of the off-diagonal entries before identical noise is added."""
         kind = one_of("allocation", self.allocation, ("least-variance", "iid"))
         return Fraction(1) if kind == "iid" or isinstance(self.privacy, PureDP) else ROOT
 
@@ -219,7 +219,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
 
 _SIDE = 1 << 20
 _ROWS = 1 << 10
-"""Rows at a time: they stay in the cache, and of up to 2¹² the products sum to at most 2⁵², which doubles hold."""
+"""Rows in a block: they fit the cache, and products of up to 2¹² rows sum to at most 2⁵², which doubles hold."""
 
 
 def second_moments(
@@ -227,9 +227,9 @@ def second_moments(
 ) -> tuple[npt.NDArray[np.object_], int]:
     r"""Return the whole numbers :math:`\sum_n z_nz_n^\top` and the largest :math:`\lVert z\rVert^2`, exactly.
 
-    z is x/norm, shrunk into the unit ball and rounded to multiples of 2⁻²⁰, whatever the number of records: another
-    record adds its own matrix and changes nothing else. Instead of the rows of x, `records` may return vectors that are made
-    of those from one place to another, with squares within doubles.
+    z is x/norm, shrunk into the unit ball and rounded to multiples of 2⁻²⁰, for any number of records: another
+    record adds its own matrix and changes nothing else. `records(start, end)` may replace rows of x by vectors computed from
+    them, whose squares doubles must hold.
 
     Examples
     --------
@@ -252,7 +252,7 @@ def second_moments(
 def noisy_matrix(
     total: npt.NDArray[np.object_], sums: NoisySums, weight: Fraction, stretch: Fraction
 ) -> Array:
-    """A symmetric matrix of whole numbers with noise on its upper triangle; entries off the diagonal weigh `stretch` more."""
+    """Add noise to the upper triangle of a symmetric matrix of whole numbers; off-diagonal entries have `stretch` times the weight."""
     upper = np.triu_indices(len(total))
     off = (upper[0] != upper[1]).astype(int).tolist()
     noisy = np.zeros(total.shape)
@@ -261,21 +261,21 @@ def noisy_matrix(
 
 
 def _in_ball(x: Array, norm: float) -> Array:
-    """Whole numbers near 2²⁰x/norm with a norm of at most 2²⁰; each row by itself, whatever the other rows are."""
+    """Round 2²⁰x/norm to whole numbers with a norm of at most 2²⁰, each row independently of the others."""
     x = np.ascontiguousarray(x)
-    with np.errstate(all="ignore"):  # of a row of zeros the least is 0: it stays where it is
+    with np.errstate(all="ignore"):  # a row of zeros stays 0
         largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), np.finfo(float).tiny)
         unit = x / largest
         length = np.linalg.norm(unit, axis=1, keepdims=True)
         shrunk = unit * np.minimum(1 / length, largest / norm)
     z = np.rint(shrunk * _SIDE)
     long = np.einsum("ni,ni->n", z, z) > float(_SIDE) ** 2  # exact: below 2⁵³
-    # One less than what is rounded is below what was to be rounded: no such row is too long any more.
+    # Entries one step nearer to 0 are below the unrounded ones: no such row is too long any more.
     return np.asarray(z - np.where(long[:, None], np.sign(z), 0.0))
 
 
 def _shortened(x: Array, norm: float) -> Array:
-    """As `_in_ball`, of vectors without extremes, in place: the long are shrunk by what rounding may add."""
+    """Round like `_in_ball`, in place, vectors whose squares doubles hold; long ones are shrunk by the rounding they may suffer."""
     length = np.sqrt(np.einsum("ni,ni->n", x, x))
     most = (_SIDE - math.sqrt(x.shape[1]) / 2 - 1) * norm
     x *= np.minimum(_SIDE / norm, most / norm / np.maximum(length, norm / 2))[:, None]
@@ -283,15 +283,15 @@ def _shortened(x: Array, norm: float) -> Array:
 
 
 ROUNDS = (0.2, 0.3, 0.5)
-"""What the rounds consume of the budget that the counts leave."""
+"""Shares of the rounds in the budget that the counts leave."""
 _SHARE = 0.05
 _KEPT = 0.9
 _ONE = 0.1
-"""Squared length of the constant, of that of a record."""
+"""Squared length of the constant entry, relative to that of a record."""
 _TARGET = (0.3, 0.1, 0.1)
-"""Squared length of a target at one usual residual, likewise: at first it is a third of its bounds."""
+"""Squared length of a target at one typical residual, likewise; the first residual is a third of its bounds."""
 _ROOM = 2.0
-"""Squared length to which records are shrunk, of their mean one, in round coordinates."""
+"""Squared length to which records are shrunk in preconditioned coordinates, relative to their mean."""
 _PRIORS = np.exp(np.linspace(-18.0, 8.0, 53))
 _INFLATED = np.exp(np.linspace(0.0, 8.0, 17))
 _UNLIKELY = 3.84  # a likelihood ratio at 95%
@@ -307,16 +307,16 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
     Parameters
     ----------
     privacy : ApproximateDP, PureDP, ZeroConcentratedDP or another requirement of one result
-        Of the whole fit. PureDP has Laplace noise, the others Gaussian.
+        Requirement for the whole fit. PureDP has Laplace noise, the others Gaussian.
     bounds : (low, high)
-        Numbers, or arrays of shape (n_features,): what the columns can take, from public knowledge. Values beyond are clipped, in
-        `fit` and `predict`, and counted (`clipped_`). Bounds ten times too wide cost little: the usual length of the records is
-        found, for 5% of the budget.
+        Numbers, or arrays of shape (n_features,): range of the columns, from public knowledge. Values beyond it are clipped, in
+        `fit` and `predict`, and counted (`clipped_`). Bounds ten times too wide cost little: 5% of the budget serves to find the
+        typical length of the records.
     target_bounds : (low, high)
-        The same for y, in `fit` alone.
+        Range of y, for `fit` alone.
     ledger : Ledger, optional
-        Every fit is an entry of its own, on the disk before any noise is drawn; one that does not fit in is refused. It goes
-        along with clones and pickles, so that a search is counted fit by fit.
+        Every fit is an entry of its own, on the disk before any noise is drawn; one that exceeds the budget is refused. Clones and
+        pickles share it, so that a search is counted fit by fit.
     progress : bool
         Whether a terminal shows a bar, after two seconds.
     random_state : None, int or RandomState
@@ -327,12 +327,12 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
     ----------
     coef_, intercept_ : ndarray, shape (n_features,); float
     covariance_ : ndarray, shape (1 + n_features, 1 + n_features)
-        Of the errors of intercept and coefficients: noise, sampling and ridge.
+        Covariance of the errors of intercept and coefficients: noise, sampling and ridge.
     standard_errors_ : ndarray, shape (n_features,)
     clipped_ : float
         A noisy count of the records with a value beyond its bounds.
     radius_ : float
-        The length, in units of the bounds, that about three quarters of the records keep: longer ones are shrunk.
+        The length, in units of the bounds, that about three quarters of the records do not exceed; longer ones are shrunk.
     moments_ : list of ndarray, shape (2 + n_features, 2 + n_features)
         The noisy second moments of each round, in its coordinates: constant and columns, then the target. They are released.
     privacy_ : Result
@@ -407,7 +407,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
             rest = noise**2 * (1 / stretch**2 + np.trace(before))
             error = axes @ (unseen @ before @ unseen.T + rest * found.gain @ found.gain.T) @ axes.T
             left = matrix[-1, -1] / stretch**2 - 2 * found.mean @ right + found.mean @ second @ found.mean
-            # two deviations more: records that are shrunk for a residual thought too small pull the next round towards 0
+            # two deviations more: if residuals are underestimated, shrunk records pull the next round towards 0
             usual = np.sqrt((max(left, 0.0) + 2 * np.sqrt(2) * noise / stretch**2) / len(x))
             theta, covariance = theta + axes @ found.mean, axes @ found.covariance @ axes.T
             scales = _INFLATED
@@ -418,7 +418,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
             axes, back = axes @ basis * lengths, (basis / lengths).T @ back
             prior = back @ covariance @ back.T
             step()
-        # what the sample itself leaves open, in the coordinates of the first round's prior
+        # the sampling error, in the coordinates of the first round's prior
         inner = back @ start
         held, basis = np.linalg.eigh(inner.T @ np.diag(np.maximum(values, 0.0) / least * len(x)) @ inner)
         seen = start @ basis
@@ -435,7 +435,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
         part: float,
         sums: NoisySums,
     ) -> tuple[Array, float]:
-        """The noisy second moments of (Wᵀv, e(t − ⟨v, θ⟩)) shrunk to this squared length, and the noise off the diagonal."""
+        """Return noisy second moments of (Wᵀv, e(t − ⟨v, θ⟩)), shrunk to squared length `square`, and the deviation of the noise off the diagonal."""
         turn = np.column_stack([axes, -stretch * theta])
         turn[1:] /= self._half[:, None]
 
@@ -452,7 +452,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
         return noisy_matrix(total, sums, weight, off) * scale, noise
 
     def intervals(self, level: float = 0.95) -> Array:
-        """Intervals of the coefficients, shape (n_features, 2), each of this level by itself."""
+        """Return confidence intervals of the coefficients, shape (n_features, 2), each at this level by itself."""
         check_is_fitted(self, "coef_")
         z = stats.norm.isf((1 - inside("level", level, 0, 1)) / 2)
         return np.column_stack(
@@ -465,7 +465,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
 
 
 class Posterior(NamedTuple):
-    """Of the solution: mean and covariance, the likeliest multiple of the prior and the largest that is not excluded, and what the right side is multiplied by."""
+    """Posterior mean and covariance, the likeliest multiple of the prior and the largest not excluded, and the matrix K with mean = Kg."""
 
     mean: Array
     covariance: Array
@@ -477,7 +477,7 @@ class Posterior(NamedTuple):
 def posterior(
     second: Array, right: Array, prior: Array, scales: Array, noise: tuple[float, float]
 ) -> Posterior:
-    """What noisy normal equations say of their solution, by the likeliest multiple of the prior.
+    """Return the posterior of the solution of noisy normal equations, under the likeliest multiple of the prior.
 
     Parameters
     ----------
@@ -501,7 +501,7 @@ def posterior(
         seen = scale * prior @ second
         rest = noise[1] ** 2 + noise[0] ** 2 * scale * np.trace(prior)
         signal = second @ seen
-        rest = max(rest, 1e-13 * float(np.trace(signal)))  # what rounding leaves of it
+        rest = max(rest, 1e-13 * float(np.trace(signal)))  # a floor against rounding
         factor = linalg.cho_factor(signal + rest * np.eye(len(right)))
         tried.append(2 * np.log(np.diag(factor[0])).sum() + right @ linalg.cho_solve(factor, right))
         if tried[-1] < least:

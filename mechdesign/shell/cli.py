@@ -1,6 +1,6 @@
 """The command line: studies, designs from TOML files, audits of result files, solvers.
 
-A command imports what it needs when it runs: help and lists come at once.
+A command imports what it needs when it runs, so that help and lists appear at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mechdesign.shell.studykit import Study, all_studies, check_study, contents_
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help."""
+    """Return the examples at the end of a command's help."""
     return "Examples:\n\n" + "\n\n".join(f"  mechdesign {line}" for line in lines)
 
 
@@ -137,15 +137,15 @@ def study_check(
 ) -> None:
     """Regenerate studies elsewhere and compare with committed results, within each table's stated tolerances.
 
-    Of a study with a quick variant, that variant; what needs a data set that is not here is "not checked".
+    A study with a quick variant is checked by that variant; tables whose data set is missing are "not checked".
     """
     import joblib
 
     problems: list[str] = []
-    for study in _chosen(names):  # before any is run
+    for study in _chosen(names):  # refuse missing results before any study runs
         contents_of(kept / study.name / ("quick" if study.quick and not full else ""))
     with tempfile.TemporaryDirectory() as fresh:
-        # Studies are independent: one a process, the longest of them decides.
+        # Studies are independent: one per process.
         work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(
             joblib.delayed(run_study)(study, Path(fresh), data_dir=data_dir, quick=study.quick and not full)
             for study in _chosen(names)
@@ -205,7 +205,7 @@ def ledger(
     rho: Rho = None,
     report: Page = None,
 ) -> None:
-    """Show what was released about a data set, and what is left of its budget; open one with --epsilon or --rho."""
+    """Show the releases about a data set, and the rest of its budget; open a ledger with --epsilon or --rho."""
     from mechdesign.evidence.digits import show
     from mechdesign.plan.ledger import Ledger
 
@@ -228,18 +228,18 @@ def list_solvers() -> None:
 
 
 def main() -> None:
-    """Run the command line; errors a user can mend are one line and exit code 1, no traceback."""
+    """Run the command line; errors that a user can mend print one line and exit with code 1, without a traceback."""
     if sys.stdout is None:
         sys.exit("error: standard output is closed")
     try:
         app(standalone_mode=True)
     except (MechdesignError, OSError, MemoryError) as error:
-        if isinstance(error, BrokenPipeError):  # whatever is left to write has no reader
+        if isinstance(error, BrokenPipeError):  # discard further output, which has no reader
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         line = " ".join(str(error).split()) or type(error).__name__
         typer.echo(f"error: {line}", err=True)
         sys.exit(1)
-    except Exception as error:  # a defect of the package: said in one line too
+    except Exception as error:  # a defect of the package: one line, too
         if os.environ.get("MECHDESIGN_DEBUG"):
             raise
         where = "MECHDESIGN_DEBUG=1 shows what and where, and may show data"

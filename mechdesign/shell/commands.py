@@ -1,4 +1,4 @@
-"""Commands that make results, from TOML files or options, and commands on result files."""
+"""Commands that make results from TOML files or options, and commands on result files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Rate = Annotated[float, typer.Option(help="Share of the records that a round sam
 
 
 def _check_outputs(spec: Path | None = None, /, **targets: Path | None) -> None:
-    """Refuse paths that nothing can be written to, or that are another file's: before the work, not after."""
+    """Refuse paths that cannot be written, or that another file has, before the work starts."""
     from mechdesign.evidence.serialize import check_writable
 
     seen: dict[Path, str] = {} if spec is None else {Path(os.path.realpath(spec)): "the TOML file"}
@@ -96,7 +96,7 @@ def plan(
     report: Page = None,
     engines: Annotated[Path | None, typer.Option(help="Write every scale, for other engines (JSON).")] = None,
 ) -> None:
-    """Share one budget over everything that is released, with the least error."""
+    """Share one budget among all released tasks, with the least error."""
     result = _solve(spec, "Plan", out, report, engines=engines)
     if engines is not None:
         from mechdesign.evidence.serialize import write_whole
@@ -108,7 +108,7 @@ def plan(
 def privacy_of(
     epsilon: float | None, delta: float, rho: float | None
 ) -> PureDP | ApproximateDP | ZeroConcentratedDP:
-    """The requirement that the options state."""
+    """Return the requirement that the options state."""
     from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 
     if epsilon is not None and rho is None:
@@ -121,7 +121,7 @@ def privacy_of(
 
 
 def _only(option: str, words: str, **others: object) -> None:
-    """Refuse options that say nothing where another is given."""
+    """Refuse options that contradict a given one."""
     for name, value in others.items():
         if value is not None:
             remedy = f"contradicts {option}, which asks for {words}: leave one out"
@@ -131,7 +131,7 @@ def _only(option: str, words: str, **others: object) -> None:
 def sensitivity_of(
     sensitivity: float | None, l0: int | None, l1: float | None, l2: float | None
 ) -> float | Sensitivity:
-    """The sensitivity that the options state: one number, or several bounds together."""
+    """Return the sensitivity that the options state: one number, or several bounds together."""
     from mechdesign.problem.sensitivity import Sensitivity
 
     if l0 is None and l1 is None and l2 is None:
@@ -191,7 +191,7 @@ Modules = Annotated[
 
 
 def _import(modules: list[str]) -> None:
-    """Import what the user names, from the folder the command runs in too; never what a file names."""
+    """Import modules that the user names, also from the current folder; modules that a file names are never imported."""
     for name in modules:
         if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name):
             raise DesignError.of("import", name, "must be the name of a module, as after Python's import")
@@ -292,9 +292,9 @@ File = Annotated[Path, typer.Argument(help="Result file.")]
 
 @dataclass(frozen=True)
 class _Checked:
-    """One result of a file, alone or in a table of several, with what the package found out about it.
+    """One result of a file, alone or among several, with its checks.
 
-    ``title`` is what stands before a line that speaks of it: its name and a colon, nothing for a result alone.
+    ``title`` precedes each line about it: its name and a colon, or "" for a result alone.
     """
 
     title: str
@@ -307,7 +307,7 @@ class _Checked:
 def _checked(
     path: Path, modules: list[str] | None
 ) -> tuple[Result | Exportable, list[_Checked], list[str], list[str]]:
-    """What a file holds, each result in it checked, what does not hold, and what is only claimed."""
+    """Load a file and check each result in it; return all, with the claims that fail and those that are only stated."""
     from mechdesign.evidence.proofs import fitting
     from mechdesign.evidence.results import Result
     from mechdesign.evidence.serialize import load
@@ -323,7 +323,7 @@ def _checked(
             f"{path}: holds a {type(loaded).__name__}, not a result, nor a comparison or frontier with its results: make it again and save it"
         )
     try:
-        with fitting():  # parts of the right kind, and of sizes or values that never stand together
+        with fitting():  # refuse parts of the right kind whose sizes or values do not fit together
             found = [_Checked(t, one, one.checks(), one.audit(), str(one)) for t, one in members.items()]
     except MissingExtra:
         raise
@@ -368,8 +368,8 @@ def audit(
 ) -> None:
     """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss.
 
-    Of a comparison or a frontier, every result in it. A table of somebody else's probabilities is held against the ε that it claims and
-    against the best there is: its first line holds the outputs, every other line an input and its probabilities.
+    In a comparison or a frontier every result is checked. A table of somebody else's probabilities is compared with the ε that it claims and
+    with the optimum: its first line holds the outputs, every other line an input and its probabilities.
     """
     import pandas as pd
 
@@ -400,7 +400,7 @@ def audit(
         heading = f"{one.title}least slack of {len(table)} constraints, the tightest of each family first"
         show(table.columns, tightest(table, rows).itertuples(index=False), heading)
         show(claims.columns, claims.itertuples(index=False), f"{one.title}claim by claim")
-        # Rows of the solver's model are evidence, not the definition: they carry its tolerance.
+        # Rows of the solver's model are evidence, not the definition: they hold to its tolerance only.
         definition = table[~table["family"].astype(str).str.startswith("model:")]
         over = definition[~(definition["slack"] >= -1e-9)].head(1).itertuples(index=False)
         amiss += [f"violated: {one.title}{r.family} {r.index}, slack {r.slack:.3g}" for r in over]
@@ -427,7 +427,7 @@ def _show_table(table: Path, found: Any, rows: int, csv: Path | None) -> None:
 
 
 def _check_target(target: Path, result: Path, name: str) -> None:
-    """Refuse a file that cannot be written, and the result itself."""
+    """Refuse a target that cannot be written or is the result file itself."""
     from mechdesign.evidence.serialize import check_writable
 
     if check_writable(target, name).exists() and result.exists() and target.samefile(result):
@@ -437,10 +437,10 @@ def _check_target(target: Path, result: Path, name: str) -> None:
 def verify(result: File, modules: Modules = None) -> None:
     """Check a result file twice: by the stand-alone verifier, and by the package; exit 1 if a claim does not hold.
 
-    The two were written apart from each other and share no code. The stand-alone one needs Python's
+    The two were written separately and share no code. The stand-alone one needs Python's
     standard library only (mechdesign/verifier); a kind of result that it does not cover is
-    checked by the package alone, and the answer says so. Of a comparison or a frontier every result is checked, and that
-    its table shows them.
+    checked by the package alone, and the output says so. In a comparison or a frontier every result is checked, and
+    whether the table shows them.
     """
     from mechdesign.evidence.digits import show
     from mechdesign.evidence.proofs import counted
@@ -488,8 +488,8 @@ def release(
 ) -> None:
     """Answer all tasks of a plan with noise: one of its rounds, exact, for deployment.
 
-    A histogram has a row a bin, a choice a row a candidate, a quantile a row a person; a mean under add-remove neighbours has two, the sum and the count. What is wrong with plan, answers or
-    ledger is said before anything is drawn. With a ledger the last column holds the hash of the entry.
+    A histogram has a row per bin, a choice a row per candidate, a quantile a row per person; a mean under add-remove neighbours has two, the sum and the count. Faults of plan, answers or
+    ledger are reported before anything is drawn. With a ledger the last column holds the hash of the entry.
     """
     from mechdesign.evidence.results import Result
     from mechdesign.evidence.serialize import write_whole
@@ -520,13 +520,13 @@ def release(
             write_whole(out, text.getvalue())
             typer.echo(f"written to {out}")
             return
-    except OSError as error:  # it is counted: it shall not be lost
+    except OSError as error:  # the ledger has counted the release: it must not be lost
         typer.echo(f"error: {out}: {error.strerror}; the answers are here instead", err=True)
     typer.echo(text.getvalue(), nl=False)
 
 
 def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
-    """The numbers of each column of a CSV file, which has exactly these."""
+    """Return the numbers of each column of a CSV file, which must have exactly these columns."""
     try:
         head, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""), strict=True)
     except OSError as error:
@@ -561,10 +561,10 @@ def certificate(
     vipr: Annotated[Path, typer.Option("--vipr", help="File to write, in the format VIPR 1.0.")],
     modules: Modules = None,
 ) -> None:
-    """Write a result's lower bound for checkers that others wrote, as a linear program in rationals with its multipliers.
+    """Write a result's lower bound for third-party checkers, as a linear program in rationals with its multipliers.
 
-    viprchk and the formally verified cake_vipr read it. Exit 2 where no finite linear program is behind the bound (closed
-    forms, bounds within one family, a continuum of multipliers), and 1 where its proof does not hold.
+    viprchk and the formally verified cake_vipr read it. Exit 2 if the bound rests on no finite linear program (closed
+    forms, bounds within one family, a continuum of multipliers), and 1 if its proof does not hold.
     """
     from mechdesign.evidence.results import Result
     from mechdesign.evidence.serialize import load
@@ -584,7 +584,7 @@ def certificate(
 
 
 def _stand_alone(text: str) -> tuple[list[tuple[str, str, str, bool]], str]:
-    """The claims that the stand-alone verifier checked, and its summary."""
+    """Return the claims that the stand-alone verifier checked, and its summary."""
     from mechdesign.verifier.reading import NotCovered, Refused
     from mechdesign.verifier.verify import verify as stand_alone
 

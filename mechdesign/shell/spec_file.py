@@ -21,7 +21,7 @@
 
 Outputs to search are tables too (``bins = {kind = "BinSearch", m = 4, max_abs = 3.0}``, or ``"Alphabet"``), so are grids
 (``boxes = {level = [0.6, 0.7], width = [0.01]}``), metric spaces (``space = {kind = "grid", rows = 4, columns = 4}``; also
-matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``). Of a plan every task is
+matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``). Every task of a plan is
 a table, ``[tasks.visits]`` with ``kind = "Histogram"`` (`TASKS`, or a workload).
 """
 
@@ -77,21 +77,21 @@ _TABLES: dict[str, Kinds] = {
     "bounds": _BOUNDS,
     "contribution": {"contribution": Sensitivity.of_contribution},
 }
-"""What a table under a key makes, by its ``kind``; without one, the first."""
+"""Constructors for a table under a key, by its ``kind``; without a kind, the first."""
 TASKS: Kinds = {
     name: getattr(mechdesign, name)
     for name in ("Histogram", "Count", "Mean", "Sum", "NumericQuery", "PrivateChoice", "PrivateQuantile")
 }
-"""What a plan may be asked, besides workloads."""
+"""Kinds of tasks in a plan, besides workloads."""
 
 
 def design_from_toml(path: str | os.PathLike[str], only: str | None = None) -> tuple[Design, dict[str, Any]]:
-    """Read a design and the options for its ``solve`` from a TOML file, which need not name the `only` one that is meant.
+    """Read a design and the options for its ``solve`` from a TOML file; if `only` is given, the file may leave out its name.
 
     Raises
     ------
     DesignError
-        Not TOML, an unknown design, law or argument; the message names file and key, and says what is allowed.
+        Not TOML, an unknown design, law or argument; the message names file and key, and the allowed values.
     """
     with _opened(path) as given:
         options = instance("solve", given.pop("solve", {}), dict)
@@ -102,12 +102,12 @@ def design_from_toml(path: str | os.PathLike[str], only: str | None = None) -> t
 
 
 def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str, Any]]:
-    """Read what `compare` answers from a TOML file: ``question = "MetricReport"``, its arguments, privacy or alpha.
+    """Read a question for `compare` from a TOML file: ``question = "MetricReport"``, its arguments, privacy or alpha.
 
     Raises
     ------
     DesignError
-        As `design_from_toml`.
+        As in `design_from_toml`.
     """
     with _opened(path) as given:
         names = tuple(kind.__name__ for kind in get_args(Question))
@@ -120,7 +120,7 @@ def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """What a file holds; errors that concern it name the file."""
+    """Yield the contents of a file; errors raised inside name the file."""
     try:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -141,9 +141,9 @@ def located(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def designs() -> dict[str, Callable[..., Design]]:
-    """Every design by its name, and functions that return one: those at the top of the package, and those that its wing of noise alone names.
+    """Return every design, and function that returns one, by name: those at the top of the package, and those only in `mechdesign.noise`.
 
-    A `Problem` is declared in Python, not in a file of names and numbers.
+    A `Problem` is declared in Python, not in a file.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def designs() -> dict[str, Callable[..., Design]]:
 
 
 def _made(word: str, kind: Any, given: Mapping[str, object]) -> Any:
-    """The design or question with these arguments."""
+    """Make the design or question with these arguments."""
     name, fields = kind.__name__, inspect.signature(kind).parameters
     for key in given:
         if key not in fields:
@@ -181,7 +181,7 @@ def _made(word: str, kind: Any, given: Mapping[str, object]) -> Any:
 def _check_call(
     key: str, function: Callable[..., object], arguments: Mapping[str, object], *first: object
 ) -> None:
-    """Raise DesignError where a function does not take these arguments."""
+    """Raise DesignError if a function does not take these arguments."""
     try:
         inspect.signature(function).bind(*first, **arguments)
     except TypeError as error:
@@ -189,7 +189,7 @@ def _check_call(
 
 
 def _value(key: str, value: object) -> Any:
-    """The object that a table describes; numbers, words and lists as they are, which constructors check."""
+    """Return the object that a table describes; numbers, strings and lists stay as they are, and constructors check them."""
     if not isinstance(value, dict):
         return value
     if key in ("prior", "noise", "values"):
@@ -211,7 +211,7 @@ def _task(key: str, given: object) -> Any:
 
 
 def _law(key: str, fields: dict[str, object]) -> object:
-    """A law of SciPy, with a prior's cut if there is one, or a prior's samples."""
+    """Return a law of SciPy, clipped or truncated if the table says so, or a prior's samples."""
     if set(fields) == {"samples"}:
         return fields["samples"]
     cuts = {

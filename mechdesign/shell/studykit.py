@@ -1,11 +1,11 @@
-"""What a study imports: `Report`, which it fills, and `Study`, the line it has in the table of studies.
+"""Run studies: `Report` collects the output of one, `Study` describes one.
 
-A study regenerates one published table or figure. It is a function that is handed a `Report` and gives it texts,
-tables and figures; the report writes ``results/<study>/`` and remembers, for every table, the tolerances within which
+A study regenerates one published table or figure. It is a function that takes a `Report` and adds texts,
+tables and figures to it; the report writes ``results/<study>/`` and records, for every table, the tolerances within which
 a later run must agree. A distribution declares its studies by an entry point in the group ``mechdesign.studies`` that
 names a sequence of `Study`; the modules with the functions are imported when a study runs.
 
-What follows finds studies, runs them into folders, and compares a folder with the one that was kept.
+Further functions find studies, run them into folders, and compare a folder with the committed one.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Study:
     function : str or callable
         Takes a `Report`; "package.module:function" is imported when the study runs.
     quick : bool
-        There is a quick variant: with `Report.quick` the function computes the same on a smaller part.
-        Its results lie in ``<study>/quick/`` and are what a check regenerates.
+        Whether there is a quick variant: with `Report.quick` the function computes a smaller part.
+        Its results lie in ``<study>/quick/``, and a check regenerates these.
     """
 
     name: str
@@ -66,15 +66,15 @@ class Study:
 
 
 class Report:
-    """Collects what a study finds and writes it to a folder.
+    """Collect a study's output and write it to a folder.
 
     Parameters
     ----------
     name, title, paper : str
     folder : Path
-        Exists.
+        An existing folder.
     data_dir : Path, optional
-        Where real data sets are.
+        Folder of real data sets.
     console : rich Console, optional
         Shows texts and tables as they come; silent when None.
     jobs : int
@@ -82,9 +82,9 @@ class Report:
     bars : bool
         Show bars of progress where there is a terminal.
     quick : bool
-        The study's quick variant is wanted.
+        Whether to run the study's quick variant.
     further : collection of str
-        What is written beside CSV and SVG: "markdown" and "latex" of each table, "png" of each figure.
+        Formats to write besides CSV and SVG: "markdown" and "latex" for tables, "png" for figures.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Report:
         return np.random.default_rng(seed)
 
     def data(self, file: str) -> Path | None:
-        """Where a data file is, or None: what needs it is then left out, and a check says that it was not checked."""
+        """Return the path of a data file, or None if it is absent: the study then leaves out its tables, and a check lists them as not checked."""
         found = None if self.data_dir is None else self.data_dir / file
         if found is not None and found.exists():
             return found
@@ -135,7 +135,7 @@ class Report:
         return None
 
     def library(self, name: str, extra: str) -> bool:
-        """Whether an optional library is installed: what needs it is otherwise left out, as without a data file."""
+        """Whether an optional library is installed; if not, the study leaves out its tables, as without a data file."""
         from importlib.util import find_spec
 
         if find_spec(name) is not None:
@@ -156,7 +156,7 @@ class Report:
         ----------
         markdown : str
         of : collection of str
-            Tables that it draws a conclusion from: where one of them was not computed, nothing is said of it.
+            Tables on which the text rests: if one of them was not computed, the text is left out.
 
         Raises
         ------
@@ -196,11 +196,11 @@ class Report:
         name : str
             File stem.
         volatile : sequence of str
-            Columns a later run need not reproduce (which of several optima was found).
+            Columns that a later run need not reproduce (such as which of several optima was found).
         timings : sequence of str
-            Columns that no two runs share: they go to the manifest, and the table is written without them.
+            Columns that differ in every run: they go to the manifest, and the table is written without them.
         rtol, atol : float
-            How closely a later run must reproduce the numbers.
+            Tolerances within which a later run must reproduce the numbers.
         digits : int
             Significant digits in Markdown, LaTeX and on the terminal, at least ten in CSV: the last
             ones of a float differ between processors.
@@ -251,7 +251,7 @@ class Report:
 
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Callable[[], None]]:
-        """Progress bar on a terminal, nothing elsewhere."""
+        """Show a progress bar if the report has bars."""
         if not self._bars:
             yield lambda: None
             return
@@ -261,10 +261,10 @@ class Report:
             yield step
 
     def close(self) -> None:
-        """Write README.md, what the study consists of, the manifest of this run, and all of it as one page.
+        """Write README.md, the study's contents, the manifest of this run, and everything as one page.
 
         ``contents.json`` lists tables with their tolerances, and figures; it is committed, and equal from run to run.
-        ``manifest.json`` has what differs: times, versions, what was absent; it is not committed.
+        ``manifest.json`` lists what differs between runs: times, versions, absent data; it is not committed.
         """
         from mechdesign.evidence.page import page, versions
 
@@ -293,11 +293,11 @@ def _plain(value: object) -> object:
 
 
 GROUP = "mechdesign.studies"
-OWN = {"README.md", "contents.json", "manifest.json", "report.html"}  # what every study writes
+OWN = {"README.md", "contents.json", "manifest.json", "report.html"}  # files that every study writes
 
 
 def all_studies() -> dict[str, Study]:
-    """Every study that an installed distribution declares, by name; none is imported."""
+    """Return every study that an installed distribution declares, by name, without importing its functions."""
     from importlib import metadata
 
     found = [study for entry in metadata.entry_points(group=GROUP) for study in entry.load()]
@@ -325,13 +325,13 @@ def run_study(
 ) -> Path:
     """Run one study into ``out/<name>``, its quick variant into ``out/<name>/quick``, and return that folder.
 
-    The study writes into a new folder, which takes the old one's place when it is complete, and files there that no
+    The study writes into a new folder, which replaces the old one when it is complete; files in the old one that no
     study wrote stay.
 
     Raises
     ------
     DesignError
-        A file that no study wrote has the name of one that this study writes; the study has no quick variant.
+        A file that no study wrote has a name that this study needs; the study has no quick variant.
     """
     if quick and not chosen.quick:
         raise DesignError.of("quick", quick, f"{chosen.name} has no quick variant: run it without")
@@ -361,11 +361,11 @@ def run_study(
             quick=quick,
             further=further,
         )
-        import scipy.linalg  # noqa: F401  BLAS is limited where it is loaded
+        import scipy.linalg  # noqa: F401  only a loaded BLAS can be limited
 
         from mechdesign.solvers.deadline import one_thread
 
-        with one_thread():  # studies' matrices are small, and other studies may be on the other cores
+        with one_thread():  # studies' matrices are small, and other studies may use the other cores
             chosen.run(report)
         report.close()
         if folder.exists():
@@ -386,7 +386,7 @@ def run_study(
 
 
 def _recovered(out: Path, name: str) -> tuple[Path, Path]:
-    """The folder of a study in an existing one, and where it is put aside; a run killed between its renames is mended."""
+    """Return a study's folder and the folder for its old results; restore the old results if a run was killed between its renames."""
     folder, before = out / name, out / f".{name}.before"
     out.mkdir(parents=True, exist_ok=True)
     if before.exists() and not folder.exists():
@@ -395,7 +395,7 @@ def _recovered(out: Path, name: str) -> tuple[Path, Path]:
 
 
 def _foreign(folder: Path) -> set[str]:
-    """What is in a study's folder and was not written by a study: its contents list the rest."""
+    """Return the names in a study's folder that no study wrote: those that its contents do not list."""
     present = {path.name for path in folder.iterdir()} if folder.exists() else set()
     try:
         contents = json.loads((folder / "contents.json").read_text())
@@ -414,12 +414,12 @@ def _refuse(folder: Path, names: set[str]) -> None:
 
 
 def contents_of(kept: Path) -> dict[str, Any]:
-    """What a folder of results consists of, with tolerances.
+    """Return the contents of a folder of results, with tolerances.
 
     Raises
     ------
     DesignError
-        There are no results.
+        The folder holds no results.
     """
     if not (kept / "contents.json").exists():
         allowed = "holds no results to compare with: give the folder of the committed ones as --kept, or write it first with `study run`"
@@ -428,10 +428,10 @@ def contents_of(kept: Path) -> dict[str, Any]:
 
 
 def check_study(fresh: Path, kept: Path) -> list[str]:
-    """Compare a regenerated folder with a kept one; return the differences, one line each.
+    """Compare a regenerated folder with a committed one; return the differences, one line each.
 
-    Tables must have the same columns and rows, text cells equal, numbers within the tolerances that the
-    *kept* contents state; figures must exist. What the regenerated study left out for want of data is not compared.
+    Tables must have the same columns and rows, equal text cells, and numbers within the tolerances that the
+    *committed* contents state; figures must exist. Tables left out for want of data are not compared.
     """
     stated = contents_of(kept)
     made = json.loads((fresh / "contents.json").read_text())

@@ -1,8 +1,8 @@
-"""Solver backends behind one registry; `available` says what is installed and what each can do.
+"""Solver backends behind one registry; `available` lists which are installed and what each can do.
 
-`solve` hands a CVXPY problem, whose families of rows have names (`mechdesign.named`), to a backend, keeps the time limit
-whichever answers, and translates statuses once. A `LinearProgram` holds one program in numbers and solves it many times, while
-it grows and its numbers change; `proved_bound` makes a lower bound of any duals.
+`solve` passes a CVXPY problem, whose families of rows have names (`mechdesign.named`), to a backend, enforces the time limit
+for all of them, and translates statuses once. A `LinearProgram` holds one program in numbers and solves it many times, while
+it grows and its numbers change; `proved_bound` makes a lower bound from any duals.
 
 Imports nothing of the package but errors, plotting and typing; nothing else imports ``highspy``.
 """

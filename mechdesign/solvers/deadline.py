@@ -1,4 +1,4 @@
-"""What a step may take: a time limit that is handed from step to step, one thread for its linear algebra; and the bar that shows how far it is."""
+"""Resources of a step: a time limit that is passed from step to step, one thread for linear algebra, interrupts; and progress bars."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ T = TypeVar("T")
 _LOOK = 0.1
 """Seconds between looks for an interrupt."""
 _PATIENCE = 2.0
-"""Seconds that nobody needs a bar for."""
+"""Seconds before a bar appears."""
 _EVERY = 30.0
-"""Seconds between lines that say how far a search is, where there is no terminal for a bar."""
+"""Seconds between progress lines if there is no terminal for a bar."""
 _BAR: ContextVar[Any] = ContextVar("_BAR", default=None)
-"""The bar that stands on the terminal; False where there is to be none."""
+"""The bar on the terminal; False if none shall appear."""
 _HELD: ContextVar[Deadline | None] = ContextVar("_HELD", default=None)
-"""The deadline of the proof in hand."""
+"""The deadline of the proof in progress."""
 
 
 class Deadline:
-    """The moment by which an answer is wanted; every step asks it how much time is left.
+    """The moment by which an answer is wanted; steps read from it how much time is left.
 
     Parameters
     ----------
     seconds : float, optional
-        From now; None never passes.
+        Seconds from now; None never passes.
     name : str
-        What the argument is called.
+        Name of the argument in errors.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Deadline:
 
     @classmethod
     def of(cls, given: Deadline | None, seconds: float | None = None) -> Deadline:
-        """Return the deadline that is given, and one of so many seconds where none is."""
+        """Return the given deadline, or a new one after `seconds` if there is none."""
         return cls(seconds) if given is None else instance("deadline", given, Deadline)
 
     @property
@@ -73,26 +73,26 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether it is over."""
+        """Whether no time is left."""
         return self.left <= 0.0
 
     @property
     def late(self) -> Deadline:
-        """The moment by which an answer in hand is exact and proved: a second after this one, or 5%."""
+        """Return the deadline for making a found answer exact and proved: a second after this one, or 5% of it."""
         if not self.finite:
             return self
         return Deadline(max(self.seconds + max(1.0, 0.05 * self.seconds) - self.elapsed, 1e-9))
 
     def limit(self, *, most: float = math.inf, least: float = 1e-3) -> float | None:
-        """Seconds left as the ``time_limit`` of a step, within ``least`` and ``most``; None where nothing limits it.
+        """Return the seconds left as ``time_limit`` of a step, between ``least`` and ``most``; None if there is no limit.
 
-        Never 0, which is no limit: a step that starts late finds out by its own clock.
+        It is never 0, which some solvers read as no limit: a step that starts late stops after `least`.
         """
         seconds = max(min(most, self.left), least)
         return seconds if math.isfinite(seconds) else None
 
     def part(self, share: float) -> Deadline:
-        """A share of what is left, as a deadline of its own."""
+        """Return a share of the time left, as a deadline of its own."""
         if not self.finite:
             return self
         found = Deadline(max(share * self.left, 1e-3))
@@ -100,31 +100,31 @@ class Deadline:
         return found
 
     def failed(self, error: MechdesignError, instead: str) -> None:
-        """Keep for the result's notes what a solver said when it failed, and what is used instead; being late is no failure."""
+        """Note a solver's failure and its replacement for the result's notes; a time limit is no failure."""
         if getattr(error, "status", "") != "limit":
             solver = getattr(error, "solver", "a program")
             note = f"{solver} failed ({' '.join(str(error).split())}): {instead}"
             self.failures += [note] * (note not in self.failures)
 
     def hold(self, what: str) -> None:
-        """Raise the error of what found nothing in time, once it is over."""
+        """Raise the error of a search without an answer, `what`, if no time is left."""
         if self.passed:
             raise too_late(what)
 
     @property
     def finite(self) -> bool:
-        """Whether there is a limit at all."""
+        """Whether there is a limit."""
         return math.isfinite(self.seconds)
 
 
 def too_late(what: str) -> SolverError:
-    """Return the error of a search that met nothing feasible by its deadline."""
+    """Return the error of a search that found nothing feasible by its deadline."""
     return SolverError("nothing feasible was found within the time limit", solver=what, status="limit")
 
 
 @contextmanager
 def limited(deadline: Deadline) -> Iterator[None]:
-    """Limit by a deadline the proofs that are made inside: those that nothing waits for, as there are others, or none is needed."""
+    """Limit the proofs made inside by a deadline: for proofs that may be given up, as there are others or none is needed."""
     before = _HELD.set(deadline)
     try:
         yield
@@ -133,15 +133,15 @@ def limited(deadline: Deadline) -> Iterator[None]:
 
 
 def pause(what: str) -> None:
-    """Raise the error of what is too late where the proof in hand is `limited`; what iterates in a proof calls it at every step."""
+    """Raise the error of a time limit if the proof in progress is `limited` and late; loops in proofs call this at every step."""
     if (deadline := _HELD.get()) is not None:
         deadline.hold(what)
 
 
 def heard(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
-    """Return what a library's call returns, run in a thread of its own: Python sees an interrupt only between its own steps.
+    """Run a library call in a thread of its own and return its result: Python sees interrupts only between its own steps.
 
-    The call is waited for after `stop`; without it, it is left to end by itself, which Python waits for when it ends.
+    On an interrupt `stop` is called and the call awaited; without `stop` it runs on, and Python waits for it at exit.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -158,7 +158,7 @@ def heard(work: Callable[[], T], stop: Callable[[], None] | None = None) -> T:
     thread = threading.Thread(target=copy_context().run, args=(run,))
     try:
         thread.start()
-        while not done.wait(_LOOK):  # not for the thread, which passes for ended once an interrupt came
+        while not done.wait(_LOOK):  # not thread.join: after an interrupt it takes the thread for ended
             pass
     except KeyboardInterrupt:
         if stop is not None:
@@ -179,8 +179,8 @@ def _controller() -> Any:
 def one_thread() -> AbstractContextManager[object]:
     """Return a context in which BLAS uses one thread.
 
-    OpenBLAS spreads even 100 × 100 products over all cores and waits for its threads by spinning: when the cores have other
-    work that makes an iteration thirty times slower, and when they do not it gains little at these sizes.
+    OpenBLAS spreads even 100 × 100 products over all cores and waits for its threads by spinning: if the cores have other
+    work, that makes an iteration thirty times slower, and if not, it gains little at these sizes.
     """
     limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
     return limited
@@ -188,11 +188,11 @@ def one_thread() -> AbstractContextManager[object]:
 
 @contextmanager
 def progress_bar(label: str, total: int | None, *, shown: bool = True) -> Iterator[Callable[..., None]]:
-    """Show a bar on a terminal, once two seconds have passed; yields a function that advances it by one and may say how it stands.
+    """Show a bar on a terminal after two seconds; yield a function that advances it by one and may set its text.
 
-    Off a terminal it is a line on standard error each 30 seconds, when a step is done.
+    Without a terminal it prints a line on standard error at most every 30 seconds, when a step is done.
 
-    A bar inside of another one is its further line; inside of one that is not `shown`, and in other threads and processes, there is none.
+    A bar inside another one becomes a further line of it; inside one that is not `shown`, and in other threads and processes, there is none.
     """
     outer: Any = _BAR.get()
     alone = threading.current_thread() is threading.main_thread() and current_process().name == "MainProcess"
@@ -208,7 +208,7 @@ def progress_bar(label: str, total: int | None, *, shown: bool = True) -> Iterat
 
 
 def has_outer_bar() -> bool:
-    """Whether this is a step of a search that has a bar, shown or not: an interrupt is that search's."""
+    """Whether an outer search has a bar, shown or not: that search then handles interrupts."""
     return _BAR.get() is not None
 
 
@@ -226,7 +226,7 @@ def _line(bar: Any, label: str, total: int | None) -> Iterator[Callable[..., Non
 
 
 class _Lines:
-    """What stands in for a bar off a terminal."""
+    """Progress lines instead of a bar if there is no terminal."""
 
     def __init__(self) -> None:
         self._tasks: list[tuple[str, int, int | None]] = []

@@ -1,4 +1,4 @@
-r"""One linear program in numbers, kept inside HiGHS, and bounds that any duals prove.
+r"""One linear program in numbers, held inside HiGHS, and bounds that any duals prove.
 
 A `LinearProgram` has columns and rows in families with names. It grows, its numbers change, and each solve starts from the
 last basis: cutting planes, column generation, grids of boxes and successive linearisation are all such programs.
@@ -40,11 +40,11 @@ _STATUS = {
     highspy.HighsModelStatus.kIterationLimit: Status.LIMIT,
 }
 _LONG = 500
-"""Rows and columns of a program that may take long."""
+"""Rows plus columns from which a solve runs in a thread of its own."""
 _BLOWN_UP = 2.0**24
-"""By which the correction of a step of refinement is enlarged."""
+"""Factor by which a refinement step scales the correction."""
 
-_Places = npt.NDArray[np.int32]  # what HiGHS takes
+_Places = npt.NDArray[np.int32]  # HiGHS's index type
 
 
 class LinearProgram:
@@ -53,7 +53,7 @@ class LinearProgram:
     Parameters
     ----------
     what : str
-        Its name in error messages.
+        Name in error messages.
     solver : str, optional
         A registered backend for `answer`; HiGHS's simplex method by default.
     deadline : Deadline, optional
@@ -61,18 +61,18 @@ class LinearProgram:
     interior : bool
         Whether HiGHS solves by its interior-point method, without a basis.
     **options
-        The backend's own.
+        Options of the backend.
 
     Attributes
     ----------
     columns, rows : dict of int arrays
-        Where the members of each family stand; columns in the shape of their costs.
+        Indices of each family's members; columns in the shape of their costs.
     constant : float
-        What is added to the costs.
+        Constant of the objective.
     value, x : float and array
-        The last solve's optimum, and its columns.
+        Optimum and columns of the last solve.
     count, iterations, seconds : int, int, float
-        Effort of all runs; iterations of `solve` only.
+        Effort of all runs; `iterations` counts those of `solve` only.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class LinearProgram:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns by now."""
+        """Present numbers of rows and columns."""
         return int(self.highs.getNumRow()), int(self.highs.getNumCol())
 
     # -- its numbers ----------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class LinearProgram:
     def add_columns(
         self, name: str, cost: Numbers, *, lower: Numbers = 0.0, upper: Numbers = np.inf
     ) -> _Places:
-        """Add a family of variables that stand in no row yet; return their columns, in the shape of their costs."""
+        """Add a family of variables without rows; return their column indices, in the shape of their costs."""
         costs = np.atleast_1d(np.asarray(cost, dtype=float))
         count, none = costs.size, np.zeros(0, dtype=np.int32)
         bounds = [np.broadcast_to(np.asarray(b, dtype=float), costs.shape).ravel() for b in (lower, upper)]
@@ -146,13 +146,13 @@ class LinearProgram:
     def add_rows(
         self, name: str, blocks: Mapping[str, Any], *, lower: Numbers = -np.inf, upper: Numbers = np.inf
     ) -> _Places:
-        """Add ``lower <= A x <= upper`` to a family, all equalities or bounded on one side; return the rows' numbers.
+        """Add rows ``lower <= A x <= upper`` to a family, all equalities or bounded on one side; return their indices.
 
         Parameters
         ----------
         name : str
         blocks : mapping of column family to array or scipy.sparse matrix, shape (rows, members)
-            A, in a block for each family that has coefficients.
+            Blocks of A, one for each family with coefficients.
         """
         parts = [(np.ravel(self.columns[k]), sparse.coo_array(block)) for k, block in blocks.items()]
         count, first = parts[0][1].shape[0], self.shape[0]
@@ -182,7 +182,7 @@ class LinearProgram:
     def change_rows(
         self, name: str, values: Array | None = None, *, upper: Array | float | None = None
     ) -> None:
-        """Change a family's coefficients, in the order in which they were added, and its rows' upper bounds."""
+        """Change a family's coefficients, given in the order in which they were added, and its rows' upper bounds."""
         if values is not None:
             row, column, held = self._coefficients(name)
             moved = np.flatnonzero(values != held)
@@ -232,7 +232,7 @@ class LinearProgram:
         return status
 
     def _run(self) -> None:
-        """Run HiGHS, in a thread of its own where it may take long: Python sees an interrupt only between its own steps."""
+        """Run HiGHS, for large programs in a thread of its own: Python sees interrupts only between its own steps."""
         if sum(self.shape) < _LONG or threading.current_thread() is not threading.main_thread():
             self.highs.run()
             return
@@ -252,23 +252,23 @@ class LinearProgram:
 
     @property
     def row_dual(self) -> Array:
-        """The change of the last solve's optimum per unit of each row's active side; made when it is asked for, as sweeps ask for none."""
+        """Change of the last solve's optimum per unit of each row's active side; computed when read, as sweeps need none."""
         return np.array(self._found.row_dual)
 
     def solve(self) -> Status:
-        """Solve from the last basis; where that fails from scratch, then to 100 times the tolerances.
+        """Solve from the last basis; if that fails, from scratch, then with 100 times the tolerances.
 
         Returns
         -------
         Status
-            OPTIMAL, or LIMIT where the deadline came first.
+            OPTIMAL, or LIMIT if the deadline came first.
 
         Raises
         ------
         InfeasibleError
             HiGHS finds no feasible point.
         SolverError
-            Neither.
+            HiGHS ends with any other status.
         """
         status, free = Status.LIMIT, "simplex_iteration_limit" not in self._options
         fresh = not self.highs.getBasis().valid
@@ -278,7 +278,7 @@ class LinearProgram:
             if free:
                 most = 20 * sum(self.shape) + 1000 if attempt < 2 else highspy.kHighsIInf
                 self.highs.setOptionValue("simplex_iteration_limit", most)
-            if attempt == 2:  # badly scaled programs can keep the simplex method turning at the tightest
+            if attempt == 2:  # badly scaled programs can cycle at the tightest tolerances
                 for name in HIGHS_TOLERANCES:
                     self.highs.setOptionValue(name, 100 * self.highs.getOptionValue(name)[1])
             status = self.run()
@@ -291,9 +291,9 @@ class LinearProgram:
         raise SolverError(f"the {self.what} ended with {word!r}", solver="highs", status=word)
 
     def refine(self) -> bool:
-        """Take one step of iterative refinement from the last basis: solve for the correction of `x`, blown up by 2²⁴.
+        """Take one step of iterative refinement from the last basis: solve for the correction of `x`, scaled by 2²⁴.
 
-        Residuals are taken in long doubles, so that rows hold to the solver's tolerance over 2²⁴ (Gleixner, Steffy and Wolter 2016).
+        Residuals are computed in long doubles, so that rows hold to the solver's tolerance over 2²⁴ (Gleixner, Steffy and Wolter 2016).
 
         Returns
         -------
@@ -325,7 +325,7 @@ class LinearProgram:
         return done
 
     def ray(self) -> Array | None:
-        """Multipliers of the rows that prove an infeasible program so, up to their common sign; None where HiGHS finds none."""
+        """Return multipliers of the rows that prove the program infeasible, up to their common sign; None if HiGHS finds none."""
         self.highs.setOptionValue("presolve", "off")
         self.forget_basis()
         self.run()
@@ -334,14 +334,14 @@ class LinearProgram:
         return np.array(values) if found else None
 
     def matrix(self) -> sparse.coo_array:
-        """The coefficients inside HiGHS."""
+        """Return the coefficients inside HiGHS."""
         held = self.highs.getLp().a_matrix_
         kind = sparse.csc_array if held.format_ == highspy.MatrixFormat.kColwise else sparse.csr_array
         entries = (np.array(held.value_), np.array(held.index_), np.array(held.start_))
         return sparse.coo_array(kind(entries, shape=self.shape))
 
     def write(self, path: str) -> None:
-        """Write the program as HiGHS does, by the ending of the name: ``.mps`` or ``.lp``."""
+        """Write the program in HiGHS's format for the ending of the name: ``.mps`` or ``.lp``."""
         for name, rows in self.rows.items():
             for k, row in enumerate(rows.tolist()):
                 self.highs.passRowName(row, f"{name}_{k}")
@@ -352,12 +352,12 @@ class LinearProgram:
             raise DesignError.of("path", path, "cannot be written; its name must end in .mps or .lp")
 
     def answer(self) -> Solution:
-        """Solve by the backend asked for, and return variables and duals by family.
+        """Solve by the chosen backend, and return variables and duals by family.
 
         Raises
         ------
         InfeasibleError, SolverError
-            As of `solve`, and where the deadline comes first.
+            As in `solve`, and if the deadline comes first.
         """
         if self.solver != "highs":
             started = time.perf_counter()
@@ -402,12 +402,12 @@ class LinearProgram:
         return cp.Problem(cp.Minimize(np.array(lp.col_cost_) @ whole), families)
 
     def primal(self, name: str) -> Array:
-        """A family of columns in its shape, at the last solve."""
+        """Return a family of columns in its shape, at the last solve."""
         return self.x[self.columns[name]]
 
     @property
     def word(self) -> str:
-        """How the last run ended, as HiGHS says it."""
+        """HiGHS's status of the last run."""
         return str(self.highs.modelStatusToString(self.highs.getModelStatus()))
 
 
@@ -417,10 +417,10 @@ def proved_bound(problem: cp.Problem, solution: Solution) -> float:
     Parameters
     ----------
     problem : cvxpy.Problem
-        A linear minimisation, of an affine objective. Without a bound on a variable whose reduced cost has the wrong sign,
-        the answer is -inf.
+        A linear minimisation with an affine objective. If a variable whose reduced cost has the wrong sign is unbounded,
+        the result is -inf.
     solution : Solution
-        Of any backend; only its duals are used.
+        Solution by any backend; only its duals are used.
 
     Raises
     ------
@@ -457,7 +457,7 @@ def proved_bound(problem: cp.Problem, solution: Solution) -> float:
 def bound_from(
     cost: Array, matrix: Any, rhs: Array, equalities: int, lower: Array, upper: Array, dual: Array
 ) -> float:
-    """The bound for one program in numbers: the first rows are equalities, the others read ``A x <= b``."""
+    """Return the bound for one program in numbers: the first rows are equalities, the others read ``A x <= b``."""
     y = np.asarray(dual, dtype=float).copy()
     y[equalities:] = np.minimum(y[equalities:], 0.0)
     reduced = cost - matrix.T @ y

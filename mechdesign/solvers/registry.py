@@ -1,4 +1,4 @@
-"""The registry of solvers: named backends that are given a CVXPY problem, what each promises and answers, and what a problem says of itself.
+"""The registry of solvers: named backends for CVXPY problems, their capabilities and solutions, and the class, rows and duals of a problem.
 
 Third parties add backends with `register`, or declare an entry point in the group ``mechdesign.solvers``
 that names a `Solver` instance, class or factory.
@@ -31,14 +31,14 @@ from mechdesign.typing import Status as Status
 
 
 def kind_of(problem: cp.Problem) -> str:
-    """Return the smallest class that holds it: "LP", "QP", "SOCP", "SDP" or "EXP"."""
+    """Return the smallest class that contains the problem: "LP", "QP", "SOCP", "SDP" or "EXP"."""
     if not problem.is_dcp():
         raise DesignError("the problem breaks CVXPY's rules for convex problems (DCP)")
     if problem.is_lp():
         return "LP"
     if problem.is_qp():
         return "QP"
-    # Clarabel takes all cones, and is what mostly solves them: CVXPY keeps what it compiles for it
+    # Clarabel takes all cones and usually solves them, and CVXPY caches the problem compiled for it
     dims = problem.get_problem_data(cp.CLARABEL)[0]["dims"]
     if dims.psd:
         return "SDP"
@@ -69,7 +69,7 @@ def rows(problem: cp.Problem) -> dict[str, list[Any]]:
 
 
 def duals(problem: cp.Problem) -> dict[str, Array]:
-    """Return the dual values that CVXPY holds of named rows: in the shape of one constraint, of several, or a cone's parts, one after the other."""
+    """Return CVXPY's dual values of named rows: in the shape of a single constraint; those of several, or a cone's parts, concatenated."""
     found: dict[str, Array] = {}
     for label, members in rows(problem).items():
         parts = [
@@ -82,7 +82,7 @@ def duals(problem: cp.Problem) -> dict[str, Array]:
 
 
 def row_duals(problem: cp.Problem) -> Array | None:
-    """Return the dual values that CVXPY holds, a row of its standard form each: equalities first; None where one is missing or a cone's.
+    """Return CVXPY's dual values, one per row of its standard form, equalities first; None if one is missing or belongs to a cone.
 
     Each is the change of the optimal value per unit of its right-hand side.
     """
@@ -94,7 +94,7 @@ def row_duals(problem: cp.Problem) -> Array | None:
 
 
 def constant(problem: cp.Problem) -> float:
-    """Return the objective where all variables are 0: what CVXPY's standard form of an affine one leaves out."""
+    """Return the objective at zero, the constant that CVXPY's standard form of an affine objective leaves out."""
     variables = problem.variables()
     held = [v.value for v in variables]
     for v in variables:
@@ -114,9 +114,9 @@ class Capabilities:
     kinds : frozenset of str
         Classes of problems it takes: "LP", "QP", "SOCP", "SDP", "EXP".
     duals, time_limit : bool
-        Whether it gives duals, and whether it takes a time limit.
+        Whether it returns duals, and whether it takes a time limit.
     accuracy : float
-        Feasibility tolerance it is run with.
+        Feasibility tolerance at which it runs.
     """
 
     kinds: frozenset[str]
@@ -140,7 +140,7 @@ class Solution:
     seconds, build_seconds : float
         Time in the solver; time to compile the problem.
     fallbacks : tuple of str
-        Solvers that were tried before and failed, with their status.
+        Solvers that failed before this one, with their status.
     row_dual : array, optional
         Duals of the rows of CVXPY's standard form (`row_duals`).
     """
@@ -173,9 +173,9 @@ class Solver(ABC):
 
     @abstractmethod
     def solve(self, problem: cp.Problem, *, time_limit: float | None = None, **options: Any) -> Solution:
-        """Solve in at most `time_limit` seconds; the status says if the problem is infeasible, unbounded, not done.
+        """Solve in at most `time_limit` seconds; the status says whether it is solved, infeasible, unbounded or unfinished.
 
-        Its rows have names, the labels of its constraints (`mechdesign.solvers.rows`).
+        Rows are named by the labels of the constraints (`mechdesign.solvers.rows`).
 
         Raises
         ------
@@ -184,7 +184,7 @@ class Solver(ABC):
         """
 
     def accepts(self, kind: str) -> bool:
-        """Whether problems of this class can be given to it."""
+        """Whether it takes problems of this class."""
         return kind in self.capabilities.kinds
 
 
@@ -194,7 +194,7 @@ _REGISTRY: dict[str, Solver] = {}
 
 
 HIGHS_TOLERANCES = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""The tightest that HiGHS accepts for its simplex method: privacy is at stake, and these models are small."""
+"""The tightest tolerances of HiGHS's simplex method: privacy is at stake, and these models are small."""
 
 _STATUS = {
     "optimal": Status.OPTIMAL,
@@ -216,13 +216,13 @@ _LIMITS = {
     "SCS": "time_limit_secs",
     "XPRESS": "maxtime",
 }
-"""The option that stops each library after so many seconds, in the dictionary that holds it."""
+"""Each library's option for a time limit in seconds, after the dictionary that holds it, if any."""
 _OPTION = re.compile("nrecogni[sz]ed|incompatible function arguments|invalid keyword|unknown option", re.I)
 
 
 @cache
 def _installed() -> frozenset[str]:
-    """CVXPY's solvers; it imports every one of them again at each question, some 9 ms."""
+    """Return CVXPY's solvers, cached: CVXPY imports every one of them at each call, some 9 ms."""
     return frozenset(cp.installed_solvers())
 
 
@@ -234,7 +234,7 @@ class CvxpySolver(Solver):
     name : str
         Name in this registry.
     cvxpy_name : str
-        CVXPY's name of it.
+        Name in CVXPY.
     kinds : frozenset of str
         Classes of problems it takes.
     options : dict
@@ -266,19 +266,19 @@ class CvxpySolver(Solver):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # CVXPY's accuracy warning; the status says the same.
                 if deadline.finite:
-                    problem.get_problem_data(self._cvxpy_name)  # compiled once, kept by CVXPY
+                    problem.get_problem_data(self._cvxpy_name)  # compile outside the limit; CVXPY caches it
                     outer, *inner = _LIMITS[self._cvxpy_name].split()
                     seconds = max(deadline.left, 1e-9)
                     settings[outer] = {inner[0]: seconds} if inner else seconds
-                if not deadline.passed:  # some look at their clock between blocks of iterations only
+                if not deadline.passed:  # some check their clock between blocks of iterations only
                     self._run(problem, settings)
-                    if problem.status == "infeasible_or_unbounded":  # what HiGHS's presolve finds
+                    if problem.status == "infeasible_or_unbounded":  # a verdict of HiGHS's presolve
                         self._run(problem, {**settings, "presolve": "off"})
                     native = str(problem.status)
             status = _STATUS.get(native, Status.FAILED)
         except (cp.error.SolverError, TypeError, ValueError, AttributeError, KeyError) as error:
             native = " ".join(str(error).split())
-            # Without a status that CVXPY knows there is nothing to unpack.
+            # CVXPY cannot unpack a solution whose status it does not know.
             failed = isinstance(error, cp.error.SolverError) or "invalid solution" in native
             if options and (not failed or _OPTION.search(native)):
                 raise DesignError.of("options", options, f"{self.name} refuses them: {native}") from None
@@ -309,7 +309,7 @@ class CvxpySolver(Solver):
         )
 
     def _run(self, problem: cp.Problem, settings: dict[str, Any]) -> None:
-        """As `cp.Problem.solve`, but that an interrupt is heard: what an interrupted library still finds is not written into the problem."""
+        """Solve like `cp.Problem.solve`, but respond to interrupts: a solution found after one is not written into the problem."""
         verbose, warm = (
             settings.pop(name, usual) for name, usual in (("verbose", False), ("warm_start", True))
         )
@@ -317,7 +317,7 @@ class CvxpySolver(Solver):
             self._cvxpy_name, verbose=verbose, solver_opts=settings
         )
         clarabel, stop = self._cvxpy_name == "CLARABEL", threading.Event()
-        # interrupts come to the main thread alone: others leave the library as it is
+        # only the main thread receives interrupts: other threads leave the library unchanged
         stopped = clarabel and threading.current_thread() is threading.main_thread()
         with _stopping(stop) if stopped else nullcontext():
             found = heard(
@@ -329,7 +329,7 @@ class CvxpySolver(Solver):
 
 @contextmanager
 def _stopping(stop: threading.Event) -> Iterator[None]:
-    """Let Clarabel, which CVXPY makes without, look at every step whether it is to stop."""
+    """Make Clarabel check at every step whether to stop, which CVXPY does not set up."""
     import clarabel
 
     made = clarabel.DefaultSolver
@@ -377,7 +377,7 @@ def _load_entry_points() -> None:
 
 
 def get(name: str) -> Solver:
-    """Return the backend called `name`; any CVXPY solver works by its CVXPY name too.
+    """Return the backend called `name`, which may also be CVXPY's name of any solver.
 
     Examples
     --------
@@ -434,13 +434,13 @@ def _candidates(problem: cp.Problem, solver: str | None, fallback: bool) -> list
 
 
 def _answered(backend: Solver, problem: cp.Problem, given: dict[str, Any]) -> Solution:
-    """What a backend answers; FAILED where it raises, or answers nothing that fits the problem."""
+    """Return a backend's solution, with status FAILED if it raises or its answer does not fit the problem."""
     try:
         answer = backend.solve(problem, **given)
         fault = _fault(answer, problem)
     except DesignError:
         raise
-    except Exception as error:  # of whoever wrote the backend
+    except Exception as error:  # a third party's backend may raise anything
         fault = " ".join(f"{type(error).__name__}: {error}".split())
     if fault:
         return Solution(Status.FAILED, float("nan"), {}, {}, backend.name, 0.0, native_status=fault)
@@ -448,7 +448,7 @@ def _answered(backend: Solver, problem: cp.Problem, given: dict[str, Any]) -> So
 
 
 def _fault(answer: Solution, problem: cp.Problem) -> str:
-    """Why this is no answer to the problem; nothing where it is one."""
+    """Return why the answer does not fit the problem, or "" if it does."""
     if not isinstance(answer, Solution):
         return f"an answer of type {type(answer).__name__}"
     if not isinstance(answer.status, Status):
@@ -482,19 +482,19 @@ def solve(
 ) -> Solution:
     """Solve a CVXPY problem with the named backend, or the first capable one.
 
-    A backend that fails, answers with numbers that are not finite, or is the first to call the problem infeasible or unbounded,
-    hands over to the next capable one; the solution lists those that failed.
+    If a backend fails, answers with numbers that are not finite, or is the first to call the problem infeasible or unbounded,
+    the next capable one is tried; the solution lists those that failed.
 
     Parameters
     ----------
     problem : cvxpy.Problem
-        Convex; its variables and rows are named in the answer.
+        A convex problem; the solution names its variables and rows.
     solver : str, optional
-        Registered name or CVXPY name; chosen from the problem's class when not named.
+        Registered name or CVXPY name; by default chosen from the problem's class.
     time_limit : float, optional
-        Seconds for all of it, those that take over included.
+        Seconds for the whole call, fallbacks included.
     deadline : Deadline, optional
-        The same, begun earlier.
+        A deadline set earlier, instead.
     fallback : bool
         Whether another solver may take over.
     **options
@@ -505,8 +505,8 @@ def solve(
     InfeasibleError
         The problem has no feasible point: two backends say so, or the only one that may answer.
     SolverError
-        It is unbounded, no answer came in time (status "limit"), or every backend failed; carries the last
-        backend's own status.
+        The problem is unbounded, no answer came in time (status "limit"), or every backend failed; the error carries
+        the last backend's own status.
     """
     names = sorted(v.name() for v in instance("problem", problem, cp.Problem).variables())
     if twice := [a for a, b in zip(names, names[1:]) if a == b]:

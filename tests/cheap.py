@@ -117,10 +117,10 @@ MADE: dict[str, Callable[[], Any]] = {
     "calibration": lambda: md.noise.Calibration("laplace", privacy=md.ApproximateDP(0.5, 1e-6), sensitivity=1.0),
     "joint-calibration": lambda: JointCalibration(
         (
-            md.AdditiveNoise(stats.norm(), 1.0, rounds=3, sampling_rate=0.1),
+            md.AdditiveNoise(stats.norm(), 1.0, rounds=2, sampling_rate=0.1),
             md.AdditiveNoise(stats.laplace(scale=3.0), 1.0),
         ),
-        md.ApproximateDP(1.0, 1e-3),
+        md.ApproximateDP(1.0, 0.05),
     ),
     "optimal-noise": lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2)),
     "optimal-integer-noise": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1), loss="squared", integer=True),

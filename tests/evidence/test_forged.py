@@ -36,10 +36,9 @@ OBJECTS = [kind for kind in KINDS if not kind.startswith("law:")]
 @functools.cache
 def groups() -> dict[str, list[str]]:
     """Designs by their kind; what is alike in them is altered once."""
-    found: dict[str, list[str]] = {"calibration-huber": ["calibration-huber"]}
+    found: dict[str, list[str]] = {}
     for name, (design, _) in files.DESIGNS.items():
-        if name not in found:
-            found.setdefault(kind_of(design()), []).append(name)
+        found.setdefault(kind_of(design()), []).append(name)
     return found
 
 
@@ -91,7 +90,7 @@ LESS = {("biased-selection", "value +")}
 
 
 LONG = (
-    "vector-design", "calibration", "calibration-huber", "metric-quantizer", "biased-selection", "selection-problem", "optm-search",
+    "vector-design", "calibration", "joint-calibration", "metric-quantizer", "biased-selection", "selection-problem", "optm-search",
     "knorm", "noise-allocation", "rqm", "scales-problem",
 )  # fmt: skip
 """Kinds whose checks take long, one for each of many leaves."""

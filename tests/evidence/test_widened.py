@@ -39,7 +39,7 @@ from mechdesign.verifier import arithmetic, composition, quantizer_bound, readin
 from mechdesign.verifier.verify import verify
 
 WIDTH = Fraction(1, 1000)
-CHOICES = 16
+CHOICES = 6
 Margins = list[tuple[Any, bool]]
 
 SAMPLES = [-0.9, -0.35, -0.3, 0.0, 0.1, 0.1, 0.6, 0.8]

@@ -10,6 +10,7 @@ import inspect
 import itertools
 import math
 import os
+import re
 import resource
 import signal
 import types
@@ -34,7 +35,6 @@ from scipy import sparse, stats
 import mechdesign as md
 from mechdesign.accounting import privacy_profile
 from mechdesign.evidence.proofs import Proof
-from mechdesign.problem.checks import array, doubles, generator
 from mechdesign.problem.spine import Design
 
 if find_spec("torch"):  # a call that the clock interrupts would leave it half imported
@@ -102,7 +102,7 @@ def names() -> Iterator[tuple[str, Any]]:
 
 HOOKS = {
     "costs_at_least", "least", "own",  # of a question, for comparisons; of a plan, for its bound
-    "from_fields", "objective_of", "unknown_of",
+    "compiled", "from_fields", "objective_of", "unknown_of",
     "deployed", "dual", "found", "law_of", "linear_bound", "of_program", "proved_bound", "spent_by",
 }  # fmt: skip
 """Methods that other parts of the package call, with what they have made themselves."""
@@ -158,20 +158,22 @@ def parts() -> Iterator[Any]:
     yield md.vectors.ModularSum(2, 8)
 
 
+def usual_of(function: Callable[..., Any]) -> tuple[dict[str, Any], list[str]]:
+    """Good values, where they are known, for what has no default; and all parameters that are given by name."""
+    try:
+        taken = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return {}, []
+    asked = [p for p in taken if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.default is p.empty]
+    named = [p for p in taken if p.kind not in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY)]
+    words = ["nonsense" if p.kind is p.VAR_KEYWORD else p.name for p in named]
+    return {p.name: good().get(p.name, 1.0) for p in asked}, words
+
+
 def calls(label: str, function: Callable[..., Any], each: int = EACH) -> Iterator[dict[str, Any]]:
     """Arguments for `function`: each parameter in turn takes bad values, the others good ones where one is known."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return
-    usual: dict[str, Any] = {}
-    for p in signature.parameters.values():
-        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.default is p.empty:
-            usual[p.name] = good().get(p.name, 1.0)
-    for p in signature.parameters.values():
-        if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY):
-            continue
-        word = "nonsense" if p.kind is p.VAR_KEYWORD else p.name
+    usual, words = usual_of(function)
+    for word in words:
         for bad in some(f"{label} {word}", each):
             yield {**usual, word: bad}
     for bad in some(label, each):
@@ -272,6 +274,42 @@ def test_calls_are_enough_and_of_every_room() -> None:
     assert len(found) >= 10_000 and set(found) == {*ROOMS}
 
 
+# What another parameter, or a part of the value, is called in the message.
+OTHERWISE = {
+    "count": "knots", "delta": "bins", "dimension": "count", "features": "matrix", "knots": "bins", "name": "solver",
+    "prior": "samples", "random_state": "rng", "space": "distances|outputs", "value": "sensitivity",
+}  # fmt: skip
+
+
+WRONG = object(), math.nan, -1.0, "nonsense", [], None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_a_parameter_does_not_take_is_refused_by_its_name(
+    room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every public function that answers good values: one bad value among them."""
+    monkeypatch.chdir(tmp_path)
+    count = 0
+    for label, function in targets():
+        usual, words = usual_of(function) if room_of(label) == room else ({}, [])
+        words = [word for word in words if word != "nonsense"]  # handed on
+        try:
+            answers = bool(words) and [function(**usual)]
+        except Exception:
+            answers = False  # these are no good values for it
+        for word, bad in itertools.product(words if answers else (), WRONG):
+            try:
+                function(**{**usual, word: bad})
+            except md.DesignError as error:
+                count += 1
+                assert re.search(f"{word}|{OTHERWISE.get(word, word)}", str(error)), (label, word, bad)
+            except md.MechdesignError:
+                pass
+    assert room or count > 100
+
+
 # -- True and false are no numbers: NumPy reads them as 1 and 0, in arrays, in lists and among numbers -------
 
 LAW, PURE, APPROXIMATE = stats.laplace(), md.PureDP(1.0), md.ApproximateDP(1.0, 1e-6)
@@ -343,31 +381,6 @@ def test_single_numbers(name: str, bad: Any) -> None:
         SINGLE[name](bad)
 
 
-def test_numbers_are_still_numbers() -> None:
-    for good in ([0.5, 1], (0.5, 1.0), np.array([0, 1]), np.array([0.5, 1.0], dtype=object), range(2)):
-        assert array("x", good).shape == (2,)
-    assert doubles("x", [[np.inf], [np.nan]]).shape == (2, 1)
-    assert generator(1).integers(10**6) == generator([1]).integers(10**6)
-    privacy_profile(LAW, 1.0, [0, 1])
-
-
-@pytest.mark.filterwarnings("error")
-def test_what_is_masked_is_no_number() -> None:
-    table = md.Table(["a", "b"], ["a", "b"])
-    found = md.Problem(md.Minimize(table.expected("error")), [table.private(PURE)]).solve()
-    with pytest.raises(md.DataError):
-        found.release(np.ma.masked_array(["a", "b"], mask=[1, 0]))
-    for wrong in (
-        lambda: md.PureDP(np.ma.masked),
-        lambda: md.NoiseAllocation("laplace", [1.0, np.ma.masked], PURE),
-        lambda: md.Table([0, 1], [0, 1]).expected(
-            np.ma.masked_array(np.eye(2, dtype=bool), [[1, 0], [0, 0]])
-        ),
-    ):
-        with pytest.raises(md.DesignError, match="masked"):
-            wrong()
-
-
 FAR: dict[str, Callable[[], Any]] = {
     **{
         f"plan {asked}": lambda asked=asked: md.Plan({"a": md.Count(), "b": md.Sum(5.0)}, asked).solve()
@@ -389,41 +402,6 @@ FAR: dict[str, Callable[[], Any]] = {
 def test_what_doubles_do_not_hold_is_refused_with_a_remedy(asked: str) -> None:
     with pytest.raises(md.DesignError, match=r"choose other units|must allow|widen it"):
         FAR[asked]()
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("inputs", [(-1e308, 0.0), (0.0, 1e-308)])
-def test_tables_of_far_inputs_are_solved(inputs: tuple[float, float]) -> None:
-    table = md.Table(inputs, inputs)
-    found = md.Problem(md.Minimize(table.expected("absolute")), [table.private(PURE)]).solve()
-    assert found.certificate.verify() and found.value == pytest.approx(sum(map(abs, inputs)) / (1 + math.e))
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1e200, 1e307])
-def test_tables_in_far_units_are_those_in_near_ones(unit: float) -> None:
-    def solved(unit: float) -> Any:
-        table = md.Table([-unit / 4, unit / 4], [-3 * unit / 4, 3 * unit / 4])
-        asked = [table.private(PURE), table.unbiased()]
-        return md.Problem(md.Minimize(table.expected("absolute")), asked).solve()
-
-    near, far = solved(1.0), solved(unit)
-    assert far.value / unit == pytest.approx(near.value) and far.certificate.verify()
-    assert far.notes == near.notes
-    for name in ("standard_deviation", "absolute_error", "half_width"):
-        assert getattr(far.errors(), name) / unit == pytest.approx(getattr(near.errors(), name))
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("unit", [1e-200, 1e200])
-@pytest.mark.parametrize("points", [1, 2])
-def test_losses_that_no_doubles_hold_are_refused(unit: float, points: int) -> None:
-    labels = unit * np.arange(3.0 * points).reshape(3, points).squeeze()
-    table = md.Table(labels, labels)
-    with pytest.raises(md.DesignError, match="doubles do not hold: choose other units"):
-        table.expected("squared")
-    lengths = unit * np.abs(np.subtract.outer(np.arange(3), np.arange(3))) * points * math.sqrt(points)
-    assert table.losses() == pytest.approx(lengths)
 
 
 @pytest.mark.parametrize(

@@ -82,19 +82,6 @@ def test_a_claim_of_two_proofs_is_one_claim() -> None:
     assert about == ["mechanism"] * 3 + ["file"] and result.checks()["holds"].all()
 
 
-def test_a_claim_that_fails_once_is_shown_beside_the_one_that_holds() -> None:
-    @dataclass(frozen=True, eq=False)
-    class Broken(Proof):
-        speaks_of = ("privacy",)
-
-        def check(self, stated: md.Certificate) -> Iterator[Claim]:
-            yield Claim("privacy loss at most epsilon", extend.PROVED, -1.0, False)
-
-    result = Counting(md.PureDP(1.0)).solve()
-    stated = md.Certificate(result.design, result.mechanism, result.value, None, (*result.proofs, Broken()))
-    assert not stated.verify() and stated.checks()["holds"].tolist() == [True, True, True, False]
-
-
 def test_a_comparison_shows_the_bound_that_a_new_mechanism_proves() -> None:
     extend.register("counting", md.NumericQuery, lambda q, privacy: Counting(privacy, q.scalar))
     try:
@@ -108,25 +95,6 @@ def test_a_comparison_shows_the_bound_that_a_new_mechanism_proves() -> None:
         assert found.least is None and "no lower bound for all of these is proved" in str(found)
     finally:
         candidates(QUERY).pop("counting")
-
-
-def test_the_page_names_the_module_that_a_reader_imports_first(tmp_path: Path) -> None:
-    Counting(md.PureDP(1.0)).solve().report(tmp_path / "own.html")
-    page = (tmp_path / "own.html").read_text()
-    assert f"mechdesign verify result.json --import {__name__}" in page
-    md.OptimalNoise(md.PureDP(1.0)).solve().report(tmp_path / "noise.html")
-    assert "--import" not in (tmp_path / "noise.html").read_text()
-
-
-def test_a_bound_above_the_value_is_an_error() -> None:
-
-    class Wrong(Counting):
-        def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-            for found in super().improve(clock):
-                yield Bound(20 * found.value, GeometricProof()) if isinstance(found, Bound) else found
-
-    with pytest.raises(md.SolverError, match="is above the value"):
-        Wrong(md.PureDP(1.0)).solve()
 
 
 def test_a_mechanism_of_a_module_is_compared_by_the_command(

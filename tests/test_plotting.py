@@ -1,11 +1,7 @@
 """Figures: what stands above the axes leaves them their room."""
 
-import math
-
-import cheap
 import pytest
 
-from mechdesign.errors import DesignError
 from mechdesign.plotting import figure, legend_above
 
 
@@ -24,13 +20,3 @@ def test_the_axes_stay_as_wide_as_they_are_without_a_legend(labels: list[str], w
         fig.canvas.draw()
         widths.append(axis.get_position().width)
     assert widths[1] > 0.97 * widths[0]
-
-
-@pytest.mark.parametrize("name", ["noise-allocation", "optm"])
-@pytest.mark.parametrize(
-    "options", [{"width": math.nan}, {"height": 1e6}, {"height": True}, {"foo": 1}], ids=str
-)
-def test_what_is_no_size_is_refused(name: str, options: dict[str, object]) -> None:
-    with pytest.raises(DesignError, match=f"{next(iter(options))} = "):
-        cheap.solved(name).plot(**options)
-    assert cheap.solved(name).plot(width=3, height=2).get_size_inches().tolist() == [3, 2]

@@ -14,12 +14,9 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import composition
-from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound
-from mechdesign.evidence.exact import least_kept
+from mechdesign.accounting.interval import NoiseTerm, delta_interval
 from mechdesign.model.exactly import Face
-from mechdesign.model.symmetry import labels
 from mechdesign.problem.spine import Design, Law
-from mechdesign.quantizers import dual_pieces, optimal
 from mechdesign.solvers import Solver
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
@@ -131,46 +128,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_search_that_meets_nothing_ends_a_second_after_its_limit(clock: list[float]) -> None:
-    asked: list[float] = []
-
-    def over(x: float) -> float:
-        asked.append(x)
-        clock[0] += 0.6
-        return 1.0
-
-    with pytest.raises(md.SolverError) as error:
-        least_kept(over, 1.0, deadline=Deadline(1.0))
-    assert error.value.status == "limit" and len(asked) * 0.6 < 2.0 + 0.6
-
-
-def test_past_the_deadline_the_least_point_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is looked for where none was; what fails then without any is an error."""
-
-    def fails(x: float) -> float:
-        raise md.SolverError("doubles end", solver="test", status="failed")
-
-    monkeypatch.setattr(Deadline, "passed", True)
-    assert least_kept(lambda x: 10 - x, 0.0) == 15.0
-    with pytest.raises(md.SolverError, match="doubles"):
-        least_kept(fails, 0.0)
-
-
-def test_symmetries_are_not_waited_for(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a large problem takes longer than the limit: the best closed form is returned."""
-
-    def slow(values: Any) -> Any:
-        clock[0] += 1.0
-        return labels(values)
-
-    monkeypatch.setattr("mechdesign.model.symmetry.labels", slow)
-    monkeypatch.setattr("mechdesign.model.symmetry.orbits", None)
-    P = md.Table([-1, 0, 1], [-2, 0, 2])
-    problem = md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0))])
-    result = problem.solve(time_limit=1.5, symmetry=[([2, 1, 0], [2, 1, 0])])
-    assert result.status is Status.LIMIT and result.certificate.verify()
-
-
 def test_a_table_that_there_is_no_time_to_make_exact_is_left_out(
     clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,34 +143,6 @@ def test_a_table_that_there_is_no_time_to_make_exact_is_left_out(
     result = count.solve(time_limit=3.0, certify=False)
     assert result.value <= min(law.value for law in count.closed_forms() if isinstance(law, Law))
     assert 4.0 <= clock[0] < 4.2
-
-
-def test_a_bound_that_there_is_no_time_to_prove_gives_way_to_a_quick_one(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Proofs of many multipliers went on for as long as they took."""
-    seen: list[tuple[float, int]] = []
-    proved = optimal.proved_bound
-
-    def slow(seconds: float, step: Callable[..., Any]) -> Callable[..., Any]:
-        def taken(*given: Any) -> Any:
-            clock[0] += seconds
-            return step(*given)
-
-        return taken
-
-    def began(design: Any, duals: Any, bins: Any) -> Any:
-        seen.append((clock[0], len(duals.pieces)))
-        return proved(design, duals, bins)
-
-    monkeypatch.setattr(dual_pieces._Problem, "_reduced", slow(0.1, dual_pieces._Problem._reduced))
-    monkeypatch.setattr(optimal, "_grid", slow(0.01, optimal._grid))
-    monkeypatch.setattr(optimal, "proved_bound", began)
-    grid = md.Grid(delta=[0.5, 1.0], q=[0.3, 0.6], beta=[0.1, 0.5])
-    design = md.BiasedSelection(4, md.PureDP(1.0), stats.uniform(-1, 2), max_bias=np.inf, grid=grid)
-    assert design.solve(time_limit=5.0).certificate.verify()
-    (start, many), (late, few) = seen
-    assert start < 5.0 <= late < 5.2 and few < many / 2
 
 
 def test_an_interrupt_ends_the_search_whose_step_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,44 +214,6 @@ def test_an_interval_that_is_not_refined_still_encloses(monkeypatch: pytest.Monk
             assert wide.upper >= tight.upper * (1 - 1e-3)
 
 
-@pytest.mark.slow
-def test_an_epsilon_at_the_limit_is_not_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    terms = NoiseTerm(stats.laplace(scale=20.0), 1.0, 20)
-    least = epsilon_bound(terms, 1e-6)
-    found = []
-    for questions in (0, 12, 30):
-        with monkeypatch.context() as patch:
-            passing_after(patch, questions)
-            try:
-                found.append(epsilon_bound(terms, 1e-6, time_limit=1.0))
-            except md.SolverError as error:
-                assert error.status == "limit"
-    assert found and min(found) >= least * (1 - 1e-6)
-    with pytest.raises(md.DesignError, match="time_limit"):
-        epsilon_bound(terms, 1e-6, time_limit=0)
-
-
-def test_a_bound_of_many_periods_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """(0.001, 1e-15) asks for 41,000 periods, five times over: past the limit no further one is tried."""
-    result = md.OptimalNoise(md.ApproximateDP(1e-3, 1e-15)).solve(gap=1e-6)
-    assert result.status is Status.OPTIMAL and result.gap < 1e-6
-    passing_after(monkeypatch, 0)
-    late = md.OptimalNoise(md.ApproximateDP(1e-3, 1e-15)).solve(gap=1e-6, time_limit=1.0)
-    assert late.status is Status.LIMIT and late.value == result.value
-
-
-@pytest.mark.parametrize("name", ["gennorm", "sampled", "truncated"])
-def test_little_is_composed_after_the_limit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not interrupted, these compose 100 times and more; a release at a coarse scale has to be found, not a fine one."""
-    counted: list[int] = []
-    composed = composition.convolve
-    monkeypatch.setattr(composition, "convolve", lambda *a: counted.append(1) or composed(*a))
-    passing_after(monkeypatch, 0)
-    DESIGNS[name]().solve(time_limit=1.0, certify=False)
-    # the sampled rounds alone have no closed form that answers at once
-    assert len(counted) <= 45 and (counted or name != "sampled")
-
-
 @pytest.mark.parametrize("left", [0.0, 0.5])
 def test_one_evaluation_takes_some_of_the_time_that_is_left(
     left: float, monkeypatch: pytest.MonkeyPatch
@@ -351,19 +242,3 @@ def test_one_evaluation_takes_some_of_the_time_that_is_left(
     assert (
         made and max(size for size, _ in made) <= 2**18 and all(kind is not np.longdouble for _, kind in made)
     )
-
-
-def test_an_interrupted_search_of_families_answers_with_those_it_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They were held until all were tried, and an interrupt lost them."""
-    improve = md.Calibration.improve
-
-    def interrupted(self: md.Calibration, clock: Deadline) -> Iterator[Any]:
-        if self.noise == "staircase":
-            raise KeyboardInterrupt
-        return improve(self, clock)
-
-    monkeypatch.setattr(md.Calibration, "improve", interrupted)
-    found = md.OptimalNoise(md.ApproximateDP(0.3, 1e-6), dimension=3).solve()
-    assert {*found.table["law"]} == {"laplace", "gaussian"} and found.certificate.verify()

@@ -281,19 +281,3 @@ def test_both_checkers_refuse_a_change_that_is_larger(rounds: int) -> None:
         forged = replace(found, mechanism=noise, design=design, lower_bound=None)
         assert not forged.certificate.verify()
         assert not all(holds for *_, holds in verify.verify(dumps(forged)).rows)
-
-
-def test_what_is_not_accounted_for_is_refused() -> None:
-    asked: dict[str, Any] = {"privacy": PRIVACY, "rounds": 9, "sampling_rate": 0.5}
-    alone = md.Sensitivity(l2=2.0, neighbours="replace")
-    for law, changes in (("gaussian", alone), ("laplace", REPLACED), ("gennorm", REPLACED)):
-        with pytest.raises(md.DesignError, match="own"):
-            md.calibrate(law, sensitivity=changes, **asked)
-    with pytest.raises(md.DesignError, match="own"):
-        md.AdditiveNoise(stats.laplace(), REPLACED, rounds=2, sampling_rate=0.5)
-    with pytest.raises(md.DesignError, match="own"):
-        md.Sensitivity(l2=2.0, own=1.0)
-    with pytest.raises(md.DesignError, match="neighbours"):
-        delta_interval(
-            NoiseTerm(stats.laplace(), 2.0), 1.0, rounds=2, sampling_rate=0.5, neighbours="replace"
-        )

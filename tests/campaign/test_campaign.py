@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import random
 import types
 from collections.abc import Callable
@@ -15,7 +13,6 @@ import pytest
 
 import mechdesign as md
 from campaign import mutations
-from campaign.doctorings import DOCTORINGS, doctored
 from tests.campaign import __main__ as campaign
 from tests.campaign.draws import CLASSES
 from tests.campaign.judges import ORACLES
@@ -107,14 +104,6 @@ def test_noise_for_a_larger_budget_is_seen(asked: Callable[[float], Any]) -> Non
     assert any(fault.startswith("privacy") for fault in faults)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_designs_that_were_at_fault() -> None:
-    """Values stated below the exact ones: 9006 (8.784355798323547e-09, too small by 9e-17: cancellation), 6188 (by 9e-19)."""
-    shown: list[str] = []
-    campaign.campaign((6188, 9006), 0, None, shown.append)
-    assert shown == []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_files(seed: int) -> None:
@@ -124,15 +113,3 @@ def test_mutated_files(seed: int) -> None:
     for checker in ("package", "alone"):
         found = counts.xs(checker, level="checker").sum()
         assert found["refused"] > 20 and found["failed"] + found["same"] > 20
-
-
-@pytest.mark.slow
-def test_each_kind_of_doctoring_changes_some_file() -> None:
-    payloads, seen = [json.loads(text)["payload"] for text in mutations.honest().values()], set()
-    for number in range(400):
-        rng = random.Random(f"kinds/{number}")
-        own, foreign = (rng.choice(payloads) for _ in range(2))
-        seen |= {kind for kind, _ in itertools.islice(doctored(rng, own, foreign), 1)}
-        if len(seen) == len(DOCTORINGS):
-            break
-    assert len(DOCTORINGS) >= 20 and seen == set(DOCTORINGS)

@@ -126,20 +126,6 @@ def test_everything_is_reached_by_keyboard_and_seen_there(tab: Browser, pages: d
     assert all(place.endswith("solid") for place in seen), seen
 
 
-def test_the_accessibility_tree_names_figures_and_tables(tab: Browser, pages: dict[str, Path]) -> None:
-    tab.open(pages["quantizer"])
-    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
-    roles: dict[str, list[str]] = {}
-    for node in nodes:
-        if not node.get("ignored"):
-            role = node["role"]["value"]
-            roles.setdefault(role, []).append(node.get("name", {}).get("value", ""))
-    pictures = [n for role in ("image", "img", "SvgRoot") for n in roles.get(role, [])]
-    assert pictures and all(pictures)
-    assert all(roles["table"]) and all(roles["heading"]) and roles["main"] is not None
-    assert "columnheader" in roles and "rowheader" in roles
-
-
 def test_a_hostile_page_runs_nothing(tab: Browser, tmp_path: Path) -> None:
     evil = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
     frame = pd.DataFrame({evil: [evil, "b"]})

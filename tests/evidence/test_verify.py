@@ -400,19 +400,6 @@ def test_a_report_of_one_person_has_no_records() -> None:
         assert said == ["the change is what one record does (replace), as stated"] * (of == "data")
 
 
-def test_a_line_that_checks_nothing_does_not_begin_with_ok(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result = md.Calibration("laplace", md.PureDP(1.0), md.Sensitivity(linf=1, l0=2), dimension=3).solve()
-    result.save(tmp_path / "file.json")
-    assert verify.main([str(tmp_path / "file.json")]) == 0
-    begun = {tuple(line.split()[:2]) for line in capsys.readouterr().out.splitlines()[:-1]}
-    assert ("--", "claimed") in begun and {how for first, how in begun if first == "ok"} <= {
-        "proved",
-        "recomputed",
-    }
-
-
 @pytest.mark.parametrize(
     ("name", "how"),
     [
@@ -453,16 +440,3 @@ def test_what_is_not_covered_is_named(said: str, tmp_path: Path, capsys: pytest.
     (tmp_path / "file.json").write_text(dumps(NAMED[said]()), encoding="utf-8")
     assert verify.main([str(tmp_path / "file.json")]) == 2
     assert capsys.readouterr().out == f"not covered: {said}\n"
-
-
-def test_a_comparison_that_begins_with_the_worst_is_refused() -> None:
-    """It was accepted, and `best` was the worst."""
-    mechanisms = ["laplace", "discrete_laplace", "gaussian"]
-    found = md.compare(
-        md.NumericQuery(integer=True), md.ApproximateDP(1.0, 1e-6), mechanisms=mechanisms, progress=False
-    )
-    payload = json.loads(dumps(found))["payload"]
-    assert not refused(cheap.sealed(payload))
-    for column in payload["fields"]["table"]["$table"]:
-        column[2] = column[2][::-1]
-    assert refused(cheap.sealed(payload))

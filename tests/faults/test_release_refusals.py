@@ -313,19 +313,6 @@ def test_no_magnitude_of_an_answer_is_refused(release) -> None:
         assert np.sign(release(x)) == np.sign(x)
 
 
-@pytest.mark.parametrize("epsilon", [5.0, 20.0, 25.0, 60.0, 200.0])
-def test_staircases_are_drawn_at_any_epsilon(epsilon: float) -> None:
-    """Nearly all that is proposed may lie beyond γ."""
-    law = md.calibrate("staircase", privacy=md.PureDP(epsilon), sensitivity=1.0).mechanism
-    drawn = np.abs(law.release(np.zeros(10_000)))
-    gamma = float(law.law.ppf(0.75)) * 2
-    assert (drawn > 1.5 * gamma + law.lattice.step).mean() == pytest.approx(
-        2 * law.law.sf(1.5 * gamma), abs=0.01
-    )
-    if epsilon <= 25:
-        assert stats.kstest(drawn, lambda t: 1 - 2 * law.law.sf(t)).pvalue > 1e-6
-
-
 def test_a_coordinate_that_never_changes_gets_noise_of_its_type() -> None:
     """Laplace noise on a coordinate of sensitivity 0 was released as Gaussian noise, of half the variance."""
     law = MixedNoise([1.0, 2.0, 3.0], [True, False, True], [1.0, 1.0, 0.0])

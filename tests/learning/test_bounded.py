@@ -280,17 +280,6 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (PrivateGeneralizedLinearRegression, {"loss": "poisson", "threshold": None}, "below 0"),
     (PrivateGeneralizedLinearRegression, {"privacy": md.PureDP(1.0)}, "take PrivateLinearRegression"),
 ]
-USUAL = {
-    PrivateLinearRegression: LINEAR,
-    PrivateLogisticRegression: LOGISTIC,
-    PrivateGeneralizedLinearRegression: HUBER,
-}
-
-
-@pytest.mark.parametrize(("kind", "changes", "word"), BAD)
-def test_bad_input_is_named(kind: type, changes: dict[str, Any], word: str) -> None:
-    with pytest.raises(md.DesignError, match=word):
-        kind(**{**USUAL[kind], **changes}).fit(X, np.sign(Y) if kind is PrivateLogisticRegression else Y)
 
 
 def test_a_model_whose_noise_was_drawn_exactly_is_pickled() -> None:

@@ -182,18 +182,3 @@ def test_bounds_of_columns_are_those_of_the_farthest_corner() -> None:
         assert np.abs(wide.second_moments_ - clipped.T @ clipped).max() < 6 * wide.noise_scales_[
             0
         ] + 1e-5 * len(STRETCHED)
-
-
-def test_bad_input_is_named() -> None:
-    holes = STRETCHED.copy()
-    holes[0, 0] = math.inf
-    for changes, data, word in (
-        ({"bounds": None}, STRETCHED, "bounds = None: must be stated"),
-        ({"n_components": 5}, STRETCHED, "n_components"),
-        ({"allocation": "spr"}, STRETCHED, "allocation"),
-        ({"center": [0.0]}, STRETCHED, "center"),
-        ({"noise": "discrete_laplace"}, STRETCHED, "whole answers"),
-        ({}, holes, "infinite"),
-    ):
-        with pytest.raises(ValueError, match=word):
-            PrivatePCA(**{"privacy": DP, "bounds": 1.0, **changes}).fit(data)

@@ -106,26 +106,6 @@ def _flat(rows: bytes) -> list[float]:
     return [float(number) for number in re.findall(rb"\d[-+.e\d]*", rows)]
 
 
-def test_dask_without_a_client_is_named() -> None:
-    pytest.importorskip("distributed")
-    with pytest.raises(md.DesignError, match=r"backend = 'dask': needs a client: .*Client"):
-        SEARCH.solve(jobs=2, backend="dask")
-
-
-@pytest.mark.parametrize(("backend", "module"), [("dask", "distributed"), ("ray", "ray.util.joblib")])
-def test_a_cluster_that_is_not_installed_is_named(
-    backend: str, module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from joblib import parallel
-
-    monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr(
-        parallel, "BACKENDS", {name: b for name, b in parallel.BACKENDS.items() if name != "ray"}
-    )
-    with pytest.raises(md.MissingExtra, match=rf"mechdesign\[{backend}\]"):
-        SEARCH.solve(jobs=2, backend=backend)
-
-
 # -- Stores: resumed after a kill at any byte, locked by their run, and never written over a file of somebody else
 
 
@@ -150,13 +130,6 @@ def test_two_runs_do_not_share_a_store(tmp_path: Path) -> None:
     first.close()
     second = Store(tmp_path / "s", {"a": 1})
     assert second.chunks == [[1]]
-
-
-def test_a_path_that_no_store_can_have_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    for path in (tmp_path, tmp_path / "file" / "store", tmp_path / ("long" * 99)):
-        with pytest.raises(md.DesignError, match=r"store = .*search\.jsonl"):
-            Store(path, {})
 
 
 @pytest.mark.slow

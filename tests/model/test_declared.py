@@ -112,12 +112,6 @@ def test_a_row_that_breaks_a_permutation_drops_it() -> None:
     assert not both.solve(symmetry=[(turned, turned)]).notes
 
 
-@pytest.mark.parametrize("asked", ["all", [([0, 1], [0, 1])], [(range(7), [0] * 7)]])
-def test_what_is_no_permutation_is_refused(asked: object) -> None:
-    with pytest.raises(md.DesignError, match="symmetry"):
-        counts(6, md.PureDP(1.0)).solve(symmetry=asked)
-
-
 @pytest.mark.parametrize("rounds", [1, 9])
 def test_a_large_table_on_a_metric_is_solved_by_rounds(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
     """By an interior-point method: with rows still missing the law is private all the same, and the bound below."""
@@ -235,11 +229,6 @@ def test_labels_of_tangents_are_labels_of_families() -> None:
     for curved in ((None,), ("other",), (1e308,)):
         with pytest.raises(md.DesignError, match="curved: must be labels of families"):
             replace(numbers, curved=curved)
-
-
-def test_missed_rows_are_not_delivered() -> None:
-    with pytest.raises((md.InfeasibleError, md.SolverError)):
-        md.Problem(md.Minimize(P.expected()), [*PRIVATE, cp.norm(P[0]) <= 0.3]).solve()
 
 
 def test_infeasible_families_are_named() -> None:

@@ -52,21 +52,6 @@ def test_values_and_bounds_of_the_tables(size: int, buffers: int, largest: float
             assert result.gap is not None and result.gap < 1e-3 and result.bound_how == "proved"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("size", "apart", "times", "largest", "total"),
-    [
-        (1000, 100, 10, 221.524, 148689),
-        (1000, 200, 5, 79.8668, 58581.9),
-        (10_000, 1000, 10, 295.999, 2105265),
-    ],
-)
-def test_values_of_several_times(size: int, apart: int, times: int, largest: float, total: float) -> None:
-    for loss, known in (("largest", largest), ("total", total)):
-        result = solved(size, buffers=4, loss=loss, participation=Participation(times, apart=apart))
-        assert result.value <= known * 1.001 and result.lower_bound is None
-
-
 def coefficients(law: BufferedNoise) -> np.ndarray:
     """c, from the law's integers."""
     p, w = (np.array(part, dtype=float) / 2.0**62 for part in (law.poles, law.weights))
@@ -217,14 +202,6 @@ def test_refused_counts_are_not_counted() -> None:
         stream.step(0.0)
 
 
-def test_which_design_answers_prefix_sums() -> None:
-    short, long = (md.MatrixMechanism(md.Workload.prefix_sums(n), ONE) for n in (4096, 4097))
-    assert isinstance(short, md.CorrelatedGaussian)
-    assert isinstance(long, BufferedToeplitz) and long.buffers == 8
-    asked = md.MatrixMechanism(md.Workload.prefix_sums(20), ONE, l0=3, buffers=2)
-    assert isinstance(asked, BufferedToeplitz) and asked.participation == Participation(3, apart=1)
-
-
 @pytest.mark.parametrize("loss", ["total", "largest"])
 def test_no_toeplitz_strategy_costs_less_than_the_bound(loss: str) -> None:
     """Any at all: random ones of either sign, and the best that descent finds."""
@@ -267,18 +244,6 @@ def test_both_checks_refuse_what_is_better_than_true(loss: str, often: Participa
         assert given.verify() == (name == ""), name
         assert all(holds for *_, holds in account.rows) == (name == ""), name
         assert {how for _, how, _ in account.rows} == {"proved", "claimed"}
-
-
-@pytest.mark.parametrize(
-    ("size", "times", "apart", "buffers", "loss"),
-    [(1, 1, 1, 8, "total"), (3, 2, 2, 6, "total"), (9, 2, 3, 7, "largest"), (30, 30, 1, 5, "largest")],
-)
-def test_more_buffers_than_are_of_use(size: int, times: int, apart: int, buffers: int, loss: str) -> None:
-    often = Participation(times, apart=apart)
-    result = solved(size, participation=often, buffers=buffers, loss=loss)
-    assert result.value <= solved(size, participation=often, buffers=1, loss=loss).value * (1 + 1e-3)
-    assert result.checks()["holds"].all()
-    assert all(holds for *_, holds in verify(dumps(result)).rows)
 
 
 def test_coefficients_are_those_of_the_strategy_and_its_inverse() -> None:

@@ -54,49 +54,6 @@ def test_the_interval_holds_the_worst_of_all_shifts(half: list[int], cells: int,
     assert found.lower <= together + 1e-12
 
 
-@settings(max_examples=20)  # every vector of shifts is listed
-@given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(1, 2), st.floats(0.1, 2.0))
-def test_the_interval_is_narrow_where_the_largest_shift_is_worst(
-    steps: list[int], cells: int, epsilon: float
-) -> None:
-    drops = np.cumsum(sorted(steps))
-    law = mirrored([int(2 ** (drops[-1] - d)) for d in [0, *drops]], cells)
-    worst, together = worst_by_listing(law, 2, epsilon)
-    assert worst == pytest.approx(together, rel=1e-12)
-    upper = many_interval(law, 2, epsilon).upper
-    assert worst * (1 - 1e-12) <= upper <= worst * (1 + 1e-3) + 1e-9
-
-
-@settings(max_examples=50)
-@given(st.floats(0.0, 1.0), st.floats(0.05, 2.0))
-def test_shifts_between_cells_are_no_worse(share: float, epsilon: float) -> None:
-    law = mirrored([7, 9, 2, 1], 2)
-    half = np.array([float(w / law.total) for w in law.weights])
-    # each cell in a thousand pieces: a real shift is a whole number of them
-    fine = np.repeat(half / 1000, 1000)
-    k = round(share * 2000)
-    here, there = np.pad(fine, (0, k)), np.pad(fine, (k, 0))
-    one = float(np.maximum(here - math.exp(epsilon) * there, 0.0).sum())
-    assert one <= many_interval(law, 1, epsilon).upper * (1 + 1e-9) + 1e-15
-
-
-def test_it_is_released_on_a_lattice_and_sampled_with_its_variance() -> None:
-    result = md.OptimalNoise(md.PureDP(3.0), loss="squared", dimension=3).solve(gap=0.02)
-    noise = result.mechanism
-    out, half = noise.release(np.zeros((8000, 3))), noise.law.step / 2
-    assert out.shape == (8000, 3) and np.all(out / half == np.round(out / half))
-    assert out.var() == pytest.approx(result.value, rel=0.15)
-    assert noise.sample(np.zeros((8000, 3)), rng=1).var() == pytest.approx(result.value, rel=0.15)
-    assert result.errors().standard_deviation == pytest.approx(math.sqrt(result.value), rel=1e-6)
-    # pure privacy is a share for each
-    staircase = md.noise.staircase_law(1.0, loss="squared").var()
-    assert result.status == "best of its class" and result.certificate.verify()
-    assert result.lower_bound <= staircase <= result.value * 1.0001 and result.value <= staircase * 1.02
-    assert noise.law.exact_delta(Fraction(1)) == 0
-    same = md.OptimalNoise(md.ApproximateDP(3.0, 0.0), loss="squared", dimension=3).solve(gap=0.02)
-    assert (same.value, same.status) == (result.value, "best of its class")
-
-
 def test_few_of_many_are_as_private_as_the_few() -> None:
     law = CellNoise((1, 2, 4, 8, 4, 2, 1), 1.0, -3.5, cells_per_shift=1)
     few = md.noise.CellProduct(law, 20, 2)
@@ -123,19 +80,6 @@ def test_one_of_many_gets_the_optimum_of_one() -> None:
     assert many.checks()["holds"].all() and many.mechanism.dimension == 9
 
 
-def test_laws_that_were_calibrated_before_are_checked_and_kept() -> None:
-    privacy = md.ApproximateDP(8.0, 1e-3)
-    staircase = md.calibrate("staircase", privacy=privacy, sensitivity=1.0)
-    loose = md.calibrate("staircase", privacy=md.ApproximateDP(8.1, 1e-3), sensitivity=1.0)
-    design = md.OptimalNoise(privacy, loss="squared")
-    found = design.solve(gap=0.5, starts={"staircase": staircase.mechanism.law})
-    assert found.value <= staircase.mechanism.variance and found.checks()["holds"].all()
-    plain = design.solve(gap=0.5, starts={"staircase": loose.mechanism.law})
-    assert plain.value > loose.mechanism.variance
-    with pytest.raises(md.DesignError, match="starts"):
-        design.solve(starts=[staircase])
-
-
 spans = st.lists(st.tuples(st.integers(1, 30), st.sampled_from([1, 2, 4])), min_size=2, max_size=4)
 
 
@@ -146,17 +90,6 @@ def both(half: list[tuple[int, int]], cells: int) -> tuple[CellNoise, CellNoise]
     where = (0.5, -count / 4, cells)
     spanned = CellNoise(tuple(w * v for w, v in steps), *where, spans=tuple(v for _, v in steps))
     return spanned, CellNoise(tuple(w for w, v in steps for _ in range(v)), *where)
-
-
-@settings(max_examples=30)
-@given(spans, st.sampled_from([2, 4, 6]), st.integers(1, 3), st.floats(0.0, 3.0))
-def test_spans_of_cells_are_their_cells(
-    half: list[tuple[int, int]], cells: int, count: int, epsilon: float
-) -> None:
-    ours, oracle = (many_interval(law, count, epsilon) for law in both(half, cells))
-    assert ours.upper == pytest.approx(oracle.upper, rel=1e-3, abs=1e-12)
-    assert ours.lower <= oracle.upper * (1 + 1e-9) + 1e-15
-    assert oracle.lower <= ours.upper * (1 + 1e-9) + 1e-15
 
 
 def test_the_pure_optimum_for_two_numbers_states_the_delta_that_sampling_finds() -> None:

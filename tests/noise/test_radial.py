@@ -21,12 +21,11 @@ from scipy import optimize, stats
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import balls, radial
-from mechdesign.noise.balls import GRAIN, Ball, Planes, hull_of, planes_around
+from mechdesign.noise.balls import GRAIN, Ball, Planes, hull_of
 from mechdesign.noise.knorm import KNorm, KNormNoise
 from mechdesign.noise.radial import RadialLattice, Shells, round_delta
 from mechdesign.noise.release import RoundedSum, noisy
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon
-from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 from tests.campaign.noise_oracles import k_norm_gauge
@@ -73,13 +72,6 @@ def test_staircases_of_the_cross_polytope() -> None:
     np.testing.assert_allclose(errors, [3.9962, 1.9862, 1.3050, 0.9546, 0.7366, 0.5856], atol=1e-4)
 
 
-def hull_points(ball: Ball, steps: int) -> np.ndarray:
-    """The lattice points of a ball that is so many steps in radius."""
-    axis = np.arange(-steps, steps + 1)
-    points = np.array(list(itertools.product(axis, repeat=ball.dimension)))
-    return points[ball.gauge(points) <= steps * (1 + 1e-12)] / steps
-
-
 BALLS = [
     Ball(3, CROSS),
     Ball(3, ROUND),
@@ -88,19 +80,6 @@ BALLS = [
     Ball(3, CUBE, 2.0),
     Ball(3, CUBE, signed=False),
 ]
-
-
-@pytest.mark.parametrize("ball", BALLS, ids=str)
-def test_volume_moments_and_tail_by_lattice_points(ball: Ball) -> None:
-    points = hull_points(ball, 40)
-    assert math.log(len(points) / 40**3) == pytest.approx(ball.log_volume, abs=0.06)
-    assert np.abs(points[:, 0]).mean() == pytest.approx(ball.moment(1), rel=0.02)
-    assert (points[:, 0] ** 2).mean() == pytest.approx(ball.moment(2), rel=0.03)
-    assert (points[:, 0] > 0.3125).mean() == pytest.approx(float(ball.tail(0.3125)), rel=0.03)
-    draws = ball.points(20_000, np.random.default_rng(1))
-    assert ball.gauge(draws).max() <= 1 + 1e-12
-    assert stats.kstest(ball.gauge(draws) ** 3, "uniform").pvalue > 1e-4
-    assert (draws[:, 1] ** 2).mean() == pytest.approx(ball.moment(2), rel=0.03)
 
 
 @pytest.mark.parametrize(("cap", "variance"), [(5, 46.12), (8, 97.60), (9, 114.68), (10, 130.14)])
@@ -263,15 +242,6 @@ def test_round_noise_keeps_its_delta_and_no_smaller_scale_does(
     assert Fraction(lattice.shift, lattice.rate) <= change and np.isfinite(law.release(np.zeros(k))).all()
 
 
-def test_where_delta_is_not_counted_losses_are() -> None:
-    asked = md.ApproximateDP(1.0, 1e-6)
-    concentrated = KNorm(60, md.ZeroConcentratedDP(0.1))
-    for design in (KNorm(2001, asked), KNorm(60, asked, norm=math.inf), concentrated, KNorm(1, asked)):
-        law = design.solve().mechanism
-        loss = Fraction(law.largest) * design.rounds / Fraction(law.scale)
-        assert not design.counts_delta and implied_by_pure(design.privacy, loss)
-
-
 @pytest.mark.parametrize(
     ("k", "epsilon", "delta", "rounds", "same"),
     [
@@ -297,13 +267,6 @@ def test_delta_is_counted_within_less(
         assert float(own) * rounds <= delta
         narrow = replace(result, mechanism=replace(law, scale=law.scale * (1 - 1e-10)))
         assert not narrow.certificate.verify() and not verifies(narrow)
-
-
-def test_more_privacy_budget_never_costs_more() -> None:
-    found = [KNorm(50, md.ApproximateDP(1.0, d)).solve().value for d in (0.4, 0.5, 0.51, 0.9)]
-    assert found == sorted(found, reverse=True)
-    high = [KNorm(300, md.ApproximateDP(e, 1e-6)).solve().value for e in (60.0, 64.0, 65.0, 400.0)]
-    assert high == sorted(high, reverse=True)
 
 
 # -- Norms in rational numbers, and the faces of hulls by brute force ----------------------------------------
@@ -353,44 +316,6 @@ def lists(dimension: int, most: int = 6) -> st.SearchStrategy[list[list[int]]]:
     )
 
 
-@pytest.mark.slow
-@settings(deadline=None, max_examples=60)
-@given(st.one_of(lists(2, 8), lists(3), lists(4, 5)))
-def test_faces_of_a_hull_are_those_of_brute_force(vectors: list[list[int]]) -> None:
-    """Degenerate lists too: repeated, parallel, inner vectors, faces of many vertices. Each is met from both sides of a ridge."""
-    hull, faces = hull_of(np.array(vectors) / 4), faces_of([[Fraction(x, 4) for x in v] for v in vectors])
-    met = {tuple(Fraction(s * a, m) for a in n) for *n, m in hull.rows for s in (1, -1)}
-    assert met == faces
-    assert hull.sound and hull.over == 0
-    assert not replace(hull, simplices=hull.simplices[1:]).sound
-    point = np.random.default_rng(0).normal(size=len(vectors[0]))
-    assert hull.gauge(point[None])[0] == pytest.approx(
-        float(gauge_of(faces, [Fraction(x) for x in point.tolist()])), rel=1e-12
-    )
-
-
-@pytest.mark.parametrize("count", [3, 4, 9])
-def test_moments_of_a_hull_in_space(count: int) -> None:
-    """Of radii in all directions, and of points that are drawn."""
-    vectors = np.random.default_rng(count).integers(-8, 9, (count, 3)) / 8
-    hull, faces = hull_of(vectors), faces_of([[Fraction(x) for x in v] for v in vectors.tolist()])
-    height, turn = np.meshgrid((np.arange(400) + 0.5) / 200 - 1, (np.arange(800) + 0.5) * math.pi / 400)
-    flat = np.sqrt(1 - height**2)
-    along = np.stack([flat * np.cos(turn), flat * np.sin(turn), height]).reshape(3, -1)
-    radius = 1 / (np.array(list(faces), dtype=float) @ along).max(axis=0)
-    volume = (radius**3).mean() / 3
-    assert hull.volume == pytest.approx(4 * math.pi * volume, rel=1e-3)
-    points = hull.points(100_000, np.random.default_rng(0))
-    for power in (1, 2):
-        expected = [(np.abs(x) ** power * radius ** (3 + power)).mean() / (3 + power) / volume for x in along]
-        assert (hull.first, hull.second)[power - 1] == pytest.approx(expected, rel=2e-3)
-        spread = (np.abs(points) ** power).std(axis=0) / math.sqrt(len(points))
-        assert (
-            (np.abs(points) ** power).mean(axis=0) - (hull.first, hull.second)[power - 1] < 6 * spread
-        ).all()
-    assert stats.kstest(hull.gauge(points) ** 3, "uniform").pvalue > ALARM
-
-
 @settings(deadline=None, max_examples=25)
 @given(st.one_of(lists(2, 8), lists(3)), st.floats(0.3, 8), st.integers(0, 2**32))
 def test_listed_changes_are_private(vectors: list[list[int]], epsilon: float, seed: int) -> None:
@@ -411,16 +336,6 @@ def test_listed_changes_are_private(vectors: list[list[int]], epsilon: float, se
     assert law.log_density(points) == pytest.approx(top - fall, rel=1e-9)
     for v in vectors:
         assert (np.abs(law.log_density(points + v) - law.log_density(points)) <= epsilon + 1e-9).all()
-
-
-def test_what_doubles_do_not_decide_is_decided_exactly() -> None:
-    vectors = [[1.0, 0.3, 0.1], [0.2, 1.0, -0.7], [0.5, -0.9, 1.0], [1.0, 1.0, 0.9]]
-    hull, faces = hull_of(np.array(vectors)), faces_of([[Fraction(x) for x in v] for v in vectors])
-    z = np.random.default_rng(0).integers(-(2**50), 2**50, (200, 3))
-    exact = [gauge_of(faces, [Fraction(x) for x in row]) for row in z.tolist()]
-    above, below = (np.array([f(x) for x in exact]) for f in (math.ceil, math.floor))
-    assert hull.within(z, above).all() and not hull.within(z, below).any()
-    assert hull.within(np.zeros((1, 3), dtype=int), np.zeros(1, dtype=int)).all()
 
 
 # -- Radial noise as it is released: laws counted out point by point, rounded neighbours, answers that do not change
@@ -555,19 +470,6 @@ def test_rounded_neighbours_are_no_further_apart_than_said(seed: int) -> None:
         assert lattice.ball.gauge(rounded[1] - rounded[0]).max() <= lattice.shift * (1 + 1e-15)
 
 
-@pytest.mark.parametrize("norm", [1.0, math.inf])
-def test_releases(norm: float) -> None:
-    result = md.noise.KNorm(20, md.PureDP(1.0), norm=norm).solve()
-    law = result.mechanism
-    out = law.release(np.full((3000, 20), 7.25))
-    assert out.shape == (3000, 20) and law.release(np.zeros(20)).shape == (20,)
-    assert np.array_equal(out / law.lattice.step, np.rint(out / law.lattice.step))
-    norms = np.linalg.norm(out - 7.25, ord=norm, axis=1)
-    assert stats.kstest(norms, law.norm_law.cdf).pvalue > ALARM
-    assert (out - 7.25).var() == pytest.approx(result.value, rel=0.15)
-    assert np.array_equal(law.release(np.full(20, 1e30)), np.full(20, 1e30))
-
-
 def test_coordinates_that_do_not_change_are_returned_as_they_are() -> None:
     law = KNorm(3, md.PureDP(1.0), S(each=[1.0, 0.0, 2.0])).solve().mechanism
     x = np.array([[0.1, 0.7, 1e300], [3.0, -2.5, 0.0]])
@@ -617,32 +519,6 @@ def test_no_listed_change_is_outside(planes: None, dimension: int, count: int, s
     assert (around <= hull * (1 + 1e-6)).all() and (around > 0.5 * hull).all()
     assert result.lower_bound is None and result.certificate.verify()
     assert all(holds for *_, holds in verify(dumps(result)).rows)
-
-
-def test_the_list_spans_no_coordinate_that_does_not_move(planes: None) -> None:
-    vectors = np.array([[1.0, 0.0, 2.0], [3.0, 0.0, -1.0], [2.0, 0.0, 2.0]])
-    law = KNorm(3, P, vectors).solve().mechanism
-    assert law.widths[1] == 0 and len(law.planes[0]) == 2
-    assert law.release([5.0, 7.25, 1.0])[1] == 7.25
-
-
-def test_with_all_faces_moments_are_those_of_the_hull() -> None:
-    vectors = np.random.default_rng(3).uniform(-1, 1, (7, 3))
-    vectors /= np.abs(vectors).max(axis=0)
-    hull, known = hull_of(vectors), Planes(planes_around(vectors, Deadline()))
-    assert known.gauge(vectors) == pytest.approx(hull.gauge(vectors), abs=1e-6)
-    assert known.volume == pytest.approx(hull.volume, rel=0.01)
-    for simulated, exact in ((known.first, hull.first), (known.second, hull.second)):
-        assert (simulated >= exact).all() and simulated == pytest.approx(exact, rel=0.02)
-    spread = np.abs(known.points(100_000, np.random.default_rng(0))).mean(axis=0)
-    assert spread == pytest.approx(hull.first, rel=0.02)
-
-
-def test_a_late_program_leaves_fewer_planes_and_no_less_privacy() -> None:
-    vectors = np.random.default_rng(4).normal(size=(60, 10))
-    vectors /= np.abs(vectors).max(axis=0)
-    none = planes_around(vectors, Deadline(1e-9))
-    assert none == tuple(tuple(GRAIN * int(i == j) for j in range(10)) for i in range(10))
 
 
 @pytest.mark.parametrize("inner", [None, 1])

@@ -244,37 +244,6 @@ def test_convex_rows_that_are_not_affine(name: str, noise: str, order: float, un
     assert not replace(result, design=closer).certificate.verify()
 
 
-@pytest.mark.parametrize("seed", [11, 23, 34, 47])
-def test_an_equality_of_all_scales_beside_a_fixed_one(seed: int) -> None:
-    """Newton's steps on the multipliers may leave all scales: the solver's own point stands then."""
-    rng = np.random.default_rng(seed)
-    count = int(rng.integers(2, 7))
-    s = md.Scales(
-        10.0 ** rng.uniform(-2, 2) * rng.uniform(0.2, 3, count),
-        noise=str(rng.choice(["gaussian", "laplace"])),
-    )
-    private = s.private(md.GaussianDP(1.0) if s.noise == "gaussian" else md.PureDP(1.0))
-    objective = md.Minimize(s.expected(1))
-    wider = md.Problem(objective, [private]).solve().mechanism.scales * rng.uniform(1.0, 1.5, count)
-    weights = rng.uniform(0.1, 2, count)
-    result = md.Problem(
-        objective, [private, weights @ s == float(weights @ wider), s[0] == float(wider[0])]
-    ).solve()
-    assert result.certificate is not None and result.certificate.verify()
-    assert result.gap is not None and result.gap < 1e-7
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("changes", [[1.0, 2.0, 0.5], md.Sensitivity(each=[1.0, 2.0, 0.5], l0=2)])
-def test_cvxpy_alone_solves_losses_of_orders_below_one_too(noise: str, changes: Any) -> None:
-    s = md.Scales(changes, noise)
-    privacy = md.ZeroConcentratedDP(0.5) if noise == "gaussian" else md.PureDP(1.0)
-    problem = md.Problem(md.Minimize(s.expected(0.5)), [s.private(privacy), s[0] <= 1.5 * s[2]])
-    program: Any = problem.to_cvxpy()
-    program.solve(solver="CLARABEL")
-    assert program.value == pytest.approx(problem.solve().value, rel=1e-6)
-
-
 def test_a_ledger_counts_the_largest_requirement() -> None:
     s, b = md.Scales([1.0, 2.0]), md.Scales([1.0, 2.0], "laplace")
     result = md.Problem(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from scipy import signal
 
 import mechdesign as md
 from mechdesign.accounting.losses import NoiseTerm
-from mechdesign.evidence.proofs import Certificate, ClosedBound, Scope
+from mechdesign.evidence.proofs import Certificate, Scope
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.plan.bound import Cover, Kind, Losses, normal_tail
 from mechdesign.plan.search import Item, together
@@ -166,33 +165,7 @@ def test_within_a_tenth_and_never_above(design: md.Plan) -> None:
     assert again.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
 
 
-def test_units_far_apart_are_no_longer_boxes() -> None:
-    """Outcomes of whole noise are listed up to so many, however far its scale may go."""
-    tasks = {"far": md.Sum(7556.0), "near": md.Mean(0, 57, n=30_000), "whole": md.Sum(2.0, whole=True)}
-    tracemalloc.start()
-    design = md.Plan(tasks, md.ApproximateDP(1.5, 1e-6), weights=dict.fromkeys(tasks, 1.0))
-    assert design.solve(gap=0.6).certificate.verify()
-    assert tracemalloc.get_traced_memory()[1] < 500e6
-    tracemalloc.stop()
-
-
-def test_a_bound_is_as_near_as_the_gap_asks() -> None:
-    result = three().solve(gap=0.03)
-    assert result.gap <= 0.03 and result.certificate.verify()
-    assert three().solve(gap=0.4).gap > 0.15
-
-
 def test_a_raised_bound_is_refused() -> None:
     result = three().solve()
     raised = Certificate(result.design, result.mechanism, result.value, result.value, result.proofs)
     assert result.certificate.verify() and not raised.verify()
-
-
-def test_least_budgets_of_composed_losses_have_no_bound() -> None:
-    """Largest losses add to more than a budget whose δ hides some of them."""
-    result = md.Plan(THREE, md.ApproximateDP(4.0, 1e-6), targets=dict.fromkeys(THREE, 50.0)).solve()
-    assert result.lower_bound is None and result.certificate.verify()
-    claimed = Certificate(
-        result.design, result.mechanism, result.value, result.value, (*result.proofs, ClosedBound())
-    )
-    assert not claimed.verify()

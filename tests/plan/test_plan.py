@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,10 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
-from mechdesign.evidence.proofs import Scope
 from mechdesign.evidence.serialize import dumps
 from mechdesign.plan.search import composed
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
-from tests.campaign import noise_oracles
 
 BUDGET = md.ApproximateDP(1.0, 1e-6)
 ONES = {"visits": 1.0}
@@ -344,21 +341,6 @@ def test_workloads_get_the_noise_of_the_matrix_mechanism(neighbours):
     assert np.shape(sure.engines()["parts"][0]["strategy"]) == (9, 9)
 
 
-def test_a_workload_is_answered_by_noise_on_its_counts_where_that_is_less():
-    tasks = {"totals": md.Workload.prefix_sums(12)}
-    for privacy in (md.PureDP(1.0), BUDGET):
-        found = md.Plan(tasks, privacy, {"totals": 1.0}).solve()
-        assert found.to_frame()["mechanism"].item() == "discrete Laplace" and held(found) == []
-        # one count changes by 1; the k-th total has the noise of k
-        b = math.exp(-1.0)
-        assert found.value == pytest.approx(78 * 2 * b / (1 - b) ** 2, rel=1e-6)
-        assert found.mechanism.release({"totals": range(12)})["totals"].dtype == np.int64
-    few = md.Plan(tasks, md.ApproximateDP(1.0, 0.05)).solve()
-    assert few.to_frame()["mechanism"].item() == "Gaussian" and few.bound_class is Scope.MENU
-    aimed = md.Plan(tasks, md.ApproximateDP(9.0, 1e-6), targets={"totals": 10.0}).solve()
-    assert held(aimed) == [] and aimed.to_frame()["standard_deviation"].item() == pytest.approx(10, rel=1e-6)
-
-
 # -- release and files ------------------------------------------------------------------------------------
 
 
@@ -391,43 +373,8 @@ def test_a_frame_has_a_column_a_task_filled_from_the_top():
         law.release({"n": 7, "records": 1, "others": 2})
 
 
-def test_delta_by_another_convolution():
-    tasks = {"a": md.Sum(1.0), "b": md.Count(), "c": md.Histogram(20, contribution=8, whole=False)}
-    weights = {"a": 1.0, "b": 0.2, "c": 0.01}
-    mixture = md.Plan(tasks, md.ApproximateDP(3.0, 1e-5), weights=weights).solve()
-    kinds = set(mixture.to_frame()["mechanism"])
-    assert "Gaussian" in kinds and len(kinds) > 1 and held(mixture) == []
-    assert list(noise_oracles.plan(mixture.design, mixture)) == []
-    narrower = replace(mixture.design, privacy=md.ApproximateDP(3.0, 0.9e-5))
-    assert any(fault.startswith("privacy") for fault in noise_oracles.plan(narrower, mixture))
-
-
 def held(result):
     return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
-
-
-def test_whole_sums_get_whole_noise_of_any_width() -> None:
-    result = md.Plan({"pay": md.Sum(50_000, whole=True)}, md.ZeroConcentratedDP(0.1), {"pay": 1.0}).solve()
-    assert result.status is Status.BEST and result.to_frame()["mechanism"].tolist() == ["discrete gaussian"]
-    assert result.value == pytest.approx(50_000**2 / 0.2, rel=1e-6)
-    assert isinstance(result.mechanism.release({"pay": 10**6})["pay"], int)
-    assert all(holds for _, _, holds in verify(dumps(result)).rows) and result.certificate.verify()
-
-
-def test_what_an_attacker_gains_is_of_the_plan_s_own_noise():
-    """Of all answers and rounds together, against normal noise of the same ρ and in closed form."""
-    tasks = {"age": md.Histogram(30), "salary": md.Mean(0, 200_000, n=5000), "hours": md.Sum(60.0)}
-    weights = {"age": 1e-3, "salary": 1e-6, "hours": 1e-6}
-    result = md.Plan(tasks, md.ApproximateDP(2, 1e-7), weights=weights, rounds=12).solve()
-    mu = math.sqrt(2 * result.mechanism.consumption().rho)  # of continuous normal noise as wide
-    exact = stats.norm.cdf(stats.norm.ppf(0.01) + mu)
-    assert exact < result.attack(0.01).found < 1.1 * exact
-    advantage = 2 * stats.norm.cdf(mu / 2) - 1
-    assert advantage < result.tradeoff().advantage < 1.05 * advantage
-    by_mu = md.Plan(tasks, md.GaussianDP(0.4), weights=weights).solve()
-    assert by_mu.attack(0.01).found == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.01) + 0.4), rel=1e-3)
-    pure = md.Plan({"a": md.Count()}, md.PureDP(1.0)).solve()
-    assert pure.attack(0.01).found == pytest.approx(math.e * 0.01, rel=1e-6)
 
 
 # -- Like tasks are one: solved, printed and verified once, however many there are
@@ -463,17 +410,3 @@ def test_many_tasks_are_told_by_kind_and_verified(tmp_path: Path) -> None:
     assert page.count("(150 tasks)") <= 8
     assert all(holds for *_, holds in verify(dumps(result)).rows)
     assert result.certificate is not None and result.certificate.verify()
-
-
-def test_like_choices_and_parts_of_like_tasks_are_told_once() -> None:
-    tasks = {f"mean {k}": md.Mean(0, 100, n=500) for k in range(6)}
-    tasks |= {f"best {k}": md.PrivateChoice(4, md.PureDP(0.05)) for k in range(5)}
-    result = md.Plan(tasks, md.PureDP(1.0)).solve()
-    text = str(result)
-    assert len(text.splitlines()) < 12
-    assert "mean 0, mean 1, … mean 5 (6 tasks): sum: " in text and text.count("of the budget each") == 2
-    assert "best 0, best 1, … best 4 (5 tasks): permute-and-flip among 4 candidates" in text
-    words = result.question()
-    assert f"{', '.join(f'mean {k}' for k in range(6))}: sum: 1 number" in words
-    assert f"{', '.join(f'best {k}' for k in range(5))}: permute-and-flip" in words
-    assert any("mean 0: sum and 5 more" in t.get_text() for t in result.plot().axes[0].get_yticklabels())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.proofs import same
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.verifier import verify
 
@@ -93,25 +91,6 @@ def test_a_ledger_counts_all_of_it_once_and_bad_answers_not_at_all(tmp_path: Pat
     assert ledger.left() == md.PureDP(0.5)
 
 
-def test_rounds_and_groups_count() -> None:
-    result = plan(md.PureDP(1.0), rounds=2).solve()
-    assert result.design.consumption(result).epsilon == pytest.approx(1.0)
-    assert sum(n.consumption().epsilon for n in result.mechanism.noises) == pytest.approx(0.25)
-    apart = plan(md.PureDP(1.0), disjoint=[["visits"], ["spent"]]).solve()
-    assert apart.checks().holds.all() and all(holds for *_, holds in verify.verify(dumps(apart)).rows)
-    assert [n.consumption().epsilon for n in apart.mechanism.noises] == pytest.approx([0.625, 0.625])
-
-
-def test_choices_of_a_plan_in_rho() -> None:
-    by_rho = plan(
-        md.ZeroConcentratedDP(0.1), tasks={"winner": md.PrivateChoice(3, md.ZeroConcentratedDP(0.02))}
-    )
-    result = by_rho.solve()
-    assert result.mechanism.rules[0].rule == "exponential mechanism"
-    assert result.checks().holds.all() and all(holds for *_, holds in verify.verify(dumps(result)).rows)
-    assert 0.0999 < result.design.consumption(result).rho <= 0.1
-
-
 # -- budgets of choices by their regret ---------------------------------------------------------------------------------
 
 
@@ -150,42 +129,3 @@ def test_priced_budgets_are_those_of_least_error(privacy: Any, kind: Any, share:
     least = total(best)
     for a, b in ((0.8, 1.0), (1.25, 1.0), (1.0, 0.8), (1.0, 1.25), (1.2, 1.2)):
         assert least <= total({"drink": a * best["drink"], "median": b * best["median"]})
-
-
-def test_what_cannot_be_priced_is_said() -> None:
-    choice = md.PrivateChoice(3, md.PureDP(0.1))
-    plan = md.Plan({"visits": md.Histogram(5), "drink": choice}, md.PureDP(1.0))
-    assert same(plan.priced({}), plan)
-    for given, words in (
-        ({"visits": (1.0, [1])}, "choices of one"),
-        ({"drink": 2.0}, "a weight and public scores"),
-        ({"drink": (0.0, [1, 2, 3])}, "must be a positive"),
-        ({"drink": (1.0, [1, 2])}, "scores"),
-        ({"drink": (1.0, [1, 2, math.nan])}, "scores"),
-        (3, "profiles"),
-    ):
-        with pytest.raises(md.DesignError, match=words):
-            plan.priced(given)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "said"),
-    [
-        ("weights", {"agee": 1.0}, "'agee' is unknown (is it 'age'?)"),
-        ("targets", {"agee": 1.0, "visits": 2.0}, "'agee' is unknown (is it 'age'?); 'age' is missing"),
-        ("targets", {"age": 1.0}, "'visits' is missing"),
-    ],
-)
-def test_names_of_no_task_are_told_with_the_nearest_and_not_all_names(
-    name: str, given: dict, said: str
-) -> None:
-    tasks = {"age": md.Count(), "visits": md.Histogram(3)}
-    with pytest.raises(md.DesignError) as caught:
-        md.Plan(tasks, md.PureDP(1.0), **{name: given})
-    assert str(caught.value) == f"{name}: must be for the plan's tasks: {said}"
-
-
-def test_a_misspelled_option_of_solve_is_told_the_nearest() -> None:
-    for option, near in (("time_limt", "time_limit"), ("cell", "cells")):
-        with pytest.raises(md.DesignError, match=rf"'{option}' is unknown \(is it '{near}'\?\)"):
-            md.OptimalNoise(md.PureDP(1.0)).solve(**{option: 3})

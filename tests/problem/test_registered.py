@@ -84,34 +84,6 @@ def test_a_prior_given_as_a_function():
         loads(text)
 
 
-RAMP = Ramp(a=0, b=1)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        *(lambda name=name: md.register_law(name, RAMP) for name in ("norm", "staircase", "", "a b", 3)),
-        lambda: md.register_law("test-x", stats.norm(0, 1)),
-        lambda: md.register_law("test-x", stats.rv_histogram(np.histogram([1.0, 2.0]))),
-        lambda: md.register_loss("test-x", 3),
-        lambda: md.register_loss("a/b", quartic),
-        *(
-            lambda density=density: md.density(density, -1, 1, name="test-x")
-            for density in (
-                3, lambda x: x, lambda x: 0 * x, lambda x: 1.0, lambda x: 1 / x**2, lambda x: (x > 0.123) * 1.0,
-                lambda x: x.nonsense(),
-            )
-        ),
-        lambda: md.density(lambda x: x**2, 1, -1, name="test-x"),
-        lambda: md.density(lambda x: x**2, -1, 1, name="norm"),
-    ],
-)  # fmt: skip
-def test_bad_input(call):
-    with pytest.raises(md.DesignError) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-
-
 # -- `help` of every design shows in its first 60 lines what it takes and how it is used, and nothing that Python gives every class
 
 CLASSES = [design for design in {**designs(), "Problem": md.Problem}.values() if isinstance(design, type)]
@@ -119,15 +91,6 @@ CLASSES = [design for design in {**designs(), "Problem": md.Problem}.values() if
 
 def begins(thing: object) -> list[str]:
     return pydoc.plain(pydoc.render_doc(thing)).splitlines()[:60]
-
-
-@pytest.mark.parametrize("design", CLASSES, ids=lambda design: design.__name__)
-def test_help_begins_with_parameters_and_an_example(design: type) -> None:
-    shown = begins(design)
-    assert not [line for line in shown if line.startswith(" |  __")]
-    assert any("Parameters" in line for line in shown) and any(">>> " in line for line in shown)
-    solve = begins(design.solve)  # type: ignore[attr-defined]
-    assert all(any(word in line for line in solve) for word in ("Parameters", "**options", ">>> "))
 
 
 # -- What a person at a prompt sees: fields, audits ----------------------------------------------------------
@@ -156,16 +119,6 @@ def test_prints_are_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     for name in cheap.DESIGNS:
         for text in prints(name):
             assert max(map(len, text.splitlines())) <= 80, text
-
-
-def test_prints_lose_nothing_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("plan", "optm", "knorm", "table-problem", "scales-problem", "private-choice"):
-        said = []
-        for columns in (60, 10_000):
-            monkeypatch.setenv("COLUMNS", str(columns))
-            result = cheap.solved(name)
-            said.append(" ".join(f"{result} {result.mechanism if name == 'plan' else ''}".split()))
-        assert said[0] == said[1]
 
 
 def test_an_audit_shows_up_to_80_rows_and_says_of_what_each_row_is(monkeypatch: pytest.MonkeyPatch) -> None:

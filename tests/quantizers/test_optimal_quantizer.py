@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.problem.law_moments import law_integrals, law_moments
+from mechdesign.problem.law_moments import law_integrals
 from mechdesign.typing import Status
 
 UNIFORM = stats.uniform(-1, 2)
@@ -150,12 +150,6 @@ def test_infeasible_mse_names_the_least():
     assert capped.mechanism.expected_loss(UNIFORM, "squared") <= capped.design.max_mse
 
 
-def test_gap_below_machine_precision_is_answered_with_what_was_proved():
-    result = design().solve(gap=1e-300)
-    assert result.status == "gap not reached"
-    assert result.gap < 1e-9
-
-
 # -- Optimal quantizers for priors, ranges, budgets and losses at the edge of doubles: certified, or refused in words
 
 
@@ -180,16 +174,6 @@ def spiked():
     mass = np.zeros(200)
     mass[[37, 96]] = 1.0
     return stats.rv_histogram((mass, np.linspace(-1, 1, 201)))()
-
-
-def test_mass_piled_up_at_the_ends_under_a_callable_loss():
-    law = stats.beta(0.05, 0.05, -1, 2)
-    result = design(prior=law, loss=absolute).solve()
-    assert result.value == pytest.approx(design(prior=law).solve().value, rel=1e-6)
-    below, above = law_moments(law, np.array([-1.0, 0.1, 1.0]))
-    exact = above[1] - 0.1 * above[0] - below[1] + 0.1 * below[0]
-    found = law_integrals(law, lambda x: np.abs(x - 0.1)[:, None], np.array([-1.0, 1.0]))
-    assert found[0, 0] == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -218,11 +202,6 @@ class _Rising(stats.rv_continuous):
         return x * x
 
 
-def test_a_law_that_calls_itself_uniform():
-    law = _Rising(a=0, b=1, name="uniform")()
-    assert md.Prior.of(law).moments([0, 0.5, 1])[:, 0] == pytest.approx([0.25, 0.75], abs=1e-13)
-
-
 def test_a_density_that_contradicts_its_distribution_function_is_refused():
     class Broken(_Rising):
         def _cdf(self, x):
@@ -230,18 +209,6 @@ def test_a_density_that_contradicts_its_distribution_function_is_refused():
 
     with pytest.raises(md.DesignError, match="disagree"):
         md.Prior.of(Broken(a=0, b=1, name="broken")()).moments([0, 0.5, 1])
-
-
-def test_far_tails():
-    prior = md.truncated(stats.norm(-9, 1), -1, 1)
-    assert prior.moments([-1, 1])[0, 0] == pytest.approx(1, abs=1e-14)
-    hazard = stats.norm.pdf(8) / (stats.norm.sf(8) - stats.norm.sf(10))
-    assert prior.mean == pytest.approx(-9 + hazard - stats.norm.pdf(10) / stats.norm.sf(8), rel=1e-12)
-    assert certified(design(prior=prior).solve())
-    result = design(prior=stats.truncnorm(-110, -90, 10, 0.1)).solve()
-    assert certified(result)
-    assert result.value == pytest.approx(result.mechanism.loss_at(1 - 0.1 / 90), abs=1e-5)
-    assert md.truncated(stats.norm(-40, 1), -1, 1).moments([-1, 1])[0, 0] == pytest.approx(1)
 
 
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
@@ -315,28 +282,10 @@ def test_two_outputs_find_duchi():
         assert found.value <= md.quantizers.duchi(2.0).expected_loss(prior, "squared") * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(("loss", "epsilon"), [("absolute", 1.0), ("squared", 1.0), ("absolute", 4.0)])
-def test_coarse_alphabet_knows_that_finer_ones_are_better(loss, epsilon):
-    coarse = search(md.Alphabet(3.0, 0.75), epsilon, loss=loss).solve()
-    fine = search(md.Alphabet(3.0, 0.05), epsilon, loss=loss).solve()
-    assert coarse.design.any_outputs_bound(coarse) <= fine.lower_bound
-    assert fine.value < coarse.lower_bound
-    worst = search(md.Alphabet(3.0, 0.75), epsilon, loss=loss, objective="worst").solve()
-    better = search(md.Alphabet(3.0, 0.1), epsilon, loss=loss, objective="worst").solve()
-    assert worst.design.any_outputs_bound(worst) <= better.value
-
-
 def test_infeasible_search_names_the_smallest_epsilon():
     with pytest.raises(md.InfeasibleError) as caught:
         search(md.BinSearch(4, 1.5), 0.5).solve()
     assert caught.value.smallest_epsilon == pytest.approx(math.log(5))
-
-
-def test_a_wide_range_costs_no_resolution() -> None:
-    spec = md.BinSearch(4, 1e5, exhaustive=False)  # four starts that mirror, and two that do not
-    wide = md.OptimalQuantizer(spec, md.PureDP(2.0), stats.uniform(-1, 2)).solve(gap=1e-4)
-    assert wide.value <= 0.6711  # 0.6897 with outputs that mirror
-    assert np.sort(np.abs(wide.mechanism.bins))[1] == pytest.approx(0.83665, rel=1e-3)
 
 
 # -- With samples as prior the user states where inputs lie: neither is the range taken from them, nor are they told

@@ -1,6 +1,5 @@
 """OPTM, its searches, RQM, ERM and MVU as designs: published numbers, certificates, bad input."""
 
-import json
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -155,15 +154,6 @@ def test_a_cap_on_an_output_is_met_and_proved() -> None:
         problem.subject_to(Q.probability(1) >= 0.2)
 
 
-def test_explicit_bounds_and_other_solvers_agree() -> None:
-    low, high = np.zeros((3, 3)), np.tril(np.ones((3, 3)))
-    low[1, :2], high[1, :2] = [0.67, 0.32], [0.68, 0.33]
-    good = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
-    for solver in ("highs", "highs-ipm", "clarabel"):
-        boxed = replace(good, box=(low, high)).solve(solver)
-        assert boxed.value == pytest.approx(good.solve().value, rel=1e-7)
-
-
 # -- The searches over OPTM's bounds and bins, RQM and ERM: published bins, resumed, shared and limited ------
 
 SEARCH = {
@@ -209,19 +199,6 @@ def test_a_search_delivers_the_best_of_its_table() -> None:
         )
     )
     assert set(found.duals["family"]) >= {"model: privacy", "model: lower bounds"}
-
-
-@pytest.mark.slow
-def test_a_search_that_reaches_its_limit_resumes(tmp_path: Path) -> None:
-    """What was reached is kept in the store and answered; bins that were not reached are not called infeasible."""
-    bins = md.Grid(delta=np.arange(20, 9, -1) / 10, inner=np.arange(10, 0, -1) / 10)
-    search, store = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=bins), tmp_path / "s.jsonl"
-    first = search.solve(store=store, time_limit=0.1)
-    assert first.status is Status.LIMIT and 0 < len(first.table) < 110
-    kept = [json.loads(line)["rows"] for line in store.read_text().splitlines()[1:]]
-    assert sum(map(len, kept)) == len(first.table)
-    second = search.solve(store=store)
-    assert second.status is Status.FEASIBLE and len(second.table) == 110 and second.value <= first.value
 
 
 # -- OPTM's model as the paper states it, extended and searched: rows, published boxes, own constraints, both checkers, bad input
@@ -338,25 +315,6 @@ def test_boxes_and_bins_are_searched_in_three_lines() -> None:
         md.search(build, md.Grid(delta=[2.0], inner=[0.5], levels=[0.6]))
 
 
-def test_changed_parameters_are_used() -> None:
-    problem = THEOREM_5.problem()
-    low, high = problem.unknown.box([0.67, 0.325], [0.675, 0.33], row=2)
-    for parameter, narrower in zip(problem.parameters, (low.value, high.value)):
-        parameter.value = narrower
-    result = problem.solve()
-    assert not problem.searched and np.array_equal(result.box[0], low.value) and result.certificate.verify()
-
-
-def test_what_cannot_be_met_is_said_with_its_rows() -> None:
-    problem = THEOREM_5.problem()
-    Q = problem.unknown
-    with pytest.raises(md.InfeasibleError, match="with 'outer' is infeasible at epsilon = 1") as caught:
-        problem.subject_to(md.named("outer", Q[2, 0] <= 0.3)).solve()
-    assert caught.value.smallest_epsilon > 1.0
-    with pytest.raises(md.DesignError, match="lemma1"):
-        md.Problem(md.Minimize(cp.sum(Q)), [Q.private(md.PureDP(1.0))])
-
-
 # -- The selection family as blocks, and successive linearisation: identities, an exhaustive oracle, certificates
 
 
@@ -470,15 +428,6 @@ def test_infeasible_exactly_where_nothing_is_unbiased() -> None:
         md.OPTM(bins, md.PureDP(2.0), UNIFORM).solve(outputs=2)
 
 
-def test_outputs_that_are_hardly_ever_drawn_but_needed() -> None:
-    """The inner pair alone is a hair over budget; the outer one is drawn once in ten million times and mends it."""
-    near = (1 - 1e-8) / math.tanh(0.125)
-    result = md.OPTM([-2 * near, -near, near, 2 * near], md.PureDP(0.25), UNIFORM, box="successive").solve()
-    assert result.mechanism.privacy_loss() <= 0.25
-    assert result.value == pytest.approx(near - 1 / (3 * near), rel=1e-5)
-    assert 0 < result.mechanism.extremes()[1][0] < 1e-5
-
-
 def test_the_audit_has_the_program_with_its_multipliers() -> None:
     """Every limit against its floor; multipliers only where a limit is active, and the costs of privacy add up."""
     result = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.5), UNIFORM).solve()
@@ -501,24 +450,6 @@ DESIGNS = {
     ),
     "theorem6": lambda: md.OPTM(np.linspace(-2, 2, 8), md.PureDP(4.0), UNIFORM, constraints="theorem6"),
 }
-
-
-@pytest.mark.parametrize("name", DESIGNS)
-def test_variables_and_numbers_are_one_statement(name: str) -> None:
-    """What CVXPY solves at the box that is handed out is what the sweep solves there; other boxes too."""
-    problem = DESIGNS[name]().problem()
-    boxes = BoxSearch(problem).first_boxes()
-    for low, high in (problem.box, (boxes[0][..., -1] * 0.5, problem.unknown.open * 1.0)):
-        for parameter, value in zip(problem.parameters, (low, high)):
-            parameter.value = value
-        stated = problem.to_cvxpy()
-        stated.solve(solver=cp.HIGHS)
-        try:
-            numbers = BoxSearch(problem).programs((low[..., None], high[..., None])).program().answer().value
-        except md.InfeasibleError:
-            assert stated.status == "infeasible"
-            continue
-        assert numbers == pytest.approx(stated.value, rel=1e-8)
 
 
 def test_a_law_outside_an_own_row_is_refused() -> None:

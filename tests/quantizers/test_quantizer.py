@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from independent import check_selection_law
-from mechdesign_studies.quantizers.baselines import HybridMechanism, PiecewiseMechanism
+from mechdesign_studies.quantizers.baselines import PiecewiseMechanism
 from scipy import integrate, stats
 from strategies import priors, selections
 
@@ -19,7 +19,6 @@ import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.quantizers.exact_law import RationalTable
-from mechdesign.quantizers.mechanism import duchi
 from mechdesign.quantizers.moments import BITS, Moments
 from mechdesign.quantizers.proofs import expected_upper, law_claims, worst_upper
 from mechdesign.quantizers.sampling import ExactSampler
@@ -137,27 +136,6 @@ def test_a_table_in_floats_has_a_rational_law_next_to_it(seed: int) -> None:
             assert np.allclose([float(p) for p in row], given_row, rtol=1e-12, atol=1e-15)
 
 
-def test_an_unbiased_table_is_exactly_unbiased_when_it_is_made_exact() -> None:
-    for made in (md.Quantizer.erm([-2.5, -0.5, 0.1, 0.6, 2.0], 0.8, (-1, 1)), duchi(0.3)):
-        law = md.Quantizer(made.bins, made.knots, made.starts, made.ends).certified().law
-        assert all(claim.holds for claim in law_claims(law, 0.0))
-    biased = md.Quantizer([-1.0, 0.0, 1.0], [-1.0, 1.0], [[0.2, 0.5, 0.3]], [[0.2, 0.5, 0.3]])
-    assert biased.certified().privacy_loss() == 0.0
-    assert md.vectors.IntegerTable.of(biased).bias() == pytest.approx(1.1)
-
-
-def test_impossible_outputs_lose_everything() -> None:
-    # On [-1, 0) the output 1 needs the right index 3, whose weight is zero there.
-    left = [[1.0, 0.0], [0.5, 0.5]]
-    right = [[1.0, 0.0], [0.0, 1.0]]
-    assert md.Quantizer.from_selection([-1.0, 0.0, 1.0], left, right, (-1, 1)).privacy_loss() == math.inf
-
-
-def test_a_fresh_zero_probability_that_never_occurs_is_no_loss() -> None:
-    mechanism = md.Quantizer.interpolated([-2, 0, 2], [-1, 1], [[0.75, 0, 0.25], [0.25, 0, 0.75]])
-    assert mechanism.privacy_loss() == pytest.approx(math.log(3), abs=1e-13)
-
-
 def test_callable_loss_is_integrated() -> None:
     mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.4, (-1, 1))
     for prior in (UNIFORM, md.clipped(stats.norm(0.3, 0.6), -1, 1), np.array([-0.5, 0.25, 1.0])):
@@ -204,49 +182,6 @@ def test_exact_sampler_uses_the_certified_weights() -> None:
             assert [Fraction(w, sum(weights)) for w in weights] == law.row(segment, end)
 
 
-def test_sampling_is_reproducible_and_keeps_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    mechanism = md.Quantizer.rqm(np.linspace(-2, 2, 16), 0.3, (-1, 1))
-    x = np.random.default_rng(0).uniform(-1, 1, (3, 4, 5))
-    assert mechanism.sample(x, rng=1).shape == x.shape == mechanism.certified().release(x).shape
-    assert np.array_equal(mechanism.sample(x, rng=1), mechanism.sample(x, rng=np.random.default_rng(1)))
-    big = np.random.default_rng(0).uniform(-1, 1, 600_000)
-    assert np.array_equal(mechanism.sample(big, rng=5), mechanism.sample(big, rng=5))
-    assert abs(np.mean(mechanism.sample(big, rng=5) - big)) < 5 * 2 / math.sqrt(len(big))
-    drawn = mechanism.sample(big, rng=5)
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
-    assert np.array_equal(mechanism.sample(big, rng=5), drawn)
-    for bad in (math.nan, 1.5, np.nextafter(-1, -2)):
-        big[[-7, -3]] = bad, 2.0
-        with pytest.raises(md.DesignError, match="x: inputs must be"):
-            mechanism.sample(big, rng=5)
-
-
-def test_bad_inputs() -> None:
-    mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1))
-    with pytest.raises(md.DesignError, match=r"x: inputs must be in \[-1, 1\]; or pass clip=True"):
-        mechanism.sample([0.0, 1.5])
-    with pytest.raises(md.DesignError, match="x: inputs must be in"):
-        mechanism.sample(-1.0000001)
-    assert mechanism.probabilities(7.0, clip=True).tolist() == mechanism.probabilities(1.0).tolist()
-    with pytest.raises(md.DesignError, match="x: inputs must be finite"):
-        mechanism.sample([0.0, float("nan")], clip=True)
-    with pytest.raises(md.DesignError, match="cover the input range"):
-        md.Quantizer.rqm([-2, -1, 0.5], 0.5, (-1, 1))
-    with pytest.raises(md.DesignError, match="no exact law"):
-        mechanism.release(0.0)
-    for bins, said in (
-        ([1.0, 0.0, 2.0], "out of order"),
-        ([-1.0, 0.0, 0.0, 1.0], "repeated"),
-        ("abc", "finite numbers"),
-    ):
-        with pytest.raises(md.DesignError, match=said):
-            md.Quantizer.rqm(bins, 0.3, (-1, 1))
-    for end in (1e-310, 1e308):
-        with pytest.raises(md.DesignError, match="other units"):
-            md.Quantizer.interpolated([-end, end], [-end, end], [[1, 0], [0, 1]])
-    assert mechanism.sample([], rng=0).shape == (0,)
-
-
 @settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1))
 def test_tensors(seed: int) -> None:
@@ -283,19 +218,6 @@ def test_piecewise_mechanism(epsilon: float, x: float) -> None:
     absolute = sum(integrate.quad(density, a, b, epsabs=1e-12)[0] for a, b in zip(edges, edges[1:]))
     assert m.loss_at(x) == pytest.approx(absolute, rel=1e-7)
     assert m.loss_at(x, np.abs) == pytest.approx(float(m.loss_at(x)), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [PiecewiseMechanism(1.0), HybridMechanism(2.0), HybridMechanism(0.5), md.quantizers.duchi(1.0)],
-)
-def test_continuous_samplers_are_unbiased_and_have_their_error(mechanism) -> None:
-    for x in (-1.0, 0.3, 1.0):
-        y = mechanism.sample(np.full(200_000, x), rng=5)
-        errors = y - x
-        assert abs(errors.mean()) < 4.5 * errors.std() / math.sqrt(len(y))
-        squared = errors**2
-        assert abs(squared.mean() - mechanism.loss_at(x, "squared")) < 4.5 * squared.std() / math.sqrt(len(y))
 
 
 def test_vectors_split_the_budget() -> None:
@@ -346,16 +268,6 @@ def test_biased_mechanisms(m: int, q: float, beta: float, delta: float, seed: in
     assert mechanism.expected_loss(UNIFORM) == pytest.approx(true, rel=1e-6)
 
 
-def test_biased_design() -> None:
-    grid = md.Grid(delta=[0.5, 1.0, 2.0], q=[0.3, 0.6], beta=[0.0, 0.1, 0.4, 1.0])
-    free = md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, grid=grid).solve()
-    assert free.mechanism.privacy_loss() <= 1.0 and free.value == free.to_frame()["value"].min()
-    with pytest.raises(md.InfeasibleError, match="least bias within the privacy budget"):
-        md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, max_bias=1e-6, grid=grid).solve()
-    with pytest.raises(md.DesignError, match="max_bias"):
-        md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, max_bias=-1)
-
-
 def test_opendp_measurement() -> None:
     """The measurement releases outputs of the mechanism and states the certified loss."""
     pytest.importorskip("opendp")
@@ -382,45 +294,6 @@ def test_mvu_reproduces_table_1(epsilon: float, near: float, far: float, error: 
     np.testing.assert_allclose(result.mechanism.bins, [-far, -near, near, far], rtol=0.01)
     assert result.mechanism.loss_at(POINTS).mean() == pytest.approx(error, rel=0.01)
     assert result.certificate.verify() and result.mechanism.privacy_loss() <= epsilon
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "m", "bits"), [(1.0, 8, 3), (3.0, 16, 3), (0.5, 40, 4)])
-def test_mvu_with_more_outputs(epsilon: float, m: int, bits: int) -> None:
-    """Its alphabet beats even ones; the value at that alphabet is the linear program's; the range is kept."""
-    design = md.MVU(m, md.PureDP(epsilon), (0, 3), bits, max_abs=1.5 / math.tanh(epsilon / 4))
-    result = design.solve(starts=2)
-    assert result.certificate.verify() and result.mechanism.privacy_loss() <= epsilon
-    bins = result.mechanism.bins
-    assert np.abs(bins - 1.5).max() <= design.max_abs * (1 + 1e-12)
-
-    def variance(mechanism) -> float:
-        rows = mechanism.probabilities(design.inputs)
-        return float(np.mean(np.sum(rows * (bins - design.inputs[:, None]) ** 2, axis=1)))
-
-    program = design.problem(bins).subject_to().solve()  # as declared, by a backend
-    assert variance(result.mechanism) == pytest.approx(program.value, rel=1e-6)
-    for share in (0.8, 1.0):
-        even = 1.5 + share * design.max_abs * np.linspace(-1, 1, m)
-        assert program.value <= design.problem(even).subject_to().solve().value * (1 + 1e-4)
-
-
-def test_mvu_with_two_outputs() -> None:
-    """The search ended 2e-10 inside the least range, within its solver's tolerance, and the last program was infeasible."""
-    for epsilon in (1.0, 3.0):
-        reach = 1 / math.tanh(epsilon / 4)
-        for certify in (True, False):
-            result = md.MVU(2, md.PureDP(epsilon), (-1, 1), 2, max_abs=reach).solve(starts=2, certify=certify)
-            assert result.mechanism.bins[-1] == pytest.approx(1 / math.tanh(epsilon / 2), rel=1e-6)
-            assert result.mechanism.privacy_loss() <= epsilon
-
-
-@pytest.mark.parametrize("m", [5, 7, 9, 11])
-@pytest.mark.parametrize("epsilon", [0.27, 0.3, 0.35])
-def test_a_bound_is_of_the_outputs_that_are_released(m: int, epsilon: float) -> None:
-    """Of far outputs, most of which practically never come and are moved by a rounding."""
-    bins = np.linspace(-7.456218498412245, 7.456218498412245, m)
-    assert md.MVU(m, md.PureDP(epsilon), (-1, 1), 2, bins=bins, loss="absolute").solve().certificate.verify()
 
 
 # -- Certificates: what they prove is true, and nothing false verifies
@@ -557,21 +430,6 @@ def test_enclosed_moments(prior: Any, density: Any) -> None:
                 )
                 assert low <= true * 2**BITS <= high
                 assert 0 <= high - low <= 2 ** (BITS - 90)
-
-
-@pytest.mark.parametrize("a", [0.05, 0.5, 1.0, 2.5, 30.0, 1000.0])
-@pytest.mark.parametrize("b", [0.05, 3.7, 400.5])
-def test_beta_moments_are_those_of_mpmath(a: float, b: float) -> None:
-    """Summed by a power series."""
-    edges = [Fraction(k, 97) for k in (0, 1, 20, 50, 90, 96, 97)]
-    cells = Moments(md.Prior.of(stats.beta(a, b))).density(edges)
-    with mpmath.workdps(40):
-        exact = [
-            mpmath.betainc(a, b, 0, mpmath.mpf(x.numerator) / x.denominator, regularized=True) for x in edges
-        ]
-        for (low, high), u, v in zip((cell[0] for cell in cells), exact, exact[1:]):
-            assert low <= (v - u) * 2**BITS <= high
-            assert high - low <= 2 ** (BITS - 98)
 
 
 def test_histograms_are_priors_that_files_keep() -> None:

@@ -213,34 +213,6 @@ calibrate laplace --epsilon 1 --l0 3 -k 20
 calibrate laplace --epsilon 1 -s nan
 """
 
-SPECS = [
-    "design = 3",
-    'design = "Prior"',
-    'design = "OPTM"\nsolve = 3',
-    'design = "OPTM"\nprior = "uniform"',
-    "bins = [1, 2]",
-    "a = " + "[" * 3000,
-    *(
-        SPEC.replace(old, new)
-        for old, new in (
-            ("bins = [-3.0, -0.5, 0.5, 3.0]", "bins = [[1], [2, 3]]"),
-            ("bins = [-3.0, -0.5, 0.5, 3.0]", "bins = [nan, 1.0]"),
-            ("bins = [-3.0, -0.5, 0.5, 3.0]", "bins = 1979-05-27"),
-            ("epsilon = 1.0", 'epsilon = "a"'),
-            ("epsilon = 1.0", "delta = 0.1"),
-            ('kind = "PureDP"', 'kind = ["PureDP"]'),
-            ('law = "uniform"', "law = 3"),
-            ('law = "uniform"', 'law = "poisson"'),
-            ("loc = -1", "loc = [1, 2]"),
-            ("scale = 2", "scale = -2"),
-            ("scale = 2", "scale = 2\nclip = [-1, 1]\ntruncate = [-1, 1]"),
-            ('loss = "absolute"', "loss = {}"),
-            ('solver = "highs"', "self = 3"),
-            ('solver = "highs"', "time_limit = -1"),
-        )
-    ),
-]
-
 
 def test_wrong_command_lines(tmp_path: Path, capsys, monkeypatch) -> None:
     """Each ends in one sentence, or in the usage of its command."""
@@ -255,13 +227,6 @@ def test_wrong_command_lines(tmp_path: Path, capsys, monkeypatch) -> None:
         code, _, error = ended(words, capsys, monkeypatch)
         assert code in (1, 2), words
         assert code == 2 or (error.startswith("error: ") and error.count("\n") == 1), (words, error)
-
-
-@pytest.mark.parametrize("spec", SPECS, ids=range(len(SPECS)))
-def test_wrong_specifications(tmp_path: Path, capsys, monkeypatch, spec: str) -> None:
-    (tmp_path / "spec.toml").write_text(spec)
-    code, _, error = ended(["solve", str(tmp_path / "spec.toml")], capsys, monkeypatch)
-    assert code == 1 and error.startswith("error: ") and error.count("\n") == 1
 
 
 # -- Every design of the package from a TOML file, and mistakes by file and key
@@ -342,36 +307,6 @@ def test_every_design_is_read_and_solved(name: str, tmp_path: Path) -> None:
         options["bar"] = False
     result = design.solve(**options)
     assert np.isfinite(result.value) and result.checks()["holds"].all()
-
-
-def test_other_outputs_spaces_and_laws(tmp_path: Path) -> None:
-    text = (
-        'design = "OptimalQuantizer"\nbins = {kind = "Alphabet", max_abs = 3.0, step = 0.5}\n' + PURE + PRIOR
-    )
-    assert design_from_toml(written(tmp_path, text))[0].bins == md.Alphabet(3.0, 0.5)
-    for space, size in (
-        ('{kind = "line", positions = [0.0, 1.0, 3.0]}', 3),
-        ('{kind = "clustered", clusters = 2, size = 3, within = 0.2}', 6),
-        ('{kind = "geodesic", latitude = [0.0, 1.0], longitude = [5.0, 6.0]}', 2),
-        ('{kind = "matrix", distances = [[0.0, 1.0], [1.0, 0.0]]}', 2),
-        ('{kind = "tree", parents = [-1, 0, 0], lengths = [0.0, 1.0, 2.0]}', 3),
-        ("[[0.0, 1.0], [1.0, 0.0]]", 2),
-    ):
-        text = f'design = "MetricChannel"\nspace = {space}\nalpha = 1.0\n'
-        assert design_from_toml(written(tmp_path, text))[0].space.size == size
-    text = 'design = "Calibration"\nnoise = {law = "laplace"}\nsensitivity = 1.0\n' + PURE
-    assert design_from_toml(written(tmp_path, text))[0].noise.dist.name == "laplace"
-    text = 'design = "RQM"\nm = 4\n' + PURE + "prior = {samples = [-1.0, 0.0, 1.0]}\ninput_range = [-1, 1]\n"
-    assert design_from_toml(written(tmp_path, text))[0].prior.support == (-1.0, 1.0)
-
-
-def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
-    for text in (
-        'design = "NoiseAllocation"\nnoise = "gaussian"\nsensitivities = {each = [1.0, 2.0], l0 = 1}\n',
-        'design = "CorrelatedGaussian"\nchanges = {each = [1.0, 2.0], l0 = 1}\n',
-    ):
-        design, _ = design_from_toml(written(tmp_path, text + BOTH))
-        assert design.solve().value == pytest.approx(5 / design.budget, rel=1e-8)
 
 
 @pytest.mark.parametrize(

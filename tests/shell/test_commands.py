@@ -2,14 +2,10 @@
 
 import hashlib
 import os
-import random
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import cheap
@@ -18,7 +14,7 @@ import pytest
 from commands import ended
 
 import mechdesign as md
-from mechdesign.evidence.serialize import dumps, write_whole
+from mechdesign.evidence.serialize import write_whole
 from mechdesign.shell.cli import app
 from mechdesign.shell.studykit import Report, Study, run_study
 
@@ -48,15 +44,6 @@ def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monk
     code, out, _ = ended(["verify", str(folder / f"{name}.json")], capsys, monkeypatch)
     assert code == 0 and "verified by" in out
     assert "two programs" in out
-
-
-def test_verify_refuses_a_doctored_file(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
-    found = md.load(folder / "allocation.json")
-    replace(found, value=0.5 * found.value).save(tmp_path / "doctored.json")
-    code, _, error = ended(["verify", str(tmp_path / "doctored.json")], capsys, monkeypatch)
-    assert code == 1 and "does not hold" in error and error.count("\n") == 1
-    assert ended(["report", str(tmp_path / "doctored.json")], capsys, monkeypatch)[0] == 1
-    assert "do not deploy" in (tmp_path / "doctored.html").read_text()
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda w: " ".join(w) or "all")
@@ -126,36 +113,6 @@ def test_the_remedy_of_a_coarse_table_is_an_option(capsys, monkeypatch, tmp_path
     assert "sum to" not in error and "exact: ε" in out
     code, _, error = ended(["audit", "result.json", "--rounding", "0.005"], capsys, monkeypatch)
     assert code == 1 and "go with a table" in error
-
-
-def test_a_strangers_markup_is_text(folder: Path, capsys, monkeypatch, tmp_path: Path) -> None:
-    from mechdesign.evidence.digits import show
-
-    show(["a"], [["[red]x[/red] [link=http://a.b]y[/link]"]])
-    assert "[red]x[/red] [link=http://a.b]y[/link]" in capsys.readouterr().out
-
-
-def test_a_defect_is_one_line_too(folder: Path, capsys, monkeypatch) -> None:
-    import mechdesign.evidence.serialize
-
-    def broken(path: object) -> None:
-        raise ZeroDivisionError("by\nzero")
-
-    monkeypatch.setattr(mechdesign.evidence.serialize, "load", broken)
-    code, _, error = ended(["audit", str(folder / "noise.json")], capsys, monkeypatch)
-    assert code == 1 and error.startswith("internal error: ZeroDivisionError (MECHDESIGN_DEBUG=1")
-    assert error.count("\n") == 1
-
-
-def test_calibrate_takes_a_time_limit(tmp_path: Path, capsys, monkeypatch) -> None:
-    def run(*words: object) -> tuple[int, str, str]:
-        return ended([str(w) for w in words], capsys, monkeypatch)
-
-    asked = ("--epsilon", "1", "--delta", "1e-6", "-s", "1", "-k", "4", "--time-limit")
-    code, out, _ = run("calibrate", "logistic", *asked, "1e-9")
-    assert code == 0 and "status: limit" in out and ": ε = 1, δ = 1e-06; 1 round" in out
-    code, _, err = run("calibrate", "logistic", *asked, "0")
-    assert code == 1 and "time_limit" in err
 
 
 # -- What the command line loads before a command runs -------------------------------------------------------
@@ -253,16 +210,6 @@ def test_paths_are_refused_before_the_work(saved: Path, words: str, capsys, monk
     assert Path("d.toml").read_text() == text
 
 
-@pytest.mark.parametrize("path", ["/nonexistent/a.json", "", ".", "x" * 300])
-@pytest.mark.parametrize("way", ["save", "report", "to_latex", "to_markdown", "to_csv"])
-def test_errors_name_the_path_that_was_given(saved: Path, way: str, path: str) -> None:
-    with pytest.raises((md.DesignError, OSError)) as caught:
-        getattr(cheap.solved("noise-allocation"), way)(path)
-    assert isinstance(caught.value, md.DesignError) or len(path) == 300
-    assert ".a.json." not in str(caught.value)
-    assert sorted(p.name for p in saved.parent.iterdir()) == ["link.json", "r.json"]
-
-
 def test_a_module_that_the_user_names_is_imported(tmp_path: Path, capsys, monkeypatch) -> None:
     from mechdesign.evidence.serialize import LAWS
 
@@ -286,24 +233,9 @@ def test_a_module_that_the_user_names_is_imported(tmp_path: Path, capsys, monkey
         assert code == 0, error
 
 
-@pytest.mark.parametrize("name", ["no_such_module", "os.path:join", "../laws", "a b", "", "broken_module"])
-def test_what_is_no_module(saved: Path, name: str, capsys, monkeypatch) -> None:
-    Path("broken_module.py").write_text("raise RuntimeError('at import')\n")
-    code, _, error = ended(["verify", "r.json", "--import", name], capsys, monkeypatch)
-    assert code == 1 and error.startswith("error: import = ") and error.count("\n") == 1
-
-
-def test_a_study_is_not_run_where_it_cannot_be_written_nor_by_fewer_than_one(capsys, monkeypatch) -> None:
-    code, _, error = ended(["study", "run", "location", "--out", "/proc/x"], capsys, monkeypatch)
-    assert code == 1 and "out = '/proc/x': cannot be written" in error and "choose another" in error
-    code, _, error = ended(["study", "run", "location", "--jobs", "-5"], capsys, monkeypatch)
-    assert code == 2 and "--jobs" in error
-
-
 # -- Faults of the machine: a full disk, a closed output, a kill in the middle of a study
 
 
-KILLS = 30 if os.environ.get("MECHDESIGN_NIGHTLY") else 5
 COMMAND = f"{sys.executable} -c 'from mechdesign.shell.cli import main; main()'"
 
 
@@ -320,17 +252,6 @@ search = md.OPTMSearch(
 )
 print("ready", flush=True)
 search.solve(store=sys.argv[1]).save(sys.argv[2])
-"""
-SPECIFICATION = """
-design = "OPTM"
-bins = [-3, -0.5, 0.5, 3]
-[privacy]
-kind = "PureDP"
-epsilon = 1
-[prior]
-law = "uniform"
-loc = -1
-scale = 2
 """
 
 
@@ -383,57 +304,6 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="No space"):
         write_whole(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.slow
-def test_a_killed_search_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
-    """Killed again and again at random moments, on one store, and then left to end."""
-    rng, store, whole = random.Random(2), tmp_path / "store", tmp_path / "whole"
-
-    def run(*paths: Path, after: float | None = None) -> None:
-        words = [sys.executable, "-c", SEARCH, *map(str, paths)]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE)
-        assert process.stdout is not None and process.stdout.readline()
-        if after is not None:
-            time.sleep(after)
-            process.send_signal(signal.SIGKILL)
-        process.communicate()
-
-    run(whole, tmp_path / "whole.json")
-    lengths: list[int] = []
-    for _ in range(KILLS):
-        run(store, tmp_path / "r.json", after=rng.uniform(0.0, 0.3))
-        lengths.append(store.stat().st_size if store.exists() else 0)
-        held = store.read_bytes() if store.exists() else b""
-        assert whole.read_bytes().startswith(held[: held.rfind(b"\n") + 1])
-    run(store, tmp_path / "r.json")
-    assert store.read_bytes() == whole.read_bytes() and lengths == sorted(lengths)
-    a, b = (md.load(tmp_path / name) for name in ("r.json", "whole.json"))
-    assert a.table.equals(b.table) and (a.value, a.lower_bound) == (b.value, b.lower_bound)
-    assert dumps(a.mechanism) == dumps(b.mechanism)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bytes_left", [0, 4000])
-def test_a_full_disk_leaves_the_last_result(bytes_left: int, tmp_path: Path) -> None:
-    """One line and exit 1; what was there stays, and no half-written file beside it."""
-    specification, result = tmp_path / "design.toml", tmp_path / "result.json"
-    specification.write_text(SPECIFICATION)
-    result.write_text("the last one")
-    code = f"""
-import resource, sys
-import cvxpy, joblib  # joblib tries a semaphore of its own
-from mechdesign.shell.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_left}, {bytes_left}))
-sys.argv = ["mechdesign", "solve", "design.toml", "--out", "result.json"]
-main()
-"""
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert run.returncode == 1
-    assert run.stderr.startswith("error: ") and run.stderr.count("\n") == 1, run.stderr
-    assert "large" in run.stderr or "space" in run.stderr
-    assert result.read_text() == "the last one"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["design.toml", "result.json"]
 
 
 @pytest.mark.parametrize(

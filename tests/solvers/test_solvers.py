@@ -109,23 +109,6 @@ def test_registry_rejects_the_unknown() -> None:
         solvers.register("highs")  # type: ignore[arg-type]
 
 
-def test_what_is_no_model() -> None:
-    with pytest.raises(md.DesignError, match="problem = 'x'"):
-        solvers.solve("x")  # type: ignore[arg-type]
-    x = cp.Variable()
-    with pytest.raises(md.DesignError, match="DCP"):
-        solvers.solve(cp.Problem(cp.Minimize(cp.sqrt(x))))
-    with pytest.raises(md.DesignError, match="solver = \\['highs'\\]"):
-        solvers.solve(lp(), ["highs"])  # type: ignore[arg-type]
-
-
-def test_wrong_class_is_refused() -> None:
-    x = cp.Variable()
-    model = cp.Problem(cp.Minimize(cp.exp(x)), [x >= 1])
-    with pytest.raises(md.DesignError, match="class EXP"):
-        solvers.solve(model, "highs")
-
-
 class Broken(Solver):
     name = "broken"
     capabilities = Capabilities(frozenset({"LP"}))
@@ -151,23 +134,6 @@ def test_failure_falls_back_and_says_so() -> None:
             solvers.solve(lp(), "broken", fallback=False)
     finally:
         solvers.unregister("broken")
-
-
-def test_who_takes_over_keeps_the_limit() -> None:
-    late, deaf = Broken(), Broken()
-    late.pause, deaf.name = 0.2, "deaf"
-    deaf.capabilities = Capabilities(frozenset({"LP"}), time_limit=False)
-    for backend in (late, deaf):
-        solvers.register(backend)
-    try:
-        with pytest.raises(md.SolverError, match="time limit") as caught:
-            solvers.solve(lp(), "broken", time_limit=0.1)
-        assert caught.value.status == "limit"
-        assert solvers.solve(lp(), "broken", time_limit=30).solver == "highs"
-        assert solvers.solve(lp(), "deaf", time_limit=30).fallbacks == ("deaf: keeps no time limit",)
-    finally:
-        solvers.unregister("broken")
-        solvers.unregister("deaf")
 
 
 def test_entry_points_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,27 +191,6 @@ def test_what_a_library_says_is_translated(native: str, monkeypatch: pytest.Monk
     answer = solvers.get("highs").solve(lp())
     assert answer.status is status and answer.native_status == native
     assert math.isnan(answer.value) == (status not in (Status.OPTIMAL, Status.INACCURATE))
-
-
-def test_any_cvxpy_solver_by_name() -> None:
-    with pytest.raises(md.DesignError, match="nonsense"):
-        solvers.solve(lp(), "osqp", nonsense=1)
-    assert solvers.solve(lp(), "scipy").value == pytest.approx(9, abs=1e-8)
-
-
-def test_an_unknown_status_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CVXPY raises a `ValueError` where HiGHS ends with "Unknown"; the next backend takes over."""
-
-    def unknown(*_: object) -> None:
-        raise ValueError("Cannot unpack invalid solution: Solution(status=UNKNOWN)")
-
-    program = lp()
-    with monkeypatch.context() as patch:
-        patch.setattr(CvxpySolver, "_run", unknown)
-        assert solvers.get("highs").solve(program).status is Status.FAILED
-        with pytest.raises(md.SolverError, match="invalid solution"):
-            solvers.solve(program, "highs", threads=1)
-    assert solvers.solve(program, "highs").status is Status.OPTIMAL
 
 
 def random_program(rng: np.random.Generator) -> LinearProgram:
@@ -424,16 +369,6 @@ def test_no_failure_of_highs_is_an_infeasibility(
         assert failed or result.lower_bound is not None
 
 
-def test_boxes_that_failed_are_not_infeasible(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, count = LinearProgram.run, iter(range(1000))
-    monkeypatch.setattr(LinearProgram, "run", lambda self: run(self) if next(count) % 2 else Status.FAILED)
-    result = md.OPTM(cheap.BINS, cheap.PURE, cheap.UNIFORM).solve()
-    assert any("HiGHS failed in" in note for note in result.notes)
-    monkeypatch.setattr(LinearProgram, "run", lambda self: Status.FAILED)
-    with pytest.raises(md.SolverError, match="failed"):
-        md.OPTM(cheap.BINS, cheap.PURE, cheap.UNIFORM).solve()
-
-
 def test_a_metric_quantizer_says_why_it_stays_with_two_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     def crashed(*words: Any, **options: Any) -> Solution:
         raise md.SolverError("the library crashed", solver="clarabel", status="crashed")
@@ -459,33 +394,6 @@ def test_two_solvers_must_agree_that_nothing_is_feasible() -> None:
 
 
 # -- how far a search is, off a terminal --------------------------------------------------------------------
-
-
-def test_off_a_terminal_a_line_each_30_seconds_says_how_far_a_search_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(deadline_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(deadline_module, "current_process", lambda: SimpleNamespace(name="MainProcess"))
-    with deadline_module.progress_bar("sweep", 9) as step:
-        for seconds in (10, 29, 31, 60, 62):
-            now[0] = seconds
-            step()
-        with deadline_module.progress_bar("inner", None) as inner:
-            now[0] = 100
-            inner(", gap 3%")
-        now[0] = 131
-        step()
-    with deadline_module.progress_bar("quiet", 2, shown=False) as step:
-        now[0] = 1000
-        step()
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.splitlines() == [
-        "sweep: 3 of 9 steps after 31 s",
-        "sweep: 5 of 9 steps after 62 s",
-        "sweep: 5 of 9 steps; inner, gap 3%: 1 steps after 100 s",
-        "sweep: 6 of 9 steps after 131 s",
-    ]
 
 
 def test_an_interrupt_ends_a_run_of_highs_and_not_the_program() -> None:

@@ -43,13 +43,6 @@ def test_every_space_is_a_metric(space):
         d[0, 0] = 1.0
 
 
-@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-def test_scaling_multiplies_every_distance(space):
-    scaled = space.scaled(2.5, unit="mile")
-    np.testing.assert_allclose(scaled.distances, 2.5 * space.distances, rtol=1e-14)
-    assert scaled.unit == "mile" and scaled.diameter == pytest.approx(2.5 * space.diameter, rel=1e-14)
-
-
 def test_tree_distances_against_networkx():
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -104,57 +97,6 @@ def test_a_broken_triangle_is_found_and_named(n, seed):
 def test_bad_matrices(matrix, message):
     with pytest.raises(DesignError, match=message):
         MetricSpace.from_matrix(matrix)
-
-
-def test_rounding_in_a_matrix_is_forgiven():
-    d = SPACES["euclidean"].distances.copy()
-    d[0, 1] *= 1 + 1e-13
-    space = MetricSpace.from_matrix(d)
-    assert np.array_equal(space.distances, space.distances.T)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: MetricSpace.clustered(0, 3, within=0.1),
-        lambda: MetricSpace.clustered(2, 3, within=2.0),
-        lambda: MetricSpace.clustered(2, 3, within=0.0),
-        lambda: MetricSpace.grid(2, 2, metric="chess"),
-        lambda: MetricSpace.grid(2, 2, spacing=-1),
-        lambda: MetricSpace.line([1.0, 1.0]),
-        lambda: MetricSpace.line([]),
-        lambda: MetricSpace.euclidean([[0, 0], [0, 0]]),
-        lambda: MetricSpace.euclidean([[0, 0], [1e300, 1e300]]),
-        lambda: MetricSpace.line([-1e308, 1e308]),
-        lambda: MetricSpace.grid(10**6, 10**6),
-        lambda: MetricSpace.grid(3, 3, spacing=1e308),
-        lambda: MetricSpace.line(np.arange(30_000.0)).distances,
-        lambda: MetricSpace("triangle"),
-        lambda: MetricSpace("line"),
-        lambda: MetricSpace.euclidean(np.zeros((2, 2, 2))),
-        lambda: MetricSpace.geodesic([91], [0]),
-        lambda: MetricSpace.geodesic([1, 2], [0]),
-        lambda: MetricSpace.tree([1, 0], [1, 1]),
-        lambda: MetricSpace.tree([-1, 2, 1], [0, 1, 1]),
-        lambda: MetricSpace.tree([-1, 0], [0, 0]),
-        lambda: MetricSpace.tree([-1, 0], [0, 1], points=[0, 0]),
-        lambda: MetricSpace.from_matrix([[0, 1], [1, 0]], points=[[1.0]]),
-        lambda: SPACES["line"].scaled(0),
-        lambda: SPACES["line"].indices([]),
-        lambda: SPACES["line"].indices([4]),
-        lambda: SPACES["line"].indices([-1]),
-        lambda: SPACES["line"].indices([0.5]),
-        lambda: SPACES["line"].indices([[1], [1, 2]]),
-        lambda: SPACES["line"].distribution([1, 0]),
-        lambda: SPACES["line"].distribution([2, -1, 0, 0]),
-        lambda: SPACES["line"].distribution([2, 1, 0, 0]),
-        lambda: SPACES["clustered"].nearest([[0.0]]),
-        lambda: SPACES["grid"].nearest([[0.0]]),
-    ],
-)
-def test_bad_input_is_refused_with_the_argument_named(call):
-    with pytest.raises(DesignError):
-        call()
 
 
 def test_histograms_count():
@@ -245,23 +187,3 @@ def test_multisets_are_an_assignment(space):
     assert emd_multisets(xs[0], np.tile(ys[0], 3), space) == pytest.approx(got[0], rel=1e-11)
     many = rng.integers(space.size, size=(2, 500))
     assert emd_multisets(*many, space) == pytest.approx(emd(*space.histogram(many), space), rel=1e-11)
-
-
-def test_batches_broadcast():
-    space = SPACES["euclidean"]
-    rng = np.random.default_rng(5)
-    p, q = rng.dirichlet(np.ones(7), (4, 1)), rng.dirichlet(np.ones(7), (3,))
-    got = emd(p, q, space)
-    assert got.shape == (4, 3)
-    assert got[2, 1] == emd(p[2, 0], q[1], space) and isinstance(emd(p[2, 0], q[1], space), float)
-    assert emd_multisets(np.zeros((4, 1, 3), int), np.ones((2, 3), int), space).shape == (4, 2)
-
-
-def test_bad_input():
-    space = MetricSpace.line([0.0, 1.0])
-    for p, q in (([0.5, 0.6], [1, 0]), ([1, 0, 0], [1, 0]), ([1.5, -0.5], [1, 0])):
-        with pytest.raises(DesignError):
-            emd(p, q, space)
-    for xs, ys in (([], [0]), ([0, 2], [0, 1]), (0, 1), ([0], ["a"])):
-        with pytest.raises(DesignError):
-            emd_multisets(xs, ys, space)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -25,12 +24,11 @@ from scipy import special, stats
 import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import dumps
-from mechdesign.vectors.design import cap_error, corner_reach
+from mechdesign.vectors.design import cap_error
 from mechdesign.vectors.directions import direction_words, directions, nearest
 from mechdesign.vectors.sphere import ExactRotation, FastRotation, top_sum, vertex_products, weighted_sums
-from mechdesign.verifier import vectors as alone
 from mechdesign.verifier.verify import verify
-from tests.campaign.vector_oracles import nearest_moments, ratio_kept, signs
+from tests.campaign.vector_oracles import ratio_kept, signs
 
 V = md.vectors
 PURE, APPROX = md.PureDP(4.0), md.ApproximateDP(4.0, 1e-6)
@@ -60,30 +58,6 @@ def test_errors_are_those_of_runs(name: str) -> None:
     # The discrete ones state the variance, to which the vectors' own part is below: a few per cent.
     allowed = 4 * errors.std(ddof=1) / math.sqrt(runs) + 0.08 * baseline.error
     assert abs(errors.mean() - baseline.error) <= allowed
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 32), st.integers(1, 9), st.integers(1, 6), st.integers(0, 2**32 - 1))
-def test_masks_cancel(bits: int, d: int, clients: int, seed: int) -> None:
-    sums, half = V.ModularSum(d, bits), 1 << (bits - 1)
-    x = np.random.default_rng(seed).integers(-half, half, (clients, d))
-    masks = sums.masks(clients)
-    total = sums.total([sums.masked(row, mask) for row, mask in zip(x, masks)])
-    assert np.array_equal(total, np.mod(x.sum(axis=0), 1 << bits))
-    small = np.mod(x[0], 1 << bits)
-    assert np.array_equal(sums.centred(small), x[0])
-
-
-def test_sums_refuse_nonsense() -> None:
-    sums = V.ModularSum(3, 8)
-    for bad in ([b"ab"], b"abc", ["abc"], [None]):
-        with pytest.raises(md.DesignError):
-            sums.total(bad)  # type: ignore[arg-type]
-    for x in ([1.0, 2.0, 3.0], [1, 2], "a"):
-        with pytest.raises(md.DesignError):
-            sums.masked(x, [0, 0, 0])
-    with pytest.raises(md.DesignError):
-        sums.centred([256, 0, 0])
 
 
 def test_a_coordinate_over_its_budget_is_refused() -> None:
@@ -151,15 +125,6 @@ def test_the_largest_likelihood_ratio_is_within_the_budget(d: int, epsilon: floa
 # -- Vectors of a box: the bound that corners give, against what densities on corners can do, and signs sent together
 
 
-def test_corner_reach_grows_and_is_nearly_met() -> None:
-    found = [corner_reach(e) for e in np.linspace(0.01, 100, 400)]
-    assert (np.diff(found) > 0).all()
-    assert corner_reach(math.log(3)) == pytest.approx(0.5)
-    assert corner_reach(math.log(3) + 1e-9) == pytest.approx(0.5, rel=1e-6)
-    for epsilon in (20.0, 80.0, 400.0):  # the tail of the normal law
-        assert 0.8 < corner_reach(epsilon) / math.sqrt(2 * epsilon) < 1
-
-
 # -- signs sent together ------------------------------------------------------------------------------
 
 
@@ -174,18 +139,6 @@ def test_the_law_of_signs(bits: int, epsilon: float) -> None:
     assert all(made._agreement(j) <= made.agreement for j in range((bits + 1) // 2))
 
 
-@pytest.mark.parametrize("exact", [True, False])
-def test_runs_of_signs(exact: bool) -> None:
-    made = md.SampledSigns(6, 5, md.PureDP(3.0), radius=2.0)
-    x = np.tile([2.0, -2.0, 0.5, 0.0, -1.1, 1.9], (8_000, 1))
-    found = made.release(x) if exact else made.sample(x, rng=1)
-    error = ((found - x) ** 2).sum(axis=1)
-    wanted = float(made.squared_error(x[0]))
-    assert abs(error.mean() - wanted) <= 5 * error.std() / math.sqrt(8_000)
-    assert np.abs(found.mean(axis=0) - x[0]).max() <= 5 * found.std(axis=0).max() / math.sqrt(8_000)
-    assert made.error == pytest.approx(made.squared_error(np.zeros(6))) and made.error > wanted
-
-
 def test_codes_of_signs_follow_their_law() -> None:
     made = md.SampledSigns(4, 4, md.PureDP(2.5))
     x = np.tile([1.0, -1.0, 1.0, 1.0], (20_000, 1))  # all coordinates are sent: the text is 0b1101
@@ -193,14 +146,6 @@ def test_codes_of_signs_follow_their_law() -> None:
     more, less = map(float, made.probabilities)
     law = [more if bin(v ^ 0b1101).count("1") <= made.flips else less for v in range(16)]
     assert stats.chisquare(np.bincount(codes, minlength=16), np.array(law) * len(x)).pvalue > 1e-6
-
-
-@pytest.mark.parametrize(
-    "bad", [{"bits": 0}, {"bits": 17}, {"bits": 9}, {"dimension": 1}, {"radius": 0.0}, {"privacy": 1.0}]
-)
-def test_bad_arguments_of_signs(bad: dict[str, Any]) -> None:
-    with pytest.raises(md.DesignError):
-        md.SampledSigns(**{"dimension": 8, "bits": 4, "privacy": md.PureDP(1.0), **bad})
 
 
 # -- The rotated simplex and the cap: the published table, exact errors against runs, exact probabilities, rotations
@@ -258,16 +203,6 @@ def test_rotations_have_the_uniform_law() -> None:
     assert turned.mean(axis=0) == pytest.approx(np.zeros(3), abs=0.03)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 64])
-def test_vertices_are_a_regular_simplex(n: int) -> None:
-    v = weighted_sums(np.eye(n + 1))
-    gram = np.full((n + 1, n + 1), -1 / n)
-    np.fill_diagonal(gram, 1.0)
-    assert v @ v.T == pytest.approx(gram, abs=1e-12)
-    z = np.random.default_rng(0).normal(size=(3, n))
-    assert vertex_products(z) == pytest.approx(z @ v.T, abs=1e-12)
-
-
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"bits": 0}, "bits"),
     ({"bits": 6}, "at most 5"),
@@ -278,27 +213,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"privacy": md.PureDP(900.0)}, "epsilon"),
     ({"rotation": "hadamard"}, "rotation"),
 ]
-
-
-@pytest.mark.parametrize("changes,word", BAD)
-def test_designs_that_are_refused(changes: dict[str, Any], word: str) -> None:
-    with pytest.raises(md.DesignError, match=word):
-        md.SphereQuantizer(**{"dimension": 40, "bits": 3, "privacy": md.PureDP(1.0), **changes})
-
-
-@pytest.mark.parametrize(
-    "x",
-    [
-        [math.nan] * 4, ["a"] * 4, [1j, 0, 0, 0], [True] * 4, [2.0, 0, 0, 0], [0.0] * 3, 0.5, None, [[1], [2, 3]],
-    ],
-)  # fmt: skip
-def test_vectors_that_are_refused(x: Any) -> None:
-    mechanism, cap = md.SphereQuantizer(4, 2, md.PureDP(1.0)), md.PrivUnit(4, md.PureDP(1.0))
-    for call in (mechanism.sample, cap.sample, mechanism.release, mechanism.encode):
-        with pytest.raises(md.DesignError):
-            call(x)
-    with pytest.raises(md.DesignError, match="SphereQuantizer"):
-        cap.release(np.zeros(4))
 
 
 # -- Random directions: the same bits as scalar programs, exact probabilities, errors by densities
@@ -374,13 +288,6 @@ def test_uniform_law(dimension: int) -> None:
 # -- what the nearest of them are worth ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("d", "m", "k"), [(2, 8, 3), (4, 8, 1), (10, 64, 9), (300, 256, 40)])
-def test_nearest_are_those_of_a_density_at_angles(d: int, m: int, k: int) -> None:
-    along, short, squares = nearest_moments(d, m, k)
-    for found in (nearest(d, m, k), alone.nearest(d, m, k)):
-        assert found == pytest.approx((along, short, k - squares), rel=1e-9)
-
-
 # -- the mechanism ----------------------------------------------------------------------------------------------------
 
 
@@ -444,13 +351,6 @@ def test_codes_are_places_in_an_order_that_scalars_give() -> None:
         assert mechanism._order(y, 9, 4, message).tolist() == wanted
 
 
-def test_more_than_an_encoder_draws_is_refused() -> None:
-    with pytest.raises(md.DesignError, match=r"bits.*16.*at most 10 in 100000 dimensions"):
-        md.RandomDirections(100_000, 16, md.PureDP(4.0))
-    with pytest.raises(md.DesignError, match="messages"):
-        md.RandomDirections(10, 4, md.PureDP(4.0), messages=0)
-
-
 # -- the design -------------------------------------------------------------------------------------------------------
 
 
@@ -464,15 +364,6 @@ def test_error_over_the_cap(d: int, epsilon: float, bits: int, most: float) -> N
     assert result.certificate.verify()
     account = verify(dumps(result))
     assert all(holds for _, _, holds in account.rows)
-
-
-def test_several_messages_where_an_encoder_has_no_more_directions() -> None:
-    result = md.VectorQuantizer(100_000, md.PureDP(16.0), bits=16, rotation="exact").solve()
-    assert result.mechanism.messages == 2 and result.mechanism.vector_bits == 16
-    table = result.trials()
-    one = table[table["mechanism"] == "random directions"]["error"].min()
-    assert table.iloc[0]["mechanism"] == "2 messages of random directions" and result.value < 0.9 * one
-    assert all(holds for _, _, holds in verify(dumps(result)).rows)
 
 
 @pytest.mark.parametrize(
@@ -521,32 +412,3 @@ def test_extreme_budgets_are_checked_alone(d: int, epsilon: float, bits: int, in
     result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs=inputs).solve()
     assert result.value >= result.lower_bound and result.certificate.verify()
     assert all(holds for _, _, holds in verify(dumps(result)).rows)
-
-
-@pytest.mark.parametrize(("d", "m", "k"), [(2, 8, 3), pytest.param(4, 8, 1, marks=pytest.mark.slow)])
-def test_nearest_against_forty_digits(d: int, m: int, k: int) -> None:
-    with mpmath.workdps(40):
-        constant = (
-            mpmath.gamma(mpmath.mpf(d) / 2) / mpmath.sqrt(mpmath.pi) / mpmath.gamma(mpmath.mpf(d - 1) / 2)
-        )
-        parts = [mpmath.pi * i / 24 for i in range(25)]
-
-        def moment(power: int) -> mpmath.mpf:
-            def among(angle: mpmath.mpf) -> mpmath.mpf:
-                half = mpmath.mpf(d - 1) / 2
-                above = mpmath.betainc(half, half, 0, mpmath.sin(angle / 2) ** 2, regularized=True)
-                others = mpmath.fsum(
-                    mpmath.binomial(m - 1, i) * above**i * (1 - above) ** (m - 1 - i) for i in range(k)
-                )
-                return m * constant * mpmath.sin(angle) ** (d - 2) * mpmath.cos(angle) ** power * others
-
-            return mpmath.quad(among, parts, maxdegree=4)
-
-        if d == 2:
-            wanted = [m / mpmath.pi * mpmath.sin(mpmath.pi * k / m)]
-            wanted.append(mpmath.mpf(k) / 2 + m / (4 * mpmath.pi) * mpmath.sin(2 * mpmath.pi * k / m))
-        else:
-            wanted = [moment(1), moment(2)]
-        exact = float(wanted[0]), float(k - wanted[0]), float(k - wanted[1])
-    assert nearest(d, m, k) == pytest.approx(exact, rel=1e-12)
-    assert alone.nearest(d, m, k) == pytest.approx(exact, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Channels on finite sets: what reports an item, privately with respect to a metric, and with which probability.
+"""Channels on finite sets: probabilities of reports given items, private with respect to a metric.
 
 `Channel` is a matrix with its exact metric loss; `ClusteredResponse`, `KaryResponse` and `HadamardResponse` have fast
 transforms; `planar_laplace` is the baseline of location privacy. `MetricChannel` designs the channel of least expected

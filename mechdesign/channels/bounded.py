@@ -1,16 +1,16 @@
-r"""A count that is known to lie in 0, …, n, answered in 0, …, n: the best mechanism, whose noise may depend on the true value.
+r"""The best mechanism for a count known to lie in 0, …, n, with answers in 0, …, n; its noise may depend on the true value.
 
-The unknowns are the probabilities C[x, y] of answering y where x is true. With neighbouring values x, x' at most s apart,
+The unknowns are the probabilities C[x, y] of answering y if x is true. With neighbouring values x, x' at most s apart,
 
 .. math:: \min_C \max_x \sum_y \ell(y - x)\,C[x, y] \quad\text{s.t.}\quad
           \sum_y \left[C[x, y] - e^{\varepsilon} C[x', y]\right]_+ \le \delta ,
 
-or the mean over a prior of the true values in place of the worst: a linear program in numbers, no lattice and no cut-off. Under pure privacy, s = 1 and a
+or the mean over a prior of the true values instead of the worst: a linear program without lattice or truncation. Under pure privacy, s = 1 and a
 loss that grows with \|t\| its optimum is the truncated geometric mechanism after a remap of its answers, for every prior (Ghosh, Roughgarden and
-Sundararajan 2012) and for the worst case (Gupte and Sundararajan 2010): an oracle for the tests. Where loss and prior are symmetric, C[x, y] = C[n − x, n − y]
+Sundararajan 2012) and for the worst case (Gupte and Sundararajan 2010): an oracle for the tests. If loss and prior are symmetric, C[x, y] = C[n − x, n − y]
 halves the program.
 
-The question is declared on a table of counts (`BoundedCount.problem`), and solved, repaired and proved as every such table: symmetric halves at once.
+The question is declared on a table of counts (`BoundedCount.problem`), and solved, repaired and proved like every such table.
 Below δ = 10⁻⁹ the program is that of pure privacy, whose multipliers prove a bound under δ too.
 """
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROWS = 500_000
-"""Privacy constraints, at most: a program of many minutes."""
+"""Most privacy constraints: a program of many minutes."""
 _SMALLEST = 1e-9
-"""δ below which the program is that of pure privacy: of 40, at ε = 3 the program as stated costs 9e-3 more at δ = 1e-12, and has no table at 1e-15."""
+"""δ below which the program is that of pure privacy: for n = 40 and ε = 3 the stated program costs 9e-3 more at δ = 1e-12, and finds no table at 1e-15."""
 
 
 @serializable("bounded-count")
@@ -61,21 +61,21 @@ class BoundedCount(TableDesign):
     Parameters
     ----------
     n : int
-        The largest count: of a survey, how many were asked.
+        The largest count: in a survey, the number of people asked.
     privacy : PureDP or ApproximateDP
     loss : {"absolute", "squared"}, dict, or callable
-        What an answer that is off by t costs.
+        Cost of an answer with error t.
     sensitivity : int
-        s ≥ 1: the most that the count differs by between neighbours.
+        s ≥ 1: the largest change of the count between neighbours.
     prior : array, shape (n + 1,), optional
-        Probabilities of the true values, over which the loss is averaged; without them it is the worst over all.
+        Probabilities of the true values, over which the loss is averaged; without them the loss is the worst over all values.
     neighbours : {"add-remove", "replace"}
-        For which neighbours the sensitivity holds.
+        Neighbours for which the sensitivity holds.
 
     Raises
     ------
     DesignError
-        A prior of another length, a sensitivity beyond n, so many values and changes that the program is too large.
+        A prior of another length, a sensitivity beyond n, or so many values and changes that the program is too large.
 
     Notes
     -----
@@ -121,12 +121,12 @@ class BoundedCount(TableDesign):
 
     @cached_property
     def given_loss(self) -> Loss:
-        """The loss of an answer."""
+        """The loss of an error."""
         return Loss.of(self.loss)
 
     @cached_property
     def losses(self) -> Array:
-        """The loss of answering y (across) where x is true (down)."""
+        """Loss of answering y (column) if x (row) is true."""
         places = np.arange(self.n + 1)
         off = (places[None] - places[:, None]).astype(float)
         found = self.given_loss(off)
@@ -154,7 +154,7 @@ class BoundedCount(TableDesign):
         return Channel.from_weights(weights)
 
     def exact(self, law: Channel, witness: Iterable[Fraction] = ()) -> Exact:
-        """Cells of a table of answers, in rationals."""
+        """Return the cells of a table of answers, in rationals."""
         square = instance("law", law, Channel).matrix.shape == (self.n + 1, self.n + 1)
         if law.weights is None or law.space is not None or not square:
             raise DesignError("law: must be a table of integer weights, a row and a column for each value")
@@ -162,7 +162,7 @@ class BoundedCount(TableDesign):
 
     @cached_property
     def _geometric(self) -> Array:
-        """The truncated geometric mechanism, a little inside ε: no pair of rows is broken by rounding, of which all were tight."""
+        """Return the truncated geometric mechanism at slightly less than ε, so that rounding violates no row: at ε all are tight."""
         epsilon = self.privacy.epsilon - min(1e-11, 1e-6 * self.privacy.epsilon)
         a, places = math.exp(-epsilon / self.sensitivity), np.arange(self.n + 1)
         matrix = a ** np.abs(places[:, None] - places) * (1 - a) / (1 + a)
@@ -170,7 +170,7 @@ class BoundedCount(TableDesign):
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the least loss of every count, the best constant answer and the truncated geometric mechanism."""
+        """Yield the bound from the least loss of each count, the best constant answer and the truncated geometric mechanism."""
         worst = np.arange(self.n + 1 if self.prior is None else 0)
         yield from self._bound(worst, [Fraction(1, self.n + 1)] * len(worst))
         constant = np.zeros_like(self.losses)
@@ -184,7 +184,7 @@ class BoundedCount(TableDesign):
         yield self.law(geometric, SolveReport("closed form"))
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
-        """Solve the declared problem with one variable for each answer and its mirror image, where the question is symmetric."""
+        """Solve the declared problem; if the question is symmetric, with one variable for each cell and its mirror image."""
         small = 0 < self.delta < _SMALLEST
         asked = replace(self, privacy=PureDP(self.privacy.epsilon)) if small else self
         try:
@@ -193,13 +193,13 @@ class BoundedCount(TableDesign):
                     yield from self._relaxed(found.proof)
                 else:
                     yield found
-        except SolverError as error:  # numbers beyond doubles, of a large ε
+        except SolverError as error:  # a large ε has numbers beyond doubles
             if error.status == "limit":
                 raise
             clock.failed(error, "the closed forms are used")
 
     def _relaxed(self, pure: RowsBound) -> Iterator[Bound]:
-        """Bounds of the multipliers of pure privacy, whose rows have the same numbers: those of a pair cost δ times the largest."""
+        """Yield the bound under δ from multipliers of pure privacy, whose rows have the same numbers: each pair costs δ times its largest."""
         (part,), held = self.declared.parts, dict(zip(pure.rows.tolist(), pure.multipliers))
         most: dict[int, Fraction] = {}
         for number, value in held.items():
@@ -219,7 +219,7 @@ class BoundedCount(TableDesign):
     # -- what a result says ------------------------------------------------------------------------------------
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
-        """How far off an answer is: over the prior, or at the true value where that is worst."""
+        """Return the errors of an answer, over the prior or at the worst true value."""
         matrix, places = result.mechanism.matrix, np.arange(self.n + 1)
         off = np.abs(places[:, None] - places).astype(float)
         rows = [matrix] if self.prior is None else [np.asarray(self.prior)[:, None] * matrix]

@@ -1,32 +1,32 @@
-r"""Channels on finite sets: what reports an item, with which probability.
+r"""Channels on finite sets: probabilities of reports given items.
 
-A channel is a row-stochastic matrix :math:`C[x, y] = P[\text{report } y \mid \text{item } x]`. It says itself
-how private it is. Against a metric space its *exact metric loss* is
+A channel is a row-stochastic matrix :math:`C[x, y] = P[\text{report } y \mid \text{item } x]`. It computes its own
+privacy. Against a metric space its *exact metric loss* is
 
 .. math:: \alpha_0 = \max_{x \ne x'} \frac{1}{d(x, x')} \max_y \log \frac{C[x, y]}{C[x', y]},
 
 the smallest α for which it is α-d-private; it is rounded up, never down.
 
-What is analysed is what is sampled: row x of the matrix stands for the rational probabilities
+The sampled law is the analysed one: row x of the matrix stands for the rational probabilities
 ``matrix[x] / sum(matrix[x])`` (doubles are dyadic rationals, so these are exact), or for integer `weights`
-where they are given. `Response.release` draws from those integers with the operating system's randomness.
+if they are given. `Response.release` draws from these integers with the operating system's randomness.
 
-**Exact arithmetic**, from a solver's table to integer weights that are private exactly. Everything is integers and fractions. The doubles of a design (α, distances, prior, losses) are taken as the rationals they
-are, and :math:`e^{αd}` is replaced by a proved rational bound on the side that makes a claim harder.
+**Exact arithmetic** turns a solver's table into integer weights that are exactly private. The doubles of a design (α, distances, prior, losses) are taken as exact
+rationals, and :math:`e^{αd}` is replaced by a proved rational bound on the conservative side.
 
-A solver returns doubles that break :math:`C[x,y] \le e^{αd(x,x')} C[x',y]` within its tolerance. `private_weights`
-replaces them by integers, in three steps that keep the set of private channels' structure in view (columns
+A solver returns doubles that violate :math:`C[x,y] \le e^{αd(x,x')} C[x',y]` within its tolerance. `private_weights`
+replaces them by integers, in three steps that use the structure of private channels (columns
 form a convex cone: sums of private columns are private):
 
 1. **Closure.** Every column is raised to the least private column above it,
-   :math:`v_x = \max_{x'} C[x', y]\, e^{-αd(x,x')}`; nothing moves where nothing was broken.
-2. **Integers.** Columns are rounded up to multiples of :math:`2^{-B}`, and pairs still broken in exact
+   :math:`v_x = \max_{x'} C[x', y]\, e^{-αd(x,x')}`, which changes nothing if no constraint was violated.
+2. **Integers.** Columns are rounded up to multiples of :math:`2^{-B}`, and entries of pairs still violated in exact
    arithmetic are raised, until none is.
 3. **Rows.** Sums :math:`s_x` now differ slightly. With :math:`D = \max s + b` the deficits
    :math:`δ_x = D - s_x` are themselves a private column once b is large enough; they are added to the one
    report where they cost least, and every row sums to D.
 
-Of a grid of 64 items this takes .07 s and costs next to nothing; the repair of all tables (`mechdesign.model.exactly`) takes 1 s.
+For a grid of 64 items this takes .07 s and hardly changes the loss; the repair of general tables (`mechdesign.model.exactly`) takes 1 s.
 
 **The exact metric loss of a channel** is the least double that bounds
 
@@ -60,11 +60,11 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace, numbered
 from mechdesign.typing import Array, Indices, Numbers, Weights
 
-_FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
+_FAR = 600.0  # αd at which kernels e^{-αd} stop falling, so that no double is 0; probabilities e^{-600} never occur
 
 
 def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: Sequence[str] = ()) -> Array:
-    """Return `prior` as an array that sums to 1, uniform when None; of a dict or a labelled Series by name, or by number where there are no names.
+    """Return `prior` as an array that sums to 1, uniform if None; a dict or labelled Series is read by `names`, or by index without names.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: S
     total = math.fsum(weights.tolist())
     if abs(total - 1) > 1e-9:
         raise DesignError.of("prior", total, "must sum to 1; divide the weights by their sum first")
-    # What was divided once stays as it is: a prior read back from a file must be the one that was written.
+    # Do not normalise twice: a prior read from a file must equal the one written.
     return weights if abs(total - 1) <= 5e-16 else weights / total
 
 
@@ -107,7 +107,7 @@ def loss_matrix(loss: str | Numbers, space: MetricSpace | None, shape: tuple[int
 
 
 class Response(Rows, Drawn):
-    """What every channel offers; subclasses give `size`, `outputs`, `space`, the matrix or transforms, and `integers`."""
+    """Base of channels; subclasses define `size`, `outputs`, `space`, the matrix or transforms, and `integers`."""
 
     space: MetricSpace | None
     epsilon: float
@@ -129,7 +129,7 @@ class Response(Rows, Drawn):
 
     @property
     def dense(self) -> Array:
-        """The matrix, shape (size, outputs), built when asked for."""
+        """The matrix, shape (size, outputs), built when read."""
         raise NotImplementedError
 
     @property
@@ -138,11 +138,11 @@ class Response(Rows, Drawn):
         raise NotImplementedError
 
     def metric_loss(self, space: MetricSpace | None = None) -> float:
-        """Exact metric loss against `space` (its own by default), rounded up; ``inf`` if a report gives an item away."""
+        """Return the exact metric loss against `space` (its own by default), rounded up; ``inf`` if a report rules out an item."""
         return metric_loss(self.dense, self.measured(space).distances)
 
     def measured(self, space: MetricSpace | None) -> MetricSpace:
-        """Return `space`, the channel's own where None is given, or raise a `DesignError` where it does not fit."""
+        """Return `space`, by default the channel's own, or raise a `DesignError` if it does not fit."""
         found = self.space if space is None else checks.instance("space", space, MetricSpace)
         if found is None:
             raise DesignError("space: this channel has none; use metric_loss(space)")
@@ -151,7 +151,7 @@ class Response(Rows, Drawn):
         return found
 
     def apply(self, histogram: Numbers) -> Array:
-        """Distribution of the reports of items distributed as `histogram`: f ↦ f·C, over the last axis."""
+        """Return the distribution of reports for items distributed as `histogram`: f ↦ f·C, over the last axis."""
         return self._vectors("histogram", histogram, self.size) @ self.dense
 
     def unbias(self, reports: Numbers) -> Array:
@@ -159,7 +159,7 @@ class Response(Rows, Drawn):
         return self._vectors("reports", reports, self.outputs) @ self.inverse
 
     def unbias_squares(self, reports: Numbers) -> Array:
-        """q ↦ q·(Q∘Q), the second moments of the estimates."""
+        """Return the second moments of the estimates, q ↦ q·(Q∘Q)."""
         return self._vectors("reports", reports, self.outputs) @ self.inverse**2
 
     def _vectors(self, name: str, values: Numbers, length: int) -> Array:
@@ -170,9 +170,9 @@ class Response(Rows, Drawn):
         return found
 
     def second_moments(self, space: MetricSpace) -> tuple[float, float]:
-        r"""(S, S_A): largest :math:`\sum_y P[x,y]\|Q_y\|^2`, over points and over the clusters of `space`.
+        r"""Return (S, S_A): the largest :math:`\sum_y P[x,y]\|Q_y\|^2`, over points and over the clusters of `space`.
 
-        S_A is 1 where the space has no clusters or only one.
+        S_A is 1 if the space has no clusters or only one.
         """
         space, matrix, inverse = self.measured(space), self.dense, self.inverse
         points = float((matrix @ (inverse**2).sum(axis=1)).max())
@@ -183,14 +183,14 @@ class Response(Rows, Drawn):
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Names of the reports, where they are named points."""
+        """Names of the reports if they are named points, else ()."""
         return () if self.space is None or self.outputs != self.size else tuple(self.space.names)
 
     def drawn(self, items: Numbers, source: Simulation | Deployment) -> Indices:
         """Draw a report for every item, in the shape of `items`, with the randomness of `source`.
 
-        Items may be names, where the space has names: reports that are points are then names too. Names are looked up in a
-        table, which takes a time that their letters decide.
+        Items may be names, if the space has names; reports that are points are then names too. The time of looking names
+        up depends on their letters.
         """
         held = numbered("items", items, self.size, () if self.space is None else self.space.names)
         checks.instance("source", source, Simulation, Deployment)
@@ -223,10 +223,10 @@ class Channel(Checked, Response):
     Parameters
     ----------
     matrix : array, shape (n, k)
-        Row x holds the probabilities of the k reports of item x; rows sum to 1 within 10⁻⁶ and stand for
-        themselves divided by their exact sum.
+        Row x holds the probabilities of the k reports of item x; rows sum to 1 within 10⁻⁶ and are
+        divided by their exact sum.
     space : MetricSpace, optional
-        The items' metric space, n points: what `alpha` and the metric losses refer to.
+        The items' metric space, n points, to which `alpha` and the metric losses refer.
     weights : sequence of sequences of int, optional
         Integer weights in place of the matrix's doubles: the exact
         probabilities are ``weights[x][y] / sum(weights[x])`` and `matrix` is rounded from them.
@@ -266,7 +266,7 @@ class Channel(Checked, Response):
 
     @classmethod
     def from_weights(cls, weights: Sequence[Sequence[int]], space: MetricSpace | None = None) -> Channel:
-        """The channel with probabilities ``weights[x][y] / sum(weights[x])``, exactly."""
+        """Return the channel with exactly the probabilities ``weights[x][y] / sum(weights[x])``."""
         held = integer_weights("weights", weights)
         return cls(rounded_weights(held), space, held)
 
@@ -293,7 +293,7 @@ class Channel(Checked, Response):
         return metric_loss(self.matrix, self.measured(space).distances, self.weights, best=self.quotients())
 
     def quotients(self, deadline: Deadline | None = None) -> Array:
-        """Largest quotient of two items' rows, for every two: what all losses come from. SolverError once a deadline has passed."""
+        """Return the largest quotient of two items' rows, for every two; all losses follow from these. Raise SolverError after the deadline."""
         if "_best" not in self.__dict__:
             self.__dict__["_best"] = largest_quotients(self.matrix, deadline)
         return np.asarray(self.__dict__["_best"])
@@ -304,7 +304,7 @@ class Channel(Checked, Response):
         return metric_loss(self.matrix, np.ones((self.size, self.size)), self.weights, best=self.quotients())
 
     def expected_loss(self, loss: str | Numbers = "metric", prior: Numbers | None = None) -> float:
-        r"""Expected loss :math:`\sum_x π_x \sum_y C[x, y]\, ℓ(x, y)`."""
+        r"""Return the expected loss :math:`\sum_x π_x \sum_y C[x, y]\, ℓ(x, y)`."""
         values = loss_matrix(loss, self.space, self.matrix.shape)
         weights = check_prior(prior, self.size, () if self.space is None else self.space.names)
         return math.fsum((weights[:, None] * self.matrix * values).ravel().tolist())
@@ -328,7 +328,7 @@ class Channel(Checked, Response):
 
     @cached_property
     def inverse(self) -> Array:
-        """Right inverse Q with C·Q = I (the least-norm one when there are more reports than items).
+        """Right inverse Q with C·Q = I (the least-norm one if there are more reports than items).
 
         Raises
         ------
@@ -364,11 +364,11 @@ class Channel(Checked, Response):
     def exponential(
         cls, space: MetricSpace, alpha: float, *, calibrated: bool = True, time_limit: float | None = None
     ) -> Channel:
-        r"""Exponential mechanism :math:`C[x, y] ∝ e^{-β d(x, y)}` with β = α/2, or the largest β that is α-private.
+        r"""Return the exponential mechanism :math:`C[x, y] ∝ e^{-β d(x, y)}` with β = α/2, or the largest β that is α-private.
 
-        The factor 2 pays for the rows' different normalisers; `calibrated` measures what they really cost,
-        and proves it (β = α where all normalisers agree). Beyond βd = 600 the distance
-        counts as 600/β, which is a metric too: doubles would underflow. A loss not known in time raises SolverError.
+        The factor 2 covers the rows' different normalisers; `calibrated` computes and proves the actual loss
+        (β = α if all normalisers agree). Distances beyond 600/β are truncated to it, which is a metric
+        too: doubles would underflow. If the loss is not known in time, SolverError is raised.
         """
         deadline = Deadline(time_limit)
         alpha = checks.positive("alpha", alpha, side=checks.DOWN)
@@ -390,17 +390,17 @@ class Channel(Checked, Response):
 
 
 def exponential(space: MetricSpace, beta: float) -> Array:
-    """Rows ∝ e^{-βd}, in doubles."""
+    """Return rows ∝ e^{-βd}, in doubles."""
     kernel = np.exp(-np.minimum(beta * space.distances, _FAR))
     return np.asarray(kernel / kernel.sum(axis=1, keepdims=True))
 
 
 def exponential_rate(distances: Array, alpha: float) -> float:
-    """The largest β at which rows ∝ e^{-βd} are `alpha`-private, but for the rounding of doubles; α/2 at least."""
+    """Return the largest β, at least α/2, at which rows ∝ e^{-βd} are `alpha`-private, up to rounding."""
     apart, least = distances > 0, alpha / 2 * (1 - 1e-12)
 
     def excess(beta: float) -> float:
-        # By the triangle inequality the report x itself tells x from x' best: n² numbers, not n³.
+        # By the triangle inequality the report x itself has the largest quotient of x and x': n² numbers, not n³.
         near = np.minimum(beta * distances, _FAR)
         total = np.log(np.exp(-near).sum(axis=1))
         losses = (near + total[None, :] - total[:, None])[apart] / distances[apart]
@@ -414,7 +414,7 @@ def exponential_rate(distances: Array, alpha: float) -> float:
 # Relative error of a quotient of two entries and two row sums (each correctly rounded, weights rounded to
 # doubles first), doubled; and of a logarithm accurate to an ulp.
 _ROUNDING = 16 * 2.0**-53
-_MANY = 300_000  # quotients near the maximum beyond which the margin is left as it is
+_MANY = 300_000  # quotients near the maximum beyond which the margin is not narrowed
 
 
 def common_integers(values: Array) -> tuple[npt.NDArray[np.object_], int]:
@@ -436,7 +436,7 @@ def integer_rows(matrix: Array) -> Weights:
 
 
 def _quotients(matrix: Array, sums: Array, x: int, others: Indices) -> Array:
-    """C[x, y] / C[x', y] for some x' and all y, with rows relative to their sums; 0/0 counts as 0."""
+    """Return C[x, y] / C[x', y] for given x' and all y, with rows relative to their sums; 0/0 counts as 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = matrix[x] / matrix[others]
         ratio[np.isnan(ratio)] = 0.0
@@ -448,9 +448,9 @@ def _row_sums(matrix: Array) -> Array:
 
 
 def largest_quotients(matrix: Array, deadline: Deadline | None = None) -> Array:
-    """The largest of them over y, for every x and x'; 1 where both are the same. A step for each item twice and each report.
+    """Return the largest quotients over y, for every x and x' (1 on the diagonal), in O(n²k) operations.
 
-    Raises SolverError once the deadline has passed: no loss is known before the last row.
+    Raise SolverError after the deadline: no loss is known before the last row.
     """
     sums = _row_sums(matrix)
     best, ratio, zeros = np.empty((len(matrix), len(matrix))), np.empty_like(matrix), not matrix.all()
@@ -466,7 +466,7 @@ def largest_quotients(matrix: Array, deadline: Deadline | None = None) -> Array:
             np.divide(row, matrix, out=ratio)
             if zeros:
                 ratio[np.isnan(ratio)] = 0.0
-            best[x] = ratio.max(axis=1) * (sums / sums[x])  # rounding keeps the order: the largest stays so
+            best[x] = ratio.max(axis=1) * (sums / sums[x])  # rounding is monotone: the largest stays so
     np.fill_diagonal(best, 1.0)
     best.setflags(write=False)
     return best
@@ -489,17 +489,17 @@ def metric_loss(
     *,
     best: Array | None = None,
 ) -> float:
-    """Exact metric loss α₀ of a row-stochastic matrix, rounded up; ``inf`` where a zero meets a positive.
+    """Return the exact metric loss α₀ of a row-stochastic matrix, rounded up; ``inf`` if a column has both zeros and positive entries.
 
     Parameters
     ----------
     matrix : array, shape (n, k)
-        Rows are taken relative to their own exact sums.
+        Rows, relative to their own exact sums.
     distances : array, shape (n, n)
     weights : integers, shape (n, k), optional
-        The exact rows where `matrix` is rounded from them.
+        The exact rows, if `matrix` is rounded from them.
     best : array, shape (n, n), optional
-        `largest_quotients` of the matrix, where they are known.
+        `largest_quotients` of the matrix, if they are known.
 
     Examples
     --------
@@ -536,7 +536,7 @@ def metric_loss(
     ):  # equal in exact arithmetic, different only by rounding
         return 0.0
     found = max(0.0, upper - margin)
-    while pairs:  # a few: what holds for one holds for most others
+    while pairs:  # few iterations: a rate that holds for one pair holds for most others
         one, low, high = pairs.pop(), found, upper
         while low < (middle := low + (high - low) / 2) < high:
             low, high = (low, middle) if _holds(one, middle) else (middle, high)
@@ -546,14 +546,14 @@ def metric_loss(
 
 
 def _holds(pair: tuple[int, int, float], alpha: float) -> bool:
-    """Whether a quotient is proved to be at most e^{αd}."""
+    """Whether a quotient is provably at most e^{αd}."""
     high, low, distance = pair
     rate = exp_lower(Fraction(alpha) * Fraction(distance))
     return high * rate.denominator <= rate.numerator * low
 
 
 BITS = 120
-_SHIFT = 192  # bits kept in bounds of exponentials
+_SHIFT = 192  # fractional bits of bounds of exponentials
 _SPANNED = (
     128  # αd beyond which the bound of e^{αd} stays: weights span less than e^{84}, so it asks for nothing
 )
@@ -562,7 +562,7 @@ _EMPTY = 1e-28  # columns below this everywhere are the solver's zeros
 
 
 class Growth:
-    """Bounds of :math:`e^{αd}` as integers over ``2**shift``, each computed once, and only where doubles do not decide."""
+    """Bounds of :math:`e^{αd}` as integers over ``2**shift``, each computed once, and only if doubles do not decide."""
 
     shift = _SHIFT
 
@@ -571,23 +571,23 @@ class Growth:
         self.lower, self.upper = cache(self._lower), cache(self._upper)
 
     def _lower(self, distance: float) -> int:
-        """Lower bound of e^{αd}."""
+        """Return a lower bound of e^{αd}."""
         low = exp_lower(min(self._alpha * Fraction(distance), Fraction(_SPANNED)))
         return (low.numerator << _SHIFT) // low.denominator
 
     def _upper(self, distance: float) -> int:
-        """Upper bound of e^{αd}."""
+        """Return an upper bound of e^{αd}."""
         high = exp_upper(self._alpha * Fraction(distance))
         return -((-high.numerator << _SHIFT) // high.denominator)
 
     def near(self, distances: Array) -> Array:
-        """`lower` minus 1 in doubles, to one part in 10¹³."""
+        """Return `lower` minus 1 in doubles, to one part in 10¹³."""
         with np.errstate(over="ignore", under="ignore"):
             return np.expm1(np.minimum(float(self._alpha) * distances, _SPANNED))
 
 
 def _decay(distances: Array, alpha: float) -> Array:
-    """e^{-αd}, never so small that the smallest weight next to the largest is not one unit."""
+    """Return e^{-αd}, bounded below so that even next to the largest weight no weight falls below one unit."""
     return np.exp(-np.minimum(alpha * distances, _SPANNED / 2))
 
 
@@ -613,7 +613,7 @@ def _raise_broken(
         floats = np.array([[float(w) for w in row] for row in weights])
         for x in range(rows):
             deadline.hold(_WHAT)
-            # Only pairs within one part in 10¹² of their bound can be broken; doubles find them.
+            # Only pairs within one part in 10¹² of their bound can violate it; doubles find them.
             near = np.argwhere(decay[x][:, None] * floats[x] > floats * (1 - 1e-12))
             for other, y in near.tolist():
                 need = weights[x][y] << shift
@@ -628,10 +628,10 @@ def _raise_broken(
 
 
 def _surplus(sums: Sequence[int], distances: Array, rates: Growth) -> int:
-    """Least b for which the deficits ``b + max(sums) - sums`` are a private column."""
+    """Return the least b for which the deficits ``b + max(sums) - sums`` are a private column."""
     top, unit = max(sums), 1 << rates.shift
     deficits = [top - s for s in sums]
-    # Only the pairs that may need most by doubles are looked at in integers.
+    # Doubles select the pairs that may need the largest b; only these are compared in integers.
     short, growth = np.array(deficits, dtype=float), rates.near(distances)
     with np.errstate(all="ignore"):
         least = (np.subtract.outer(short, short) - growth * short) / growth
@@ -650,7 +650,7 @@ def _surplus(sums: Sequence[int], distances: Array, rates: Growth) -> int:
 def private_weights(
     matrix: Array, distances: Array, alpha: float, cost: Array, deadline: Deadline | None = None
 ) -> Weights:
-    """Return integer weights, rows of one total, that satisfy α-d-privacy exactly and are close to `matrix`.
+    """Return integer weights with equal row sums that satisfy α-d-privacy exactly and are close to `matrix`.
 
     Parameters
     ----------
@@ -658,11 +658,11 @@ def private_weights(
         Nearly private probabilities.
     distances : array, shape (n, n)
     alpha : float
-        Taken as the exact rational the double stands for, as are the distances.
+        Read as an exact rational, like the distances.
     cost : array, shape (n, k)
-        Prior times loss: decides where the last correction goes.
+        Prior times loss: selects the report that receives the last correction.
     deadline : Deadline, optional
-        SolverError once it has passed.
+        Deadline after which SolverError is raised.
     """
     rates, deadline = Growth(alpha), Deadline.of(deadline)
     used = np.flatnonzero(matrix.max(axis=0) >= _EMPTY)
@@ -676,7 +676,7 @@ def private_weights(
     whole[:, used] = weights
     weights = whole.tolist()
     if any(deficits):
-        # Any report will do for privacy; the one that costs least.
+        # Any report preserves privacy; take the one that costs least.
         shares = np.array([float(Fraction(d, total)) for d in deficits])
         target = int((shares @ cost).argmin())
         for row, deficit in zip(weights, deficits):

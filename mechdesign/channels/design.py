@@ -5,14 +5,14 @@ r"""The optimal item mechanism: the α-d-private channel of least expected loss,
     \min_C \; \sum_{x,y} π_x\, ℓ(x, y)\, C[x, y] \quad\text{s.t.}\quad
     C[x, y] \le e^{α d(x, x')}\, C[x', y], \quad \sum_y C[x, y] = 1, \quad C \ge 0 .
 
-Written in full the linear program has n²(n − 1) privacy rows; it is declared on a table (`MetricChannel.problem`). Three observations make it small:
+In full the linear program has n²(n − 1) privacy rows; it is declared on a table (`MetricChannel.problem`). Three observations make it small:
 
-* the row of (x, x') follows from those along a path from x to x' of length d(x, x'), as losses add up: rows along a thin spanner come first, and
-  those that bind are generated (`mechdesign.model.program`). With a *spanner* of stretch κ alone and the budget α/κ no other is needed (Bordenabe,
+* the row of (x, x') follows from those along a path from x to x' of length d(x, x'), as losses add up: rows along a sparse spanner come first, and
+  further violated rows are generated (`mechdesign.model.program`). With a *spanner* of stretch κ and the budget α/κ no other row is needed (Bordenabe,
   Chatzikokolakis and Palamidessi);
 * by convexity some optimum is invariant under the symmetries that distances, prior and losses share, so one
   variable per orbit is enough: 1,275 instead of 10,000 on a 10 × 10 grid (`mechdesign.model.symmetry`);
-* columns meet only in the sums of rows: of hundreds of items an interior-point method takes them one by one (`interior`).
+* columns are coupled only by the row sums: for hundreds of items an interior-point method factorises them one by one (`interior`).
 
 The solver's table is replaced by integer weights that are private exactly for all pairs (`exact`); the multipliers prove
 the lower bound.
@@ -71,15 +71,15 @@ _LOSSES = {
     "squared": "squared distance to the truth",
     "error": "probability of a wrong report",
 }
-_MOST_ITEMS = 1000  # up to which a step that is cubic in their number takes a second
+_MOST_ITEMS = 1000  # most items: a step that is cubic in their number takes a second
 _SIMPLEX = (
     1_000  # variables up to which a program without symmetry takes HiGHS's simplex method half a second
 )
-_VERTICES = 5_000  # variables up to which that ends within half a minute: it closes gaps of 1e-5
-_ROWS = 5_000_000  # variables times reports from which the simplex method has too many rows to look at
-_SEED = 1.2  # stretch of the spanner along which the interior point's first rows are
+_VERTICES = 5_000  # variables up to which that method ends within half a minute: it closes gaps of 1e-5
+_ROWS = 5_000_000  # variables times reports from which the simplex method has too many rows to check
+_SEED = 1.2  # stretch of the spanner that gives the interior-point method's first rows
 _FIRST = 1e-2  # tolerance of the first rounds, and of parts of the program
-_ENTRIES = 30_000_000  # of the interior point's blocks: 240 MB, rounds of half a minute
+_ENTRIES = 30_000_000  # most entries of the interior-point method's blocks: 240 MB, rounds of half a minute
 _CALIBRATED = 200  # items up to which a page calibrates the exponential mechanism
 
 
@@ -102,8 +102,8 @@ class MetricChannel(TableDesign):
     Parameters
     ----------
     space : MetricSpace or distance matrix, shape (n, n)
-        The items; `solve` takes at most 1,000. Up to about 200 places in the plane the gap closes to 1e-5 in minutes; beyond 310 the bound is
-        that of the likeliest items alone.
+        The items; `solve` takes at most 1,000. Up to about 200 places in the plane the gap closes to 1e-5 in minutes; beyond 310 the bound
+        uses the likeliest items only.
     alpha : float
         Privacy α > 0 per unit of the space's distance.
     prior : array, shape (n,), or dict or pandas Series by name, optional
@@ -112,9 +112,9 @@ class MetricChannel(TableDesign):
         ℓ(x, y) of reporting y for x; a matrix may have any number k of reports.
     spanner : float, optional
         Constrain only a spanner of this stretch κ ≥ 1, with budget α divided by its actual stretch. The
-        channel is α-private for all pairs all the same; its loss is at most the optimum at α/κ. Not used where reports are to be unbiased.
+        channel is still α-private for all pairs; its loss is at most the optimum at α/κ. Not used for unbiased reports.
     unbiased : pair of arrays, shapes (n, j) and (k, j), optional
-        A query g of the items and the values h that reports stand for: requires
+        A query g of the items and values h of the reports: requires
         :math:`\sum_y C[x, y]\, h(y) = g(x)`. The values must reach beyond the query's range.
     decoder : array, shape (k, n), optional
         Requires :math:`C\,Q = I` for this decoder Q, so that the channel is invertible and frequencies
@@ -167,7 +167,7 @@ class MetricChannel(TableDesign):
         return MetricDP(self.alpha)
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Between any two items, the farthest too."""
+        """Return the trade-off between any two items, including the farthest."""
         return points_of(PureDP(result.mechanism.epsilon))
 
     @cached_property
@@ -209,7 +209,7 @@ class MetricChannel(TableDesign):
         return query, values
 
     def problem(self) -> TableProblem:
-        """Return the model: probabilities of reports, α-d-private for all pairs of items, unbiased where that is asked for."""
+        """Return the model: probabilities of reports, α-d-private for all pairs of items, unbiased if required."""
         n, k = self.losses.shape
         if n > _MOST_ITEMS:
             raise DesignError.of("space", f"{n} items", f"must be at most {_MOST_ITEMS}; merge points")
@@ -230,7 +230,7 @@ class MetricChannel(TableDesign):
         return Channel.from_weights(weights, self.space)
 
     def exact(self, law: Channel, witness: Iterable[Fraction] = ()) -> Exact:
-        """Cells of a channel on the design's items and reports, in rationals."""
+        """Return the cells of a channel on the design's items and reports, in rationals."""
         if instance("law", law, Channel).weights is None or law.matrix.shape != self.losses.shape:
             raise DesignError("law: must be a channel of integer weights on the design's items and reports")
         if not same(law.space, self.space):
@@ -238,11 +238,11 @@ class MetricChannel(TableDesign):
         return super().exact(law, witness)
 
     def proof(self, witness: tuple[Fraction, ...]) -> TableProof:
-        """Return the proof of a law, with the distances to their last digit."""
+        """Return the proof of a law, with the distances as exact doubles."""
         return TableProof(witness, self.space.distances)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the best constant report, and the exponential mechanism where the reports are the items."""
+        """Yield the best constant report, and the exponential mechanism if the reports are the items."""
         if self.equalities is not None:
             return
         constant = np.zeros_like(self.cost)
@@ -256,7 +256,7 @@ class MetricChannel(TableDesign):
             yield Law(channel, value, report=SolveReport("closed form"))
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        """Make a closed form exactly private; the others are."""
+        """Make a closed form exactly private; other laws already are."""
         if law.mechanism.weights is not None:
             return law
         return self.repaired(law.mechanism.matrix, report=law.report)
@@ -267,14 +267,14 @@ class MetricChannel(TableDesign):
     def accelerated(
         self, clock: Clock, algorithm: str | None = None, symmetry: bool = True
     ) -> Iterator[Law | Bound]:
-        """Solve with one variable for each orbit by HiGHS's simplex method, or by reports by an interior-point method, and repair the answer.
+        """Solve with one variable per orbit by HiGHS's simplex method, or report by report by an interior-point method, and repair the solution.
 
-        Large programs with few symmetries, and those of more than five million rows, are solved by the interior-point method of `interior`, whose
-        last digits the simplex method finds where it takes no longer than half a minute. Of up to 100 items that takes a third of the time in 1 of
-        8 designs, and as long in the others (results/ablations, metric-channel); hundreds it makes possible. Symmetry brings 18 × of time (median;
+        Large programs with few symmetries, and those with more than five million rows, are solved by the interior-point method of `interior`;
+        the simplex method then finds the last digits if it takes no longer than half a minute. For up to 100 items this takes a third of the time in 1 of
+        8 designs, and as long in the others (results/ablations, metric-channel); it makes hundreds of items possible. Symmetry is 18 × as fast (median;
         at most 50 ×) in the designs that have one.
-        With a spanner the lower bound is for *all* α-private channels, so that the gap is what the spanner can have cost: the
-        spanner's edges with the whole budget are a relaxation, whose repaired channel is private too and, where α is large, the
+        With a spanner the lower bound is for *all* α-private channels, so that the gap bounds the cost of the spanner: the
+        spanner's edges with the whole budget are a relaxation, whose repaired channel is private too and, if α is large, the
         cheaper one.
         """
         one_of("symmetry", symmetry, (True, False))
@@ -316,7 +316,7 @@ class MetricChannel(TableDesign):
         yield self._law(program, notes)
 
     def _by_reports(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Laws of few reports, of twice as many up to a quarter, then laws and bounds of all; where those are too many, bounds of the likeliest items and laws of what they are sent."""
+        """Solve with √k reports, double them up to k/4, then solve with all k. If n²k exceeds `_ENTRIES`, bound on the likeliest items only, and solve with their reports."""
         n, k = self.cost.shape
         everyone, everything = np.arange(n), np.arange(k)
         edges = greedy_spanner(self.space.distances, self.spanner or _SEED, deadline=clock)
@@ -340,7 +340,7 @@ class MetricChannel(TableDesign):
     def _rounds(
         self, items: Indices, reports: Indices, edges: Indices, tolerance: float, clock: Clock
     ) -> Generator[Law | Bound, None, Array]:
-        """Solve for some items and reports, with more and more constraints; a law where the items are all, a bound where the reports are."""
+        """Solve for some items and reports with a growing set of constraints; yield laws if the items are all, and bounds if the reports are."""
         (n, k), distances = self.cost.shape, self.space.distances[np.ix_(items, items)]
         spanned = self.spanner is not None
         program = ReportProgram(self.cost[np.ix_(items, reports)].T, distances, self.alpha)
@@ -389,7 +389,7 @@ class MetricChannel(TableDesign):
         notes: tuple[str, ...] = (),
         deadline: Deadline | None = None,
     ) -> Law:
-        """Make a nearly private table private exactly, and state its value; SolverError once a deadline has passed."""
+        """Make a nearly private table exactly private, and compute its value; raise SolverError after the deadline."""
         matrix = array("matrix", matrix, ndim=2)
         if matrix.shape != self.losses.shape:
             wanted = f"must be of shape {self.losses.shape}: a row an item, a column a report"
@@ -400,7 +400,7 @@ class MetricChannel(TableDesign):
     # -- what a result says ----------------------------------------------------------------------------------------
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """Per item: prior, probability of an unchanged report (square channels), expected loss."""
+        """Tabulate for each item prior, probability of an unchanged report (square channels) and expected loss."""
         matrix = result.mechanism.matrix
         items = list(self.space.names) or np.arange(len(matrix))
         frame = pd.DataFrame({"item": items, "prior": self.weights})
@@ -413,7 +413,7 @@ class MetricChannel(TableDesign):
         return f"α = {shown(self.alpha)} per {self.space.unit or 'unit of distance'}"
 
     def lines(self, result: Result) -> list[str]:
-        """Names of the likeliest items."""
+        """Return a line with the names of the likeliest items."""
         most, names = self._likeliest(5), self.space.names
         more = f" and {len(names) - len(most)} more" if len(names) > len(most) else ""
         return [f"places: {', '.join(names[x] for x in most)}{more}"] if names else []
@@ -423,11 +423,11 @@ class MetricChannel(TableDesign):
         return never_sent(result.mechanism.places or list(map(str, range(len(most)))), most, "reports")
 
     def _likeliest(self, count: int) -> list[int]:
-        """The items of largest prior probability, at most so many, likeliest first."""
+        """Return at most `count` items of largest prior probability, likeliest first."""
         return [int(x) for x in np.argsort(-self.weights, kind="stable")[:count]]
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
-        """Distances between item and report, over the prior."""
+        """Return the distances between item and report as errors, averaged over the prior."""
         distances, matrix = self.space.distances, result.mechanism.matrix
         if matrix.shape != distances.shape:
             raise DesignError.of("mechanism", "reports that are no items", "have no distance to the truth")
@@ -437,7 +437,7 @@ class MetricChannel(TableDesign):
 
     @property
     def among(self) -> MechanismClass:
-        """Every channel between the points, unbiased where that is asked for."""
+        """Every channel between the points, unbiased if required."""
         free = self.unbiased is None and self.decoder is None
         return every("channel between the points" if free else "unbiased channel between the points")
 
@@ -477,7 +477,7 @@ class MetricChannel(TableDesign):
 
     @property
     def _loss_words(self) -> str:
-        """The loss with its unit."""
+        """Return the loss with its unit."""
         if not isinstance(self.loss, str):
             return "loss"
         unit = self.space.unit
@@ -485,7 +485,7 @@ class MetricChannel(TableDesign):
         return f"{_LOSSES[self.loss]}{power}"
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """The exponential mechanism at the same α, alone and remapped."""
+        """Yield the exponential mechanism at the same α, alone and remapped."""
         square = self.losses.shape == (self.space.size, self.space.size)
         if square and self.space.size <= _CALIBRATED and self.equalities is None:
             channel = Channel.exponential(self.space, self.alpha)
@@ -494,7 +494,7 @@ class MetricChannel(TableDesign):
                 channel = channel.remapped(self.losses, self.weights)
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw a map of places and reports, or the matrix as shades where there is none."""
+        """Draw a map of places and reports, or the matrix as shades if there is no map."""
         if self._mapped:
             named = self._likeliest(NAMED) if self.space.names else []
             return draw_map(self.space, self.weights, result.mechanism.matrix, named, **options)

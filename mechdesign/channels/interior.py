@@ -1,14 +1,14 @@
 r"""Channels of hundreds of items: an interior-point method with a block for each report.
 
-The columns :math:`v_y = C[\cdot, y]` of a private channel meet only in the sums of rows, :math:`\sum_y v_y = 1`. With
-:math:`s = e^{αd(x, x')/2}\, v_y(x') - e^{-αd(x, x')/2}\, v_y(x) \ge 0` for the constraints (x, x', y) that are asked, written :math:`s = G_y v_y`, and
+The columns :math:`v_y = C[\cdot, y]` of a private channel are coupled only by the row sums, :math:`\sum_y v_y = 1`. With
+:math:`s = e^{αd(x, x')/2}\, v_y(x') - e^{-αd(x, x')/2}\, v_y(x) \ge 0` for the constraints (x, x', y) in the program, written :math:`s = G_y v_y`, and
 their multipliers λ, Newton's step is :math:`dv_y = M_y^{-1}(r_y + du)` with the symmetric :math:`M_y = G_y^T \mathrm{diag}(λ/s)\, G_y` of the size of the
-items, and du from :math:`\sum_y M_y^{-1}`: as many Cholesky factors of small matrices as there are reports, whatever the number of constraints.
-The constant channel is strictly private, so that every iterate is feasible, and every λ ≥ 0 proves a lower bound: whenever time ends there
+items, and du from :math:`\sum_y M_y^{-1}`: one Cholesky factor of a small matrix per report, whatever the number of constraints.
+The constant channel is strictly private, so that every iterate is feasible, and every λ ≥ 0 proves a lower bound: at any time limit there
 is an answer. (Predictor and corrector of Mehrotra, *On the implementation of a primal-dual interior point method*, SIAM J. Optim. 2, 1992.)
 
-Constraints are those of a greedy spanner first, then those that the answer breaks. Of 60 random places in the plane it reaches a gap of
-1e-5 in 2 s where the simplex method takes 16 s to its end; of 100 in 9 s, where that has a gap of .36 after 60 s.
+The first constraints are those of a greedy spanner, then those that the solution violates. For 60 random places in the plane it reaches a gap of
+1e-5 in 2 s, while the simplex method ends after 16 s; for 100 in 9 s, while that has a gap of .36 after 60 s.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array, Indices
 
 STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
-_STEPS = 150  # of Newton, far above what is needed: 20 to 60
-_LEAST = 1e-13  # complementarity, in units of the costs, that doubles still tell from none
-_RIDGE = 1e-11  # relative, of the blocks' diagonals; with 1e-13 Cholesky's factor fails at gaps of 1e-5 where a report is all but unused
+_STEPS = 150  # most Newton steps; 20 to 60 are usual
+_LEAST = 1e-13  # least complementarity, in units of the costs, that doubles distinguish from 0
+_RIDGE = 1e-11  # ridge relative to the blocks' diagonals; with 1e-13 the Cholesky factor fails at gaps of 1e-5 if a report is nearly unused
 
 _VERTEX = {"primal_feasibility_tolerance": 1e-10}
 
 
 @dataclass(frozen=True, eq=False)
 class Iterate:
-    """A channel, feasible for the constraints that were asked, and multipliers.
+    """A channel that is feasible for the program's constraints, and multipliers.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Iterate:
         λ > 0 of ``v[x] <= e^{αd} v[x']``.
     steps : int
     ended : bool
-        Whether it stopped short of the tolerance.
+        Whether it stopped before reaching the tolerance.
     """
 
     columns: Array
@@ -54,7 +54,7 @@ class Iterate:
 
 @dataclass(frozen=True, eq=False)
 class ReportProgram:
-    """The program of the optimal channel, constraint (x, x', y) having the number (y n + x) n + x'.
+    """The program of the optimal channel; constraint (x, x', y) has the index (y n + x) n + x'.
 
     Parameters
     ----------
@@ -74,17 +74,17 @@ class ReportProgram:
 
     @cached_property
     def unit(self) -> float:
-        """The size of the costs."""
+        """Scale of the costs."""
         return float(np.abs(self.cost).sum() / len(self.cost)) or 1.0
 
     def along(self, edges: Indices) -> Indices:
-        """The constraints of pairs of items, shape (m, 2), in either direction and for every report."""
+        """Return the constraints of pairs of items, shape (m, 2), in either direction and for every report."""
         k, n = self.cost.shape
         both = np.concatenate([edges[:, 0] * n + edges[:, 1], edges[:, 1] * n + edges[:, 0]])
         return np.asarray(np.add.outer(np.arange(k) * n * n, np.sort(both)).ravel())
 
     def broken(self, columns: Array, tolerance: float) -> Indices:
-        """The constraints, scaled to ``e^{-αd} v[x] <= v[x']``, that are broken by more than a tolerance over k."""
+        """Return the constraints, scaled to ``e^{-αd} v[x] <= v[x']``, that are violated by more than tolerance/k."""
         k, n = self.cost.shape
         decay, found = 1 / self._half**2, []
         for y, column in enumerate(columns):
@@ -94,20 +94,20 @@ class ReportProgram:
         return np.concatenate(found)
 
     def reduced(self, rows: Indices, multipliers: Array) -> Array:
-        """The costs with the multipliers' terms, shape (k, n): the sum of the least over the reports is a lower bound."""
+        """Return the reduced costs, shape (k, n): their minima over the reports sum to a lower bound."""
         (k, n), half = self.cost.shape, self._half.ravel()[rows % self.distances.size]
         high, low = rows // n, rows // (n * n) * n + rows % n
         terms = np.bincount(low, multipliers * half, k * n) - np.bincount(high, multipliers / half, k * n)
         return np.asarray(self.cost - terms.reshape(k, n))
 
     def worth(self, rows: Indices, multipliers: Array) -> float:
-        """The lower bound of multipliers, in doubles."""
+        """Return the lower bound that multipliers give, in doubles."""
         return float(self.reduced(rows, multipliers).min(axis=0).sum())
 
     def proving(self, rows: Indices, multipliers: Array) -> tuple[Indices, Array]:
-        """(x, x', y) and λ of ``v[x] - e^{αd} v[x'] <= 0`` that prove the bound, of lowered rates none, of each report few.
+        """Return sparse (x, x', y) and λ of ``v[x] - e^{αd} v[x'] <= 0`` that prove the bound, without constraints whose rate was lowered.
 
-        A report may have any multipliers that leave its reduced costs above the prices: at a vertex of these no more are positive than there are items.
+        A report may have any multipliers that leave its reduced costs above the prices: a vertex of these has at most as many positive ones as there are items.
         """
         (k, n), half = self.cost.shape, self._half.ravel()[rows % self.distances.size]
         x, other = rows // n % n, rows % n
@@ -126,7 +126,7 @@ class ReportProgram:
         return np.column_stack([x, other, rows // (n * n)])[kept], (held / half)[kept]
 
     def solve(self, rows: Indices, tolerance: float, deadline: Deadline) -> Iterate:
-        """Solve with these constraints to a relative tolerance, as far as time allows."""
+        """Solve with these constraints to a relative tolerance, or until the deadline."""
         (k, n), half = self.cost.shape, self._half.ravel()[rows % self.distances.size]
         high, low = rows // n, rows // (n * n) * n + rows % n
         cost, blocks = self.cost / self.unit, np.empty((k, n, n))
@@ -190,7 +190,7 @@ class ReportProgram:
 
 
 def _inverted(blocks: Array, diagonal: Array) -> bool:
-    """Replace every block, given by its entries off the diagonal on either side of it, by the upper half of its inverse."""
+    """Replace each block B by the upper half of the inverse of B + Bᵀ with this diagonal; return whether all are positive definite."""
     for block, values in zip(blocks, diagonal):
         block += block.T
         block.flat[:: len(block) + 1] = values
@@ -206,7 +206,7 @@ def _times(blocks: Array, rows: Array) -> Array:
 
 
 def covering(cost: Array, count: int) -> Indices:
-    """Reports, in order, that serve the items best where each gets its cheapest: medoids, chosen greedily; cost of shape (n, k).
+    """Return greedy medoids: reports, in order of choice, that lower the sum of the items' least costs most; cost of shape (n, k).
 
     Examples
     --------

@@ -1,14 +1,14 @@
 r"""The best local report for linear questions on the counts of categories: over all tables, with all decoders.
 
-A person of one of k categories sends one report; wanted are the answers W·counts. For the mean over the categories (`LocalWorkload`)
+A person in one of k categories sends one report; the answers are estimates of W·counts. For the mean over the categories (`LocalWorkload`)
 
 .. math:: \min_{d \ge 0}\ \operatorname{tr}\bigl(W M(d)^{-1} W^\top\bigr), \quad M(d) = \sum_u d_u u u^\top, \quad \sum_u d_u u = 1,
 
-over the rays :math:`u \in \{1, e^\varepsilon\}^k` scaled to mean 1: every private table is a sum of these, and a report may be split without loss.
+over the rays :math:`u \in \{1, e^\varepsilon\}^k` scaled to mean 1: every private table is a sum of these, and splitting a report costs nothing.
 A program over some of the rays, solved by Newton's method (`best_weights`), prices the others; its multipliers prove the bound
 (`mechdesign.channels.linear_proofs`).
 
-The mean variance :math:`f(d) = \operatorname{tr}(G M^{-1})`, G the Gram matrix of W less the means of its rows, is that of an A-optimal design of experiments. In the worst
+The mean variance :math:`f(d) = \operatorname{tr}(G M^{-1})`, with G the Gram matrix of W minus the means of its rows, is that of an A-optimal design of experiments. In the worst
 case M has the weights :math:`d_y / \pi \cdot u_y`, and :math:`f - \sum_x \pi_x G_{xx}` is maximised over priors π, in which it is concave.
 """
 
@@ -75,12 +75,12 @@ PUBLISHED = (
     "optimised unary encoding",
 )
 _MOST = 64
-"""Categories, at most: the relaxation of 64 takes a minute."""
-_BITS = 80  # of the weights of a law
-_JOIN = 60  # rays that join in a round
-_ROUNDS = 200  # at most
-_STALLED = 12  # rounds without a better law or bound
-_STARTS = 20  # of local searches for rays, a category
+"""Most categories: the relaxation for 64 takes a minute."""
+_BITS = 80  # bits of the weights of a law
+_JOIN = 60  # most rays that join in a round
+_ROUNDS = 200  # most rounds
+_STALLED = 12  # rounds without a better law or bound after which the search ends
+_STARTS = 20  # local searches for rays per category
 _LITTLE = 1e-8
 
 
@@ -96,11 +96,11 @@ class LocalWorkload(Design):
         a matrix, of 64 categories at most.
     privacy : PureDP
     data : {"average", "worst"}
-        What is least: the variance of one report summed over the answers, on average over the categories, or for the worst of
-        them (up to 16 categories). The value of the average is :math:`\operatorname{tr}(W M^{-1} W^\top)`, without the constant
-        :math:`\lVert W\rVert^2 / k` that every mechanism's variance is less by; that of the worst case is the variance.
+        Objective: the variance of one report summed over the answers, averaged over the categories, or for the worst of
+        them (up to 16 categories). The value of the average is :math:`\operatorname{tr}(W M^{-1} W^\top)`, which exceeds every mechanism's variance by
+        the constant :math:`\lVert W\rVert^2 / k`; that of the worst case is the variance.
     outputs : int, optional
-        How many different reports there may be: 2^b of them are b bits. At least k. The lower bound is that of any number.
+        Most different reports, at least k: 2^b of them take b bits. The lower bound is for any number.
 
     Raises
     ------
@@ -110,8 +110,8 @@ class LocalWorkload(Design):
     Notes
     -----
     McKenna, Maity, Mazumdar and Miklau (2020), *A workload-adaptive mechanism for linear queries under local differential privacy*, search the
-    same tables by gradient descent, without a bound. The program, its optimum and the bound are [new]. Of histograms subset selection is the
-    optimum, a `SubsetReport`, by a theorem (`histogram_bound`). Of other questions up to 16 categories all
+    same tables by gradient descent, without a bound. The program, its optimum and the bound are [new]. For histograms subset selection is
+    optimal, a `SubsetReport`, by a theorem (`histogram_bound`). For other questions on up to 16 categories all
     :math:`2^k` rays are priced and the gap closes; beyond, the bound is that of a relaxation: ask for a `gap` of .01.
 
     Examples
@@ -166,7 +166,7 @@ class LocalWorkload(Design):
 
     @property
     def worst(self) -> bool:
-        """Whether the variance of the worst category is least."""
+        """Whether the objective is the variance of the worst category."""
         return self.data == "worst"
 
     @property
@@ -186,15 +186,15 @@ class LocalWorkload(Design):
 
     @cached_property
     def constant(self) -> float:
-        """What the value is above the variance."""
+        """Difference of the value and the variance."""
         return 0.0 if self.worst else float(mean_square(self.workload))
 
     def relaxation(self) -> cp.Problem:
-        """The semidefinite program over the moments of rays, whose value bounds the average from below for any number of categories."""
+        """Return the semidefinite program over moments of rays, whose value bounds the average from below for any number of categories."""
         return relaxation(self.gram, math.exp(self.privacy.epsilon))[0]
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield laws on some of the rays, which are joined by those of the highest price, and the bound of the prices."""
+        """Yield laws on some of the rays, to which those of the highest price are added, and the bound from the prices."""
         size, most = self.workload.size, LISTED if self.worst else _MOST
         if alike := self.outputs is None and histogram(self.workload):
             yield Bound(round_down(histogram_bound(self)), ClosedBound())
@@ -208,7 +208,7 @@ class LocalWorkload(Design):
             self._check_searched("a search; the published reports of md.compare have no such limits")
         if alike or (
             self.outputs is None and size > LISTED
-        ):  # where all rays are listed nothing is left to find
+        ):  # with all rays listed the search itself finds the optimum
             laws = map(self.published, PUBLISHED[1:2] if alike else PUBLISHED[:2])
             costed = [(round_up(cost_above(self, law)), law) for law in laws]
             for value, law in sorted(costed, key=lambda pair: pair[0]):
@@ -218,7 +218,7 @@ class LocalWorkload(Design):
                 yield from self._listed(clock) if size <= LISTED else self._climbed(clock)
 
     def _check_searched(self, what: str) -> None:
-        """Refuse levels of which doubles do not tell the moments of a table apart."""
+        """Refuse ε at which doubles do not resolve the moments of a table."""
         if not 1e-3 <= self.privacy.epsilon <= 20:
             raise DesignError.of("epsilon", self.privacy.epsilon, f"must be between 0.001 and 20 for {what}")
 
@@ -227,12 +227,12 @@ class LocalWorkload(Design):
         return np.asarray(points / points.mean(axis=1, keepdims=True))
 
     def _first(self) -> tuple[Array, Array, Array]:
-        """The rays of one category each, their weights, and the uniform prior."""
+        """Return the rays that favour one category each, their weights, and the uniform prior."""
         size = self.workload.size
         return np.eye(size), np.full(size, 1 / size), np.full(size, 1 / size)
 
     def _joined(self, sets: Array, point: Point, new: Array, least: float = 1e-7) -> tuple[Array, Array]:
-        """The rays that have weight, and new ones."""
+        """Return the rays with weight and the new ones, with starting weights."""
         kept = point.weights > least * point.weights.max()
         known = {row.tobytes() for row in sets[kept]}
         new = new[[row.tobytes() not in known for row in new]]
@@ -240,7 +240,7 @@ class LocalWorkload(Design):
         return np.concatenate([sets[kept], new]), np.concatenate([point.weights[kept], light])
 
     def _listed(self, clock: Clock) -> Iterator[Law | Bound]:
-        """All rays are priced."""
+        """Yield laws and bounds with all rays priced."""
         everything = rays(self.workload.size)
         sets, start, prior = self._first()
         best, cost, stalled = -math.inf, math.inf, 0
@@ -264,11 +264,11 @@ class LocalWorkload(Design):
             if ended:
                 return
             joining = everything[new[np.argsort(-over[new])[:_JOIN]]]
-            # where none helps alone, several together may: none leaves again
+            # several rays may help together even if none does alone: when stalled, keep all
             sets, start = self._joined(sets, point, joining, 0.0 if stalled else 1e-7)
 
     def _of_rays(self, prices: Array, prior: Array, inverse: Array) -> tuple[float, Array, LinearBound]:
-        """The bound of an iterate, how much more every ray needs than its prices, and the proof."""
+        """Return the bound of an iterate, the excess of every ray over the prices, and the proof."""
         priced, over = LinearBound.of_rays(self, inverse, prices, prior)
         least = float((self.gram * inverse.T).sum()) ** 2 / priced.prices.sum() - float(
             prior @ np.diag(self.gram)
@@ -276,7 +276,7 @@ class LocalWorkload(Design):
         return least, over, priced
 
     def _climbed(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Rays are found by local search, and the bound is that of the relaxation."""
+        """Yield laws on rays found by local search, and the bound of the relaxation."""
         size, growth = self.workload.size, math.exp(self.privacy.epsilon)
         sets, start, prior = self._first()
         yield self._law(sets, best_weights(self.gram, self._rays(sets), start, prior, worst=False), 0)
@@ -313,13 +313,13 @@ class LocalWorkload(Design):
         return point.cost + self._value_constant
 
     def _law(self, sets: Array, point: Point, rounds: int) -> Law:
-        """The law of these weights, exactly private, with at most so many outputs as are asked for."""
+        """Return the exactly private law of these weights, with at most `outputs` reports."""
         kept = point.weights > 1e-9 * point.weights.max()
         sets, point = sets[kept], point._replace(weights=point.weights[kept])
         if self.outputs is not None:
             sets, point = self._fewer(sets, point, self.outputs)
         if np.linalg.matrix_rank(self._rays(sets).T * np.sqrt(point.weights), tol=1e-5) < self.workload.size:
-            one, weights, _ = self._first()  # a little of every category's own ray, that counts can be told
+            one, weights, _ = self._first()  # a little of every category's own ray makes M regular
             if self.outputs is not None and len(sets) + len(one) > self.outputs:
                 sets, point = self._fewer(sets, point, max(self.outputs - len(one), 1))
             sets, which = np.unique(np.concatenate([sets, one]), axis=0, return_inverse=True)
@@ -333,7 +333,7 @@ class LocalWorkload(Design):
         return Law(law, self._value(point), report=report)
 
     def _fewer(self, sets: Array, point: Point, most: int) -> tuple[Array, Point]:
-        """Rays without the lightest ones, solved again, half of those that are too many at a time; those of one category each in the end."""
+        """Drop the lightest half of the surplus rays and solve again until `most` are left; as a last resort use those of one category each."""
         one, weights, prior = self._first()
         while len(sets) > most:
             order = np.argsort(-point.weights)[: max(most, (len(sets) + most) // 2)]
@@ -349,7 +349,7 @@ class LocalWorkload(Design):
         return sets, point
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        """The law with its exact value."""
+        """Return the law with its exact value and proof."""
         if law.proofs:
             return law
         return replace(law, value=round_up(cost_above(self, law.mechanism)), proofs=(LawProof(),))
@@ -361,7 +361,7 @@ class LocalWorkload(Design):
         return histogram_bound(fitting(stated)[0])
 
     def answered_by(self, name: str) -> Result:
-        """The published report of this name as a result, certified."""
+        """Return the published report of this name as a certified result."""
         law = self.published(name)
         value = round_up(cost_above(self, law))
         report = SolveReport("closed form", Status.FEASIBLE)
@@ -370,7 +370,7 @@ class LocalWorkload(Design):
     # -- what a result says ------------------------------------------------------------------------------------
 
     def published(self, name: str) -> LinearReport | SubsetReport:
-        """The published report of a name of `PUBLISHED` for this workload, exactly private, of its best size and with the decoder of least mean variance."""
+        """Return the published report of a name in `PUBLISHED` for this workload, exactly private, at its best size and with the decoder of least mean variance."""
         size, epsilon, name = self.workload.size, self.privacy.epsilon, one_of("name", name, PUBLISHED)
         if name == "Hadamard response":
             if size > _MOST:
@@ -386,17 +386,17 @@ class LocalWorkload(Design):
         return SubsetReport.unary(self.workload, epsilon, kept, turned)
 
     def _roughly(self, law: LinearReport) -> float:
-        """tr(G M⁻¹), in doubles."""
+        """Return tr(G M⁻¹), in doubles."""
         table = law.channel.matrix
         return float((self.gram * np.linalg.inv((table / table.mean(axis=0)) @ table.T)).sum())
 
     def costs(self) -> dict[str, float]:
-        """What published reports cost at the same privacy, each of its best size."""
+        """Return the costs of published reports at the same privacy, each at its best size."""
         found = {}
         for name in PUBLISHED:
             try:
                 law = self.published(name)
-            except DesignError:  # it is not made of so many categories, or at such an ε
+            except DesignError:  # it does not exist for so many categories, or at this ε
                 continue
             sizes = {
                 "subset selection": f", {law.sizes[0]} of {law.size}" if isinstance(law, SubsetReport) else ""
@@ -406,15 +406,15 @@ class LocalWorkload(Design):
 
     @property
     def _value_constant(self) -> float:
-        """What the value is above tr(G M⁻¹), less the mean of G_xx over the prior where that is sought."""
+        """Difference of the value and `Point.cost`."""
         return 0.0 if self.worst else self.constant - float(np.trace(self.gram)) / self.workload.size
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Published reports with the decoders of least mean variance."""
+        """Yield published reports, with the decoders of least mean variance."""
         return sorted(self.costs().items(), key=lambda row: row[1])
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Privacy of the tightest report, exactly, and how far the decoder is from unbiased, in doubles."""
+        """Tabulate the exact privacy of the tightest report, and the bias of the decoder in doubles."""
         law, budget, off = result.mechanism, self.privacy.epsilon, 0.0
         if isinstance(law, LinearReport):
             off = np.abs(law.decoder @ law.channel.matrix.T - self.workload.dense()).max()
@@ -429,14 +429,14 @@ class LocalWorkload(Design):
         return bool(question.asks == self.asks)
 
     def errors(self, result: Result, question: Any = None) -> Accuracy:
-        """Of one answer on average, from one report or from those of the question's people."""
+        """Return the mean errors per answer, from one report or from those of the question's people."""
         if question is not None and not self.asked_by(question):
             raise DesignError.of("question", type(question).__name__, "must be a CategoryReport")
         people = 1 if question is None else question.people
         return result.mechanism.errors(people, worst=self.worst)  # type: ignore[no-any-return]
 
     def lines(self, result: Result) -> list[str]:
-        """Variance and size of a report."""
+        """Return a line with variance and size of a report."""
         law = result.mechanism
         bits = f"{math.ceil(math.log2(law.outputs))} bits"
         report = f"one of {law.outputs} outputs, {bits}"
@@ -463,16 +463,16 @@ class LocalWorkload(Design):
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the table as shades; of sets, the chance that a set holds a category."""
+        """Draw the table as shades; for sets, the probability that a set holds a category."""
         law = result.mechanism
         table = law.chances if isinstance(law, SubsetReport) else law.channel.matrix
         return draw_matrix(table, "report", "category", **options)
 
 
 def table_of(sets: Array, weights: Array, epsilon: float) -> Weights:
-    """Integer weights of rays, a ray a column, rows of one total; exactly private.
+    """Return exactly private integer weights of rays, one per column, with equal row sums.
 
-    Rows that rounding leaves short are filled up by a column that is private itself, added to that of the largest weight.
+    A column that is private itself makes up for rounding in the row sums; it is added to the column of the largest weight.
     """
     bits = _BITS + math.ceil(1.5 * epsilon)
     growth, means = exp_lower(epsilon), 1 + math.expm1(epsilon) * sets.mean(axis=1)
@@ -495,7 +495,7 @@ def table_of(sets: Array, weights: Array, epsilon: float) -> Weights:
 
 
 def hadamard(workload: Workload, epsilon: float, block: int) -> LinearReport:
-    """Hadamard response (Acharya, Sun and Zhang 2019) of blocks of so many reports: each category favours half of one block."""
+    """Return Hadamard response (Acharya, Sun and Zhang 2019) with blocks of `block` reports: each category favours half of one block."""
     signs, size = linalg.hadamard(block), workload.size
     table = np.full((size, -(-size // (block - 1)) * block), level(Fraction(epsilon)), dtype=object)
     for x in range(size):
@@ -508,7 +508,7 @@ def hadamard(workload: Workload, epsilon: float, block: int) -> LinearReport:
 
 
 class Point(NamedTuple):
-    """Weights of rays, and prices that prove how good they are.
+    """Weights of rays, and prices for the lower bound.
 
     Attributes
     ----------
@@ -517,15 +517,15 @@ class Point(NamedTuple):
     prices : array, shape (k,)
         ν, the multipliers of Σ d u = 1.
     prior : array, shape (k,)
-        π; uniform where it is not sought.
+        π; uniform for the average.
     inverse : array, shape (k, k)
         M⁻¹.
     cost : float
-        f(d), less the mean of G_xx over π where it is sought.
+        f(d), in the worst case minus the mean of G_xx over π.
     residual : float
-        How far Σ d u is from 1.
+        Distance of Σ d u from 1.
     last : tuple of (prices, prior, inverse)
-        Of the last iterates: the bound of the last is not the best where M is nearly singular.
+        The last iterates: if M is nearly singular, the very last does not give the best bound.
     """
 
     weights: Array
@@ -546,13 +546,13 @@ def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst:
         G.
     rays : array, shape (n, k)
     start : array, shape (n,)
-        Positive.
+        Positive starting weights.
     prior : array, shape (k,)
-        Positive; π to start from in the worst case.
+        Positive π, the start in the worst case.
     worst : bool
     """
     n, k = rays.shape
-    scale, floor = 1.0, 1e-14 * np.eye(k)  # what no ray needs stays out of the inverse
+    scale, floor = 1.0, 1e-14 * np.eye(k)  # directions without rays stay out of the inverse
 
     def moments(d: Array, pi: Array) -> tuple[Array, Array, Array, Array]:
         at = rays @ pi
@@ -630,13 +630,13 @@ def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst:
 
 
 def climbed(matrix: Array, growth: float, starts: Array) -> Array:
-    """Sets whose rays have a large uᵀ(matrix)u: from each start, the category that gains most changes sides until none gains.
+    """Return sets whose rays have a large uᵀ(matrix)u: from each start, flip the category that gains most until none gains.
 
     Parameters
     ----------
     matrix : array, shape (k, k)
     growth : float
-        ρ: a ray is ρ on its set and 1 elsewhere.
+        ρ, the ray's value on its set; elsewhere it is 1.
     starts : array of 0 and 1, shape (n, k)
     """
     held, diagonal = starts.copy(), np.diag(matrix)

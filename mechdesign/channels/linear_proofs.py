@@ -1,4 +1,4 @@
-r"""What a local report for linear questions costs at least, and that a table costs what is stated: theorems and exact checks.
+r"""Lower bounds of the cost of local reports for linear questions, and the exact cost of a table: theorems and exact checks.
 
 G is the Gram matrix of :math:`W(I - 11^\top/k)`. Adding constants to the rows of W changes no variance, so that all variances
 are those of G.
@@ -49,19 +49,19 @@ from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
 
 LISTED = 16
-"""Categories up to which all 2^k rays are listed."""
-_GROWTH = 64  # of the fraction that stands for e^ε
+"""Most categories for which all 2^k rays are listed."""
+_GROWTH = 64  # bits of the fraction for e^ε
 
 
 @cache
 def rays(size: int) -> Array:
-    """Which categories a ray favours, one row each: all sets but the empty and the full one."""
+    """Return the categories that each ray favours, one row each: all sets but the empty and the full one."""
     numbers = np.arange(1, 2**size - 1)[:, None]
     return np.asarray((numbers >> np.arange(size)) & 1, dtype=float)
 
 
 def exact_gram(workload: Workload) -> tuple[Any, int]:
-    """WᵀW as integers over a common denominator."""
+    """Return WᵀW as integers over a common denominator."""
     workload.check_square()
     total, common = np.zeros((workload.size, workload.size), dtype=object), 1
     for block in workload.blocks:
@@ -79,13 +79,13 @@ def exact_gram(workload: Workload) -> tuple[Any, int]:
 
 
 def centred(gram: Any, common: int) -> tuple[Any, int]:
-    """The Gram matrix of W(I − 11ᵀ/k)."""
+    """Return the Gram matrix of W(I − 11ᵀ/k) as integers over a common denominator."""
     size, sums = len(gram), gram.sum(axis=0)
     return gram * size**2 - size * (sums[:, None] + sums) + sums.sum(), common * size**2
 
 
 def mean_square(workload: Workload) -> Fraction:
-    """‖W‖²/k: what the value of the average leaves in, and the variance takes off."""
+    """Return ‖W‖²/k, by which the value of the average exceeds the variance."""
     diagonal, _, common = margins(workload)
     return Fraction(int(diagonal.sum()), common * workload.size)
 
@@ -95,7 +95,7 @@ def _norm(matrix: Any) -> int:
 
 
 def variances_above(law: LinearReport) -> list[Fraction]:
-    """Upper bounds of the variance of one report of each category; DesignError where different counts give the same reports."""
+    """Return upper bounds of the variance of one report for each category; raise DesignError if the reports do not determine the counts."""
     unit, size = 1 << BITS, law.size
     gram, common = centred(*exact_gram(law.workload))
     columns, moments = fixed_moments(law.weights, law.prior)
@@ -120,7 +120,7 @@ def variances_above(law: LinearReport) -> list[Fraction]:
 
 
 def cost_above(design: Any, law: LinearReport | SubsetReport) -> Fraction:
-    """An upper bound of what the law costs: the worst variance, or the mean variance and ‖W‖²/k."""
+    """Return an upper bound of the law's cost: the worst variance, or the mean variance plus ‖W‖²/k."""
     if isinstance(law, SubsetReport):
         return law.cost(worst=design.data == "worst")
     found = variances_above(law)
@@ -130,15 +130,15 @@ def cost_above(design: Any, law: LinearReport | SubsetReport) -> Fraction:
 
 
 def growth_above(epsilon: float) -> tuple[int, int]:
-    """A fraction above e^ε with a power of two below."""
+    """Return a fraction above e^ε whose denominator is a power of two."""
     high = exp_upper(epsilon)
     return -((-high.numerator << _GROWTH) // high.denominator), 1 << _GROWTH
 
 
 def law_claims(stated: Certificate) -> Iterator[Claim]:
-    r"""A table of integer weights is ε-locally private if in every column no weight is more than :math:`\rho \le e^\varepsilon` times another.
+    r"""Check that a table of integer weights is ε-locally private: in every column no weight exceeds :math:`\rho \le e^\varepsilon` times another.
 
-    If M is not singular its decoder is unbiased for every data set, and its variance is a fraction. Of sets of categories
+    If M is regular the decoder is unbiased for every data set, and its variance is a fraction. For sets of categories
     (`SubsetReport`) both have closed forms.
     """
     design, law = fitting(stated)
@@ -153,11 +153,11 @@ def law_claims(stated: Certificate) -> Iterator[Claim]:
 
 
 def histogram_bound(design: Any) -> Fraction:
-    r"""Bound the mean variance of unbiased reports of a histogram from below: by that of subset selection of the best size.
+    r"""Bound the mean variance of unbiased reports for a histogram from below, by that of subset selection at the best size.
 
     Let the centred Gram matrix be :math:`c(I - 11^\top/k)`, of trace T. As :math:`M 1 = k 1`, the inequality of the arithmetic and the harmonic mean for the
     other eigenvalues of M gives :math:`\operatorname{tr}(G M^{-1}) \ge c (k - 1)^2 / (\operatorname{tr} M - k)`. M is a mean of :math:`u u^\top` of rays u, and
-    :math:`|u|^2 - k = k (\rho - 1)^2 s (k - s)/(s \rho + k - s)^2` for a ray of s categories: its maximum over s bounds tr M.
+    :math:`|u|^2 - k = k (\rho - 1)^2 s (k - s)/(s \rho + k - s)^2` for a ray that favours s categories: its maximum over s bounds tr M.
     """
     if not histogram(design.workload):
         raise DesignError.of("workload", str(design.workload), "must be a histogram: Workload.identity(k)")
@@ -169,7 +169,7 @@ def histogram_bound(design: Any) -> Fraction:
 
 
 def fitting(stated: Certificate) -> tuple[Any, LinearReport | SubsetReport]:
-    """Question and law, which are of one workload."""
+    """Return question and law after checking that they have the same workload."""
     design: Any = stated.question
     law: Any = instance("law", stated.law, LinearReport, SubsetReport)
     if getattr(design, "data", None) not in ("average", "worst") or not same(law.workload, design.workload):
@@ -192,8 +192,8 @@ class LinearBound(Checked, Proof):
 
     .. math:: z^\top T z = (\nu^\top u)(1^\top u)/k - u^\top \Lambda u + \sum_i \sigma_i w_i (w_i - t) - w^\top N_1 w - r^\top N_2 r - w^\top N_3 r .
 
-    If :math:`T + \delta I \succeq 0` the inequality fails by at most :math:`\delta(1 + t^2 j)` where j entries are t, and :math:`1^\top u = k + (\rho - 1) j`: more of
-    νᵀ1 by :math:`\delta \max_j (1 + t^2 j) k^2 / (k + (\rho - 1) j)^2` pays for it.
+    If :math:`T + \delta I \succeq 0` the inequality fails by at most :math:`\delta(1 + t^2 j)` if j entries are t, and :math:`1^\top u = k + (\rho - 1) j`: raising
+    νᵀ1 by :math:`\delta \max_j (1 + t^2 j) k^2 / (k + (\rho - 1) j)^2` restores it.
 
     Parameters
     ----------
@@ -202,9 +202,9 @@ class LinearBound(Checked, Proof):
     prices : array, shape (k,)
         ν.
     prior : array, shape (k,), optional
-        π, in proportion, where the worst case is asked for.
+        Weights proportional to π, for the worst case.
     squares : array, shape (k,), optional
-        σ, of the matrix inequality.
+        σ of the matrix inequality.
     products : array, shape (3, k, k), optional
         The three N.
     slack : float
@@ -222,7 +222,7 @@ class LinearBound(Checked, Proof):
 
     @classmethod
     def of_rays(cls, design: Any, inverse: Array, prices: Array, prior: Array) -> tuple[LinearBound, Array]:
-        """The proof with prices raised to what every ray needs, and what each needs more than the prices given."""
+        """Return the proof with prices raised until they cover every ray, and each ray's excess over the given prices."""
         gram, common = centred(*exact_gram(design.workload))
         numbers, below = common_integers(inverse)
         quadratic = (numbers.T @ gram @ numbers / (below**2 * common)).astype(float)
@@ -239,10 +239,10 @@ class LinearBound(Checked, Proof):
     def of_relaxation(
         cls, solved: Mapping[str, Array], scale: float, gram: Array, growth: float
     ) -> LinearBound:
-        """The proof from the duals of the solved relaxation, by name, with the slack that makes them valid."""
+        """Return the proof from the duals of the solved relaxation, by name, with the slack that makes them valid."""
         k, basis, unit, top = len(gram), contrasts(len(gram)), min(1.0, growth - 1), max(1.0, growth - 1)
         upper = np.triu_indices(len(gram), 1)
-        # of the cone of `spread` the multipliers are (I, -T S⁻¹; ·, ·) for its blocks T and S; S itself may be nearly singular
+        # the cone of `spread` has multipliers (I, -T S⁻¹; ·, ·) for its blocks T and S; S itself may be nearly singular
         root = scaled_root(gram)[0]
         inner = -np.linalg.pinv(root) @ solved["spread"][: len(root), len(root) :]
         inverse = basis @ inner @ basis.T / unit**2
@@ -262,7 +262,7 @@ class LinearBound(Checked, Proof):
         return cls(inverse, prices, None, squares, products, slack)
 
     def bound(self, design: Any) -> Fraction:
-        """The lower bound that this proves, or DesignError where it proves none of this design."""
+        """Return the lower bound that this proves, or raise DesignError if it proves none for this design."""
         size, worst = design.workload.size, design.data == "worst"
         whole, unit = exact_gram(design.workload)
         gram, common = centred(whole, unit)
@@ -290,7 +290,7 @@ class LinearBound(Checked, Proof):
         return found if worst else found + Fraction(int(np.trace(whole)), unit * size)
 
     def _check_rays(self, matrix: Any, epsilon: float) -> None:
-        """Raise DesignError unless the form is at least 0 at all rays: those that doubles do not decide, in integers."""
+        """Raise DesignError unless the form is at least 0 at all rays; integers decide where doubles cannot."""
         size = len(matrix)
         if size > LISTED:
             raise DesignError.of(
@@ -303,13 +303,13 @@ class LinearBound(Checked, Proof):
         points = 1 + (high / low - 1) * all_rays
         points /= points.max(axis=1, keepdims=True)
         forms = ((points @ near) * points).sum(axis=1)
-        for favoured in all_rays[forms < 1e-11].astype(int):  # doubles lose less than 1e-13 of a norm of 1
+        for favoured in all_rays[forms < 1e-11].astype(int):  # rounding is below 1e-13 at a norm of 1
             ray = low + favoured.astype(object) * (high - low)
             if ray @ matrix @ ray < 0:
                 raise DesignError("prices: are too low for a ray")
 
     def _paid(self, quadratic: Any, unit: int, epsilon: float) -> Fraction:
-        """What the slack of the matrix inequality adds to the prices."""
+        """Return the amount by which the slack of the matrix inequality raises the prices."""
         size = len(self.prices)
         if self.products is None or self.squares is None or self.squares.shape != (size,):
             raise DesignError("squares: must be given with the products, one for each category")
@@ -335,12 +335,12 @@ class LinearBound(Checked, Proof):
 
 @np.vectorize(otypes=[object])
 def fractions(number: float) -> Fraction:
-    """Doubles as the fractions they are."""
+    """Return a double as an exact fraction."""
     return Fraction(number)
 
 
 def inequality(prices: Any, squares: Any, products: Any, quadratic: Any, unit: Any, top: Any) -> Any:
-    """T of `LinearBound`, in the arithmetic of its arguments."""
+    """Return T of `LinearBound`, in the arithmetic of its arguments."""
     size = len(prices)
     both, neither, one = products
     found = np.zeros((size + 1, size + 1), dtype=prices.dtype)
@@ -355,7 +355,7 @@ def inequality(prices: Any, squares: Any, products: Any, quadratic: Any, unit: A
 
 
 def semidefinite(matrix: Any) -> bool:
-    """Whether a matrix of fractions is proved so: less L Lᵀ for an L of doubles, it is diagonally dominant."""
+    """Whether a matrix of fractions is provably semidefinite: minus L Lᵀ, for an L of doubles, it is diagonally dominant."""
     near = matrix.astype(float)
     size = len(near)
     near[range(size), range(size)] -= 1e-12 * np.abs(near).max()
@@ -369,11 +369,11 @@ def semidefinite(matrix: Any) -> bool:
 
 
 def relaxation(gram: Array, growth: float) -> tuple[cp.Problem, float]:
-    r"""The moments of rays without the rays, and the factor that its objective is scaled by.
+    r"""Return the program over moments of rays, without the rays, and the scale of its objective.
 
     Let :math:`u = 1 + b w` with :math:`b = \min(1, \rho - 1)`, so that w is 0 or :math:`t = \max(1, \rho - 1)`, and let P, p and c be the sums of
-    :math:`c_u w w^\top`, :math:`c_u w` and :math:`c_u` over weights c of rays. Then :math:`P_{ii} = t p_i`; products of :math:`w_i` and :math:`t - w_i` are not
-    negative; :math:`\sum_u c_u u u^\top 1 = k 1`. The least :math:`\operatorname{tr}(G M^{-1})` of such moments is a lower bound.
+    :math:`c_u w w^\top`, :math:`c_u w` and :math:`c_u` over weights c of rays. Then :math:`P_{ii} = t p_i`; products of :math:`w_i` and :math:`t - w_i` are
+    non-negative; :math:`\sum_u c_u u u^\top 1 = k 1`. The least :math:`\operatorname{tr}(G M^{-1})` of such moments is a lower bound.
     """
     k, basis = len(gram), contrasts(len(gram))
     unit, top = min(1.0, growth - 1), max(1.0, growth - 1)
@@ -396,7 +396,7 @@ def relaxation(gram: Array, growth: float) -> tuple[cp.Problem, float]:
 
 
 def scaled_root(gram: Array) -> tuple[Array, float]:
-    """T, of independent rows, with TᵀT = G in the coordinates of `contrasts` times a factor that makes values about k; and that factor."""
+    """Return T with independent rows and TᵀT = G times a factor, in the coordinates of `contrasts`, and the factor, which brings values near k."""
     basis = contrasts(len(gram))
     values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
     kept = values > 1e-12 * values[-1]
@@ -405,5 +405,5 @@ def scaled_root(gram: Array) -> tuple[Array, float]:
 
 
 def contrasts(size: int) -> Array:
-    """An orthonormal basis of the vectors that sum to 0, in columns."""
+    """Return an orthonormal basis of the vectors that sum to 0, in columns."""
     return np.asarray(linalg.helmert(size).T)

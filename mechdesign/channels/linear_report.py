@@ -1,20 +1,20 @@
-r"""Local reports for linear questions, tables of integer weights or sets of categories, and what is made of counts of reports.
+r"""Local reports for linear questions, tables of integer weights or sets of categories, and estimates from counts of reports.
 
 A person of category x sends y with probability Q(y|x). With weights π of the categories and :math:`q_y = Q(y|\cdot)`, the decoder
 
 .. math:: v_y = W M^{-1} \frac{q_y}{\pi \cdot q_y}, \qquad M = \sum_y \frac{q_y q_y^\top}{\pi \cdot q_y},
 
-has :math:`\sum_y Q(y|x) v_y = W e_x` for every x, and of all such decoders the least variance averaged over π. Since
+has :math:`\sum_y Q(y|x) v_y = W e_x` for every x, and the least variance averaged over π of all such decoders. Since
 :math:`M \pi = 1`, adding c to every entry of a row of W adds c to every :math:`v_y`: no variance changes.
 
 **Sets of categories** are drawn without a table: subset selection, k-ary response and unary encodings. A size s is drawn, and then a set S of s of the k categories with
-weight A where it holds the person's own and B elsewhere, :math:`A \le e^\varepsilon B`. The size says nothing of the person. With :math:`D = sA + (k - s)B`,
+weight A if it holds the person's own category and B otherwise, :math:`A \le e^\varepsilon B`. The size is independent of the person's category. With :math:`D = sA + (k - s)B`,
 :math:`t_s = k(A - B)/D` and the ray :math:`u = 1 + t_s (1_S - s/k)`
 
 .. math:: M = a I + \frac{k - a}{k} 1 1^\top, \quad a = \frac{1}{k (k - 1)} \sum_s w_s t_s^2 s (k - s), \quad
     M^{-1} u = \frac{t_s}{a} (1_S - s/k) + \frac 1k ,
 
-whatever is asked. Unary encodings are such reports: a word of bits is as much more likely for a category whose bit is set as e^ε says, and its size is independent of it.
+for every workload. Unary encodings are such reports: a word of bits is e^ε times as likely for a category whose bit is set, and its size is independent of the category.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ from mechdesign.problem.workload import Queries, Workload
 from mechdesign.typing import Array, Indices, Numbers, Weights
 
 BITS = 128
-"""Of the fixed point in which the moments of a table are inverted."""
+"""Fractional bits of the fixed point in which the moments of a table are inverted."""
 FULL = 4096
-"""Answers whose covariance is formed, at most."""
+"""Most answers whose covariance is formed."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearEstimate:
-    """Answers made of local reports.
+    """Answers estimated from local reports.
 
     Attributes
     ----------
     answers : array, shape (m,)
-        Unbiased for the workload applied to the counts of the people who reported; consistent, as they are W times `counts`.
+        Unbiased estimates of the workload applied to the counts of the people who reported; consistent, as they are W times `counts`.
     counts : array, shape (k,)
-        Unbiased for these counts; entries may be negative.
+        Unbiased estimates of these counts; entries may be negative.
     report : LinearReport or SubsetReport
     tally : array
-        How often each output was reported.
+        Number of times each output was reported.
     unbiased : LinearEstimate, optional
-        Of a post-processed estimate (`nonnegative`), which is biased, what it was made of; standard errors and intervals are that one's.
+        Unbiased estimate from which this one was post-processed (`nonnegative`); standard errors and intervals are its.
     """
 
     answers: Array
@@ -100,7 +100,7 @@ class LinearEstimate:
 
     @cached_property
     def standard_errors(self) -> Array:
-        """Of every unbiased answer, estimated from the reports."""
+        """Standard errors of the unbiased answers, estimated from the reports."""
         if len(self.answers) > FULL:
             squares = (self._half * self.report.workload.dense()).sum(axis=1)
         else:
@@ -108,19 +108,19 @@ class LinearEstimate:
         return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
     def intervals(self, level: float = 0.95) -> Array:
-        """Normal intervals that hold each answer with about this probability, around the unbiased answers, shape (m, 2)."""
+        """Return normal confidence intervals around the unbiased answers, each at about this level, shape (m, 2)."""
         share = probability("level", level, below_one=True)
         reach = NormalDist().inv_cdf((1 + share) / 2) * self.standard_errors
         middle = (self.unbiased or self).answers
         return np.column_stack([middle - reach, middle + reach])
 
     def nonnegative(self, *, whole: bool = False) -> LinearEstimate:
-        """The nearest counts that are at least 0 and of the same sum, and their answers: post-processing, as private as the reports; biased.
+        """Return the nearest non-negative counts with the same sum, and their answers: biased, and as private as the reports (post-processing).
 
         Parameters
         ----------
         whole : bool
-            Whether counts are rounded to whole numbers, the largest remainders up, so that they keep their sum.
+            Whether counts are rounded to whole numbers, the largest remainders up, so that the sum is preserved.
         """
         counts = (self.unbiased or self).counts
         total = max(counts.sum(), 0.0)
@@ -142,7 +142,7 @@ class LinearEstimate:
 
 
 class LinearDecoder(Drawn):
-    """What reports for linear questions share: their errors, and decoding."""
+    """Base of reports for linear questions: errors and decoding."""
 
     workload: Workload
     prior: Array | None
@@ -164,16 +164,16 @@ class LinearDecoder(Drawn):
 
     @property
     def privacy(self) -> PureDP:
-        """The guarantee of every person."""
+        """The guarantee for every person."""
         return PureDP(self.epsilon)
 
     @property
     def variance(self) -> float:
-        """Variance of one report summed over the answers: the mean over the categories, or with a prior over it."""
+        """Variance of one report summed over the answers, averaged over the categories or the prior."""
         return float(np.average(self.variances, weights=self.prior))
 
     def errors(self, people: int = 1, *, worst: bool = False) -> Accuracy:
-        """Of one answer, its square averaged over the answers, from so many reports; nearly normal."""
+        """Return the errors of one answer from `people` reports, its square averaged over the answers; nearly normal."""
         integer("people", people, least=1)
         variance = float(self.variances.max()) if one_of("worst", worst, (True, False)) else self.variance
         deviation = math.sqrt(max(people * variance, 0.0) / self.workload.count)
@@ -181,15 +181,15 @@ class LinearDecoder(Drawn):
         return Accuracy(deviation, deviation * math.sqrt(2 / math.pi), deviation * normal.inv_cdf(0.975))
 
     def tally(self, reports: Numbers) -> Array:
-        """How often each output was reported."""
+        """Count the reports of each output."""
         raise NotImplementedError
 
     def _spread(self, counts: Array, tally: Array) -> Array:
-        """An unbiased estimate of the covariance of the estimated counts, shape (k, k)."""
+        """Return an unbiased estimate of the covariance of the estimated counts, shape (k, k)."""
         raise NotImplementedError
 
     def _counted(self, tally: Numbers) -> tuple[Array, Array]:
-        """The estimated counts, and the checked tally."""
+        """Return the estimated counts, and the checked tally."""
         raise NotImplementedError
 
     def decode(self, reports: Numbers) -> LinearEstimate:
@@ -197,7 +197,7 @@ class LinearDecoder(Drawn):
         return self.decode_counts(self.tally(reports))
 
     def decode_counts(self, tally: Numbers) -> LinearEstimate:
-        """Estimate the answers from how often each output was reported, as `tally` returns it."""
+        """Estimate the answers from the counts of reports that `tally` returns."""
         counts, held = self._counted(tally)
         return LinearEstimate(self.workload.apply(counts), counts, self, held)
 
@@ -212,9 +212,9 @@ class LinearReport(Checked, LinearDecoder):
     workload : Workload
         W, on k counts.
     weights : sequence of sequences of int, shape (k, outputs)
-        A row for each category, all of one total.
+        A row for each category, with equal sums.
     prior : array, shape (k,), optional
-        π > 0, in proportion: over which data the decoder's variance is least. Uniform by default.
+        Weights proportional to π > 0, over which the decoder has the least mean variance. Uniform by default.
 
     Examples
     --------
@@ -268,7 +268,7 @@ class LinearReport(Checked, LinearDecoder):
 
     @cached_property
     def _counting(self) -> Array:
-        """M⁻¹ u for every report, shape (k, outputs): what a report adds to the estimated counts; rounded once from fixed point."""
+        """M⁻¹ u for every report, shape (k, outputs), which a report adds to the estimated counts; rounded once from fixed point."""
         columns, moments = fixed_moments(self.weights, self.prior)
         return np.asarray((fixed_inverse(moments) @ columns / (1 << 2 * BITS)).astype(float))
 
@@ -288,7 +288,7 @@ class LinearReport(Checked, LinearDecoder):
         return self.channel.drawn(x, source)
 
     def tally(self, reports: Numbers) -> Array:
-        """How often each output was reported, shape (outputs,), by reports of any shape."""
+        """Count the reports of each output, shape (outputs,), in reports of any shape."""
         held = indices("reports", reports, self.outputs)
         return np.bincount(held.ravel(), minlength=self.outputs).astype(float)
 
@@ -303,13 +303,13 @@ class LinearReport(Checked, LinearDecoder):
 
 
 def prior_of(given: Array | None, size: int) -> tuple[Any, int]:
-    """The prior as integers and their sum; uniform where none is given."""
+    """Return the prior as integers, and their sum; uniform if none is given."""
     counts = np.ones(size, dtype=object) if given is None else common_integers(np.asarray(given))[0]
     return counts, int(counts.sum())
 
 
 def fixed_moments(weights: Weights, given: Array | None) -> tuple[Any, Any]:
-    """The columns u and M in fixed point: entries of u are low by less than one unit, of M by less than two, as rows of Q sum to 1."""
+    """Return the columns u and M in fixed point: entries of u are low by less than one unit, those of M by less than two, as rows of Q sum to 1."""
     table = np.array(weights, dtype=object)
     prior, people = prior_of(given, len(table))
     columns = (table * people << BITS) // (prior @ table)
@@ -317,7 +317,7 @@ def fixed_moments(weights: Weights, given: Array | None) -> tuple[Any, Any]:
 
 
 def fixed_inverse(moments: Any) -> Any:
-    """An inverse in fixed point, from doubles by Newton's steps; DesignError where doubles find none."""
+    """Return an inverse in fixed point, from doubles by Newton steps; raise DesignError if doubles find none."""
     unit = 1 << BITS
     try:
         start = np.linalg.inv((moments / unit).astype(float))
@@ -334,8 +334,8 @@ def fixed_inverse(moments: Any) -> Any:
 
 Sets = npt.NDArray[np.int8]
 _DRAWN = 1 << 22  # entries drawn at a time
-_UNIT = 1 << 256  # of the fixed point that sums over sizes are rounded to, outwards
-_SHARES = 1 << 40  # that the weights of sizes sum to, nearly
+_UNIT = 1 << 256  # unit of the fixed point to which sums over sizes are rounded, outwards
+_SHARES = 1 << 40  # approximate sum of the weights of sizes
 
 
 def _positive(name: str, value: Any) -> tuple[int, ...]:
@@ -354,11 +354,11 @@ class SubsetReport(Checked, LinearDecoder):
     workload : Workload
         W, on k counts.
     sizes : sequence of int
-        How many categories a set has.
+        Possible numbers of categories in a set.
     shares : sequence of int
-        How often, in proportion.
+        Weights of the sizes.
     levels : (int, int)
-        A and B: weights of a set that holds the person's own category, and of another.
+        A and B: weights of a set with the person's own category, and of one without.
 
     Examples
     --------
@@ -390,7 +390,7 @@ class SubsetReport(Checked, LinearDecoder):
 
     @classmethod
     def selection(cls, workload: Workload, epsilon: float, size: int | None = None) -> SubsetReport:
-        """Subset selection (Wang et al. 2016, Ye and Barg 2018) of the best size, or of this one; of size 1 it is k-ary response."""
+        """Return subset selection (Wang et al. 2016, Ye and Barg 2018) at the best size, or at a given one; size 1 is k-ary response."""
         k = instance("workload", workload, Workload).size
         high, low = TOP, level(Fraction(positive("epsilon", epsilon)))
         if size is not None:
@@ -403,7 +403,7 @@ class SubsetReport(Checked, LinearDecoder):
 
     @classmethod
     def unary(cls, workload: Workload, epsilon: float, kept: float, turned: float) -> SubsetReport:
-        """A unary encoding: the own bit is set with probability `kept`, others with `turned`; no bits tell as little as all."""
+        """Return a unary encoding: the own bit is set with probability `kept`, others with `turned`; words with no or all bits set carry no information."""
         k = instance("workload", workload, Workload).size
         for name, chance in (("kept", kept), ("turned", turned)):
             inside(name, chance, 1e-12, 1 - 1e-12)
@@ -434,7 +434,7 @@ class SubsetReport(Checked, LinearDecoder):
 
     @property
     def columns(self) -> Iterator[Sequence[int]]:
-        """Weights of one report for the categories it holds and for others."""
+        """Weights of one report for the categories in it and for others."""
         yield self.levels
 
     @cached_property
@@ -444,7 +444,7 @@ class SubsetReport(Checked, LinearDecoder):
 
     @property
     def chances(self) -> Array:
-        """That the set of a person of category x holds y, shape (k, k)."""
+        """Probability that the set of a person in category x holds y, shape (k, k)."""
         pairs = [_chances(self.size, s, *self.levels)[:2] for s in self.sizes]
         own, other = np.average(np.array(pairs, dtype=float), axis=0, weights=self.shares)
         return np.asarray(other + (own - other) * np.eye(self.size))
@@ -453,7 +453,7 @@ class SubsetReport(Checked, LinearDecoder):
 
     @cached_property
     def _terms(self) -> list[tuple[Fraction, Fraction, Fraction, Fraction]]:
-        """Of every size: its part of a; its weight times t²; what an entry of the centred Gram matrix's diagonal, and its trace, add to a squared answer."""
+        """For every size: its part of a, its weight times t², and the coefficients of the centred Gram matrix's diagonal entry and trace in a squared answer."""
         k, (high, low), people, found = self.size, self.levels, sum(self.shares), []
         for s, share in zip(self.sizes, self.shares):
             square = Fraction(share, people) * self._gain(s) ** 2
@@ -463,24 +463,24 @@ class SubsetReport(Checked, LinearDecoder):
         return found
 
     def _gain(self, s: int) -> Fraction:
-        """t."""
+        """Return t."""
         high, low = self.levels
         return Fraction(self.size * (high - low), s * high + (self.size - s) * low)
 
     @cached_property
     def _scale(self) -> Fraction:
-        """A number next below a."""
+        """a, rounded down."""
         return Fraction(sum(math.floor(part * _UNIT) for part, *_ in self._terms), _UNIT)
 
     def cost(self, *, worst: bool) -> Fraction:
-        """An upper bound of the worst variance, or of the mean variance and ‖W‖²/k."""
+        """Return an upper bound of the worst variance, or of the mean variance plus ‖W‖²/k."""
         instance("worst", worst, bool)
         diagonal, sums, common = margins(self.workload)
         entries, trace = centred_diagonal(diagonal, sums, common)
         if not worst:
             return trace / self._scale + Fraction(int(diagonal.sum()), common * self.size) - trace / self.size
         found = []
-        for g in (min(entries), max(entries)):  # between them it is linear
+        for g in (min(entries), max(entries)):  # the cost is linear between them
             terms = (square * (own * g + every * trace) for _, square, own, every in self._terms)
             found.append(Fraction(sum(math.ceil(term * _UNIT) for term in terms), _UNIT) / self._scale**2 - g)
         return max(found)
@@ -502,7 +502,7 @@ class SubsetReport(Checked, LinearDecoder):
         return _Sizes([self.shares, *inside])
 
     def drawn(self, x: Numbers, source: Simulation | Deployment) -> Sets:
-        """Draw a set for every category of `x` with the randomness of `source`: one more axis of k entries, 1 in the set and 0 elsewhere."""
+        """Draw a set for every category of `x` with the randomness of `source`, in a further axis of k entries: 1 in the set and 0 elsewhere."""
         held = indices("x", x, self.size)
         flat, step = held.ravel(), max(_DRAWN // self.size, 1)
         parts = [self._sets(flat[a : a + step], source) for a in range(0, flat.size, step)]
@@ -512,7 +512,7 @@ class SubsetReport(Checked, LinearDecoder):
         which = source.choose(self._rows, np.zeros(x.size, dtype=np.int64))
         own = 1 - source.choose(self._rows, which + 1)
         others = source.order(x.size, self.size - 1) < (np.array(self.sizes)[which] - own)[:, None]
-        # the last category's place is filled by the one that the person's own displaces
+        # the person's own category swaps places with the last one
         found, at = np.append(others, np.zeros((x.size, 1)), axis=1).astype(np.int8), np.arange(x.size)
         found[at, -1] = found[at, x]
         found[at, x] = own
@@ -521,7 +521,7 @@ class SubsetReport(Checked, LinearDecoder):
     # -- decoding ---------------------------------------------------------------------------------------------
 
     def tally(self, reports: Numbers) -> Array:
-        """How often sets of each size hold each category, shape (sizes, k): what may be sent on in place of the reports, shape (..., k)."""
+        """Count how often sets of each size hold each category, shape (sizes, k), in reports of shape (..., k); the counts suffice for `decode_counts`."""
         held = indices("reports", reports, 2)
         if held.ndim < 1 or held.shape[-1] != self.size:
             raise DataError(f"reports: must have {self.size} entries in its last axis")
@@ -543,7 +543,7 @@ class SubsetReport(Checked, LinearDecoder):
         return gains @ (held - (people * s / k)[:, None]) + people.sum() / k, held
 
     def _spread(self, counts: Array, tally: Array) -> Array:
-        """An unbiased estimate of the covariance of the counts, shape (k, k): it is linear in the counts."""
+        """Return an unbiased estimate of the covariance of the counts, shape (k, k), which is linear in the counts."""
         k, people = self.size, float(counts.sum())
         found = np.zeros((k, k))
         for s, (_, weight, *_) in zip(self.sizes, self._terms):
@@ -551,7 +551,7 @@ class SubsetReport(Checked, LinearDecoder):
             held, other, pair, apart = map(float, _chances(k, s, *self.levels))
             part = (pair - apart) * np.add.outer(counts, counts) + apart * people
             part[range(k), range(k)] = held * counts + other * (people - counts)
-            # less the mean of a set, s/k, which is taken off on both sides: rows and columns sum to 0
+            # centred by the mean of a set, s/k, on both sides: rows and columns sum to 0
             means = part.mean(axis=0)
             found += square * (part - means[:, None] - means + means.mean())
         shift = (counts - people / k) / k
@@ -561,7 +561,7 @@ class SubsetReport(Checked, LinearDecoder):
 
 
 class _Sizes(Rows):
-    """Laws to choose from, by number."""
+    """Laws in integer weights, indexed by number."""
 
     def __init__(self, rows: list[Sequence[int]]) -> None:
         self.rows = rows
@@ -575,19 +575,19 @@ class _Sizes(Rows):
 
 
 def contrast(k: int, s: int, high: int, low: int) -> Fraction:
-    """t² s(k − s)/k²."""
+    """Return t² s(k − s)/k²."""
     return Fraction((high - low) ** 2 * s * (k - s), (s * high + (k - s) * low) ** 2)
 
 
 def _chances(k: int, s: int, high: int, low: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """That a set holds the own category, another, the own and another, two others."""
+    """Return the probabilities that a set holds the own category, another one, the own and another one, two other ones."""
     held = Fraction(s * high, s * high + (k - s) * low)
     apart = (s - 1) * (s - 2 * held) / ((k - 1) * (k - 2)) if k > 2 else Fraction(0)
     return held, (s - held) / (k - 1), held * (s - 1) / (k - 1), apart
 
 
 def _sums(part: Queries) -> tuple[Any, Any, int]:
-    """Diagonal and row sums of the Gram matrix of queries, as integers over a common denominator."""
+    """Return diagonal and row sums of the Gram matrix of queries, as integers over a common denominator."""
     n = part.size
     i = np.arange(1, n + 1).astype(object)
     if part.matrix is not None:
@@ -601,7 +601,7 @@ def _sums(part: Queries) -> tuple[Any, Any, int]:
 
 
 def margins(workload: Workload) -> tuple[Any, Any, int]:
-    """Diagonal and row sums of WᵀW, as integers over a common denominator; the matrix is not formed."""
+    """Return diagonal and row sums of WᵀW, as integers over a common denominator, without forming the matrix."""
     found = []
     for block in workload.blocks:
         parts = [_sums(part) for part in block]
@@ -613,13 +613,13 @@ def margins(workload: Workload) -> tuple[Any, Any, int]:
 
 
 def centred_diagonal(diagonal: Any, sums: Any, common: int) -> tuple[list[Fraction], Fraction]:
-    """Diagonal and trace of the Gram matrix of W(I − 11ᵀ/k)."""
+    """Return diagonal and trace of the Gram matrix of W(I − 11ᵀ/k)."""
     k = len(diagonal)
     numbers = diagonal * k**2 - 2 * k * sums + sums.sum()
     return [Fraction(int(g), common * k**2) for g in numbers], Fraction(int(numbers.sum()), common * k**2)
 
 
 def histogram(workload: Workload) -> bool:
-    """Whether all categories are alike: every count is asked for, and perhaps the total, by these kinds of queries."""
+    """Whether the workload treats all categories alike: it asks for every count, perhaps with the total, by these kinds of queries."""
     blocks = [{part.kind for part in block if part.size > 1} for block in workload.blocks]
     return {"identity"} in blocks and all(block in ({"identity"}, {"total"}) for block in blocks)

@@ -1,10 +1,10 @@
 """Published channels: metric, k-ary and Hadamard response with fast transforms, planar Laplace noise snapped to places.
 
-Their matrices are never built unless asked for: a report is drawn in O(1), and the channel and its inverse
-are applied in O(|X|), which is what frequency estimation needs.
+Their matrices are built only when read: a report is drawn in O(1), and frequency estimation applies the channel
+and its inverse in O(|X|).
 
-Each is defined by a few positive integers, its *levels*: a report's probability is a level divided by the
-row's total, exactly. Levels are rounded so that the privacy asked for holds exactly: with top level
+Each is defined by a few positive integers, its *levels*: a report's probability is exactly a level divided by the
+row's total. Levels are rounded so that the required privacy holds exactly: with top level
 :math:`A` the level at distance d is at least :math:`A e^{-αd}`.
 """
 
@@ -29,13 +29,13 @@ from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_size, cluster_matrix
 from mechdesign.typing import Array, Indices, Numbers
 
-_BLOCK = 64  # products with a matrix of this size are faster than with two smaller ones
+_BLOCK = 64  # one product with a matrix of this size is faster than two with smaller ones
 
 
 def walsh_hadamard(vectors: Numbers) -> Array:
     """Multiply by Sylvester's Hadamard matrix along the last axis, whose length is a power of two.
 
-    The matrix is a Kronecker product of smaller ones: products with these pass over the memory fewer times than halving does.
+    The matrix is a Kronecker product of smaller ones: products with these pass over the memory fewer times than butterflies.
 
     Examples
     --------
@@ -62,7 +62,7 @@ TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before roun
 
 
 def level(loss: Fraction) -> int:
-    """The least integer proved to be at least ``TOP · exp(-loss)``."""
+    """Return an integer provably at least ``TOP · exp(-loss)``, the least that the bound of the exponential allows."""
     return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_lower(loss)))  # e^{-70} of TOP is below 1
 
 
@@ -74,7 +74,7 @@ def _clustered(name: str, value: object) -> MetricSpace:
 
 
 def shortest(space: MetricSpace, labels: Indices | None = None) -> tuple[float, float]:
-    """Smallest distance of two points with one label, and of two with different ones; of any two without labels.
+    """Return the smallest distance of two points with equal labels, and of two with different labels; without labels, of any two.
 
     Examples
     --------
@@ -168,13 +168,13 @@ class ClusteredResponse(Checked, Response):
 
     @cached_property
     def probabilities(self) -> tuple[float, float, float]:
-        """Probability of the item itself, of each other in its cluster, and of each in other clusters."""
+        """Probability of the item itself, of each other item in its cluster, and of each item in other clusters."""
         own, near, far = self.levels
         return own / self._total, near / self._total, far / self._total
 
     @cached_property
     def eigenvalues(self) -> tuple[float, float]:
-        """(λ₂, λ₃): on contrasts between clusters and within one; the same where there is one kind of contrast only."""
+        """(λ₂, λ₃) on contrasts between clusters and within one; equal if there is only one kind of contrast."""
         (own, near, far), (clusters, size) = self.levels, self.space.shape
         inside = (own - near) / self._total
         between = (own - near + size * (near - far)) / self._total if clusters > 1 else inside
@@ -188,7 +188,7 @@ class ClusteredResponse(Checked, Response):
             inside, across = space.within, space.across
         else:
             inside, across = shortest(space, self.space.clusters if min(clusters, size) > 1 else None)
-        # Any two items of a cluster have the largest quotient own/near, any two of different ones own/far.
+        # Two items of one cluster have the largest quotient own/near, two of different clusters own/far.
         within = log_upper(Fraction(own, near)) / inside if size > 1 else 0.0
         loss = max(within, log_upper(Fraction(own, far)) / across if clusters > 1 else 0.0)
         loss = math.nextafter(loss, math.inf)
@@ -241,7 +241,7 @@ class ClusteredResponse(Checked, Response):
         return self._combine("reports", reports, own * own, near * near, far * far)
 
     def second_moments(self, space: MetricSpace) -> tuple[float, float]:
-        r"""Largest :math:`\sum_y P[x,y] \|Q_y\|^2` over points, and the same for the clusters' sums of Q.
+        r"""Return the largest :math:`\sum_y P[x,y] \|Q_y\|^2` over points, and the same for the clusters' sums of Q.
 
         All rows of Q have one norm: :math:`\operatorname{tr} Q^2/n = (1 + (g-1)/λ_2^2 + (n-g)/λ_3^2)/n`, and
         :math:`Q W Q` has the diagonal :math:`(1 + (g-1)/λ_2^2)/g`. In one cluster all points are alike, and any
@@ -279,9 +279,9 @@ class ClusteredResponse(Checked, Response):
 
 
 def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
-    """k-ary randomised response: the item with probability ∝ e^ε, every other with probability ∝ 1.
+    """Return k-ary randomised response: the item with probability ∝ e^ε, every other with probability ∝ 1.
 
-    It is metric randomised response on `size` points at distance 1 from each other, and is returned as such.
+    It is metric randomised response on `items` points at distance 1 from each other, and is returned as such.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ def KaryResponse(items: int, epsilon: float) -> ClusteredResponse:
 
 
 def _parity(values: Indices) -> Indices:
-    """Parity of the number of ones in binary."""
+    """Return the parity of the number of ones in binary."""
     out = values.copy()
     for shift in (32, 16, 8, 4, 2, 1):
         out ^= out >> shift
@@ -353,7 +353,7 @@ class HadamardResponse(Checked, Response):
 
     @property
     def space(self) -> None:  # type: ignore[override]
-        """It protects every pair alike and knows no metric."""
+        """None: every pair is protected equally, without a metric."""
         return None
 
     @property
@@ -429,7 +429,7 @@ class HadamardResponse(Checked, Response):
         return self._largest_mean(points), self._largest_mean(sums)
 
     def _largest_mean(self, values: Array) -> float:
-        """Largest mean of a function of the report, over items."""
+        """Return the largest mean of a function of the report, over items."""
         means = (values.sum() + self.contrast * walsh_hadamard(values)[1 : self.size + 1]) / self.outputs
         return float(means.max())
 
@@ -446,7 +446,7 @@ class HadamardResponse(Checked, Response):
         return self._place(items, source.below(self.outputs // 2, items.size), wanted)
 
     def _place(self, items: Indices, index: Indices, wanted: Indices) -> Indices:
-        """The report number `index` among those of parity `wanted` with the item's row."""
+        """Return the report with this index among those whose parity with the item's row is `wanted`."""
         row = items + 1
         lowest = row & -row  # flipping this bit of a report flips its parity with the row
         below = index & (lowest - 1)
@@ -454,12 +454,12 @@ class HadamardResponse(Checked, Response):
         return report | np.where(_parity(row & report) == wanted, 0, lowest)
 
 
-_REACH = 40.0  # e^{-40}: what lies further than 40/α beyond the border is nothing in doubles
+_REACH = 40.0  # mass further than 40/α beyond the border is negligible in doubles: e^{-40}
 _NODES = 24
 
 
 def _cells(alpha: float, count: int) -> Array:
-    """Probability of the cell at offset (i, j) in grid steps, i and j below `count`; `alpha` per step."""
+    """Return the probability of the cell at offset (i, j) in grid steps, i and j below `count`; `alpha` is per step."""
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     nodes, weights = nodes / 2, weights / 2
     out = np.empty((count, count))
@@ -468,7 +468,7 @@ def _cells(alpha: float, count: int) -> Array:
         along = (np.arange(count)[:, None] + nodes)[None]
         density = np.exp(-alpha * np.hypot(across, along))
         out[i] = np.einsum("a,ajb,b->j", weights, density, weights) * alpha**2 / (2 * math.pi)
-    # The density has a cusp at the origin; in polar coordinates its own cell is smooth.
+    # The density has a cusp at the origin; in polar coordinates the integral over the central cell is smooth.
     angle = math.pi / 8 * (1 + 2 * nodes)
     reach = alpha / (2 * np.cos(angle))
     out[0, 0] = float((weights * (-np.expm1(-reach) - reach * np.exp(-reach))).sum())
@@ -476,7 +476,7 @@ def _cells(alpha: float, count: int) -> Array:
 
 
 def _snapped(count: int, reach: int) -> Array:
-    """Row i·count + a counts, for every |offset| below `reach`, how often i + offset snaps to a."""
+    """Count, in row i·count + a and for every |offset| below `reach`, how often i + offset snaps to a."""
     out = np.zeros((count, count, reach))
     offsets = np.arange(1 - reach, reach)
     for i in range(count):
@@ -484,12 +484,12 @@ def _snapped(count: int, reach: int) -> Array:
     return out.reshape(count * count, reach)
 
 
-_RAYS = 720  # around every place; errors fall with their square, and are made private
-_ALL = 12  # places up to which every one is taken for a neighbour of every other
+_RAYS = 720  # rays around every place; errors fall with their square, and the table is repaired
+_ALL = 12  # places up to which all are treated as neighbours
 
 
 def _neighbours(directions: Array, plane: bool) -> Indices:
-    """Places whose cells touch, a row for each place, filled up with the place itself: by the triangulation of Delaunay."""
+    """Return the places whose cells touch, by the Delaunay triangulation, a row for each place, padded with the place itself."""
     n = len(directions)
     around = [{*range(n)} for _ in range(n)]
     if n > _ALL:
@@ -507,7 +507,7 @@ def _neighbours(directions: Array, plane: bool) -> Indices:
 
 
 def _around_places(space: MetricSpace, alpha: float) -> Array:
-    """Probability of every cell under noise of density e^{-αd} around every place: exact along rays at the midpoints of equal angles."""
+    """Return the probability of every cell under noise of density e^{-αd} around every place: exact along rays at the midpoints of equal angles."""
     assert space.points is not None
     plane, places = space.kind != "geodesic", space.points
     if not plane:
@@ -548,10 +548,10 @@ def _around_places(space: MetricSpace, alpha: float) -> Array:
 
 
 def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
-    r"""Planar Laplace noise snapped to the nearest place, as a channel: in the plane, or on the sphere.
+    r"""Return planar Laplace noise snapped to the nearest place, as a channel: in the plane, or on the sphere.
 
-    Noise of density proportional to :math:`e^{-α d}` is private, its normaliser being the same around every place, and snapping is post-processing. Off
-    grids the cells' probabilities are integrated along 720 rays and the table made private exactly, which costs little.
+    Noise of density proportional to :math:`e^{-α d}` is private, as its normaliser is the same around every place, and snapping is post-processing. For
+    places off a grid the cells' probabilities are integrated along 720 rays and the table made exactly private, which costs little.
 
     Parameters
     ----------
@@ -597,7 +597,7 @@ def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
     rate = alpha * step
     beyond = min(max(2, math.ceil(_REACH / rate)), 2_000)
     table = _cells(rate, max(rows, columns) + beyond)
-    # Offsets beyond the border snap to it: clipping every offset of the unbounded grid says where mass goes.
+    # Offsets beyond the border snap to it, so mass on the unbounded grid moves to the clipped offset.
     spread = _snapped(rows, len(table)) @ table @ _snapped(columns, len(table)).T
     flat = spread.reshape(rows, rows, columns, columns).swapaxes(1, 2).reshape(rows * columns, -1)
     return Channel(flat / flat.sum(axis=1, keepdims=True), space)

@@ -557,7 +557,7 @@ def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
 
 
 def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
-    """The same lines, lowered by the κ that proves most, .2% of RQM's bound; in floats, whatever κ is the bound is one."""
+    """The same lines, lowered by the κ that proves most, in floats: whatever κ is the bound is one. It brings .3% of the bound at ε = 1, 2 to 11% at ε = 2 to 4, all at 8."""
     assert duals.outputs is not None
     if not len(duals.pieces):  # nothing is proved
         return duals

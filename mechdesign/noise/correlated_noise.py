@@ -89,17 +89,8 @@ class GaussianDesign(Design):
 class NormalNoise(AddedNoise):
     """Independent normal noise on one release, from which all answers are made."""
 
-    budget: float | None
+    budget: float
     """μ²: no change consumes more."""
-
-    @property
-    def granted(self) -> float:
-        """The budget; DesignError where it is not known."""
-        if self.budget is None:
-            raise DesignError.of(
-                "budget", None, "must be known for a release; a CorrelatedGaussian's result knows it"
-            )
-        return self.budget
 
     @property
     @abstractmethod
@@ -108,11 +99,11 @@ class NormalNoise(AddedNoise):
 
     def consumption(self) -> Consumption:
         """What a release consumes of a ledger."""
-        return Consumption.gaussian(self.granted)
+        return Consumption.gaussian(self.budget)
 
     def tradeoff(self, at: Iterable[float] = ()) -> TradeOff:
         """Bound what an attacker gains: that of all Gaussian noise within the budget."""
-        return gaussian_tradeoff(self.granted, at)
+        return gaussian_tradeoff(self.budget, at)
 
     def errors(self) -> Accuracy:
         """How far off an answer is, on average over the answers."""
@@ -147,7 +138,7 @@ class LinearNoise(NormalNoise):
     @cached_property
     def _exact(self) -> tuple[float, ExactNoise]:
         """Lattice step h, and the sampler of one whitened coordinate, widened for it."""
-        budget, rank = self.granted, len(self.rows)
+        budget, rank = self.budget, len(self.rows)
         root = math.sqrt(budget)
         step = math.ldexp(1.0, min(-32, math.frexp(root)[1] - 32))
         wider = 1 + step * math.sqrt(rank) / root * (1 + 1e-9)
@@ -171,56 +162,35 @@ class CorrelatedGaussianNoise(LinearNoise):
 
     Parameters
     ----------
-    covariance : ndarray, shape (K, K)
-        Σ, symmetric positive semidefinite; directions it does not reach get no noise.
-    whitening : ndarray, shape (r, r), optional
-        R, which then is the law: the coordinates P of the noise are :math:`R^{-1} z`, z standard normal, so that a
-        change v consumes :math:`\lVert R v_P \rVert^2`, and `covariance` is its rounding.
+    whitening : ndarray, shape (r, r)
+        R: the coordinates P of the noise are :math:`R^{-1} z`, z standard normal, so that a change v consumes :math:`\lVert R v_P \rVert^2`.
+    budget : float
+        μ²: no change consumes more.
     coordinates : tuple of int, optional
         P, ascending; all when not given. Fewer than all need a lift.
     lift : tuple of tuple of Fraction, shape (K, r), optional
         E: the noise is :math:`E R^{-1} z`.
-    budget : float, optional
-        μ²: no change consumes more; `release` needs it.
 
     Examples
     --------
-    >>> CorrelatedGaussianNoise(covariance=np.eye(2)).mse
-    2.0
+    >>> CorrelatedGaussianNoise(np.eye(2) / 2, budget=1.0).covariance
+    array([[4., 0.],
+           [0., 4.]])
     """
 
-    covariance: Array
-    whitening: Array | None = None
+    whitening: Array
+    budget: float
     coordinates: tuple[int, ...] | None = None
     lift: Lift | None = None
-    budget: float | None = None
 
     def __post_init__(self) -> None:
-        matrix = array("covariance", self.covariance, ndim=2)
-        if matrix.shape[0] != matrix.shape[1]:
-            raise DesignError.of("covariance", self.covariance, "must be a square matrix of finite numbers")
-        if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()):
-            raise DesignError.of("covariance", self.covariance, "must be symmetric")
-        settle(self, covariance=(matrix + matrix.T) / 2)
+        whitening = array("whitening", self.whitening, ndim=2)
+        settle(self, whitening=whitening, budget=positive("budget", self.budget))
+        self._placed(len(self.whitening if self.lift is None else instance("lift", self.lift, tuple)))
         # on one thread: where the cores are busy, others wait for it spinning, for seconds
         with one_thread():
-            self._settled()
-
-    def _settled(self) -> None:
-        matrix = self.covariance
-        try:  # no eigenvalue is below -1e-9 of the largest variance
-            shift = max(1e-9 * float(np.diag(matrix).max()), 1e-300)
-            np.linalg.cholesky(matrix + shift * np.eye(len(matrix)))
-        except np.linalg.LinAlgError:
-            raise DesignError.of("covariance", matrix, "must be positive semidefinite") from None
-        self._placed(len(matrix))
-        if self.budget is not None:
-            settle(self, budget=positive("budget", self.budget))
-        if self.whitening is not None:
-            settle(self, whitening=array("whitening", self.whitening, ndim=2))
-            if self.whitening.shape != (self.span.rank,) * 2 or not _independent(
-                self.whitening, inverse_rows
-            ):
+            square = self.whitening.shape == (self.span.rank,) * 2
+            if not square or not _independent(self.whitening, inverse_rows):
                 raise DesignError.of(
                     "whitening", self.whitening, "must be an invertible matrix, a row per coordinate"
                 )
@@ -235,7 +205,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         if any(a >= b for a, b in pairwise(held)) or not held or (self.lift is None and len(held) < size):
             raise DesignError.of("coordinates", self.coordinates, allowed)
         if self.lift is not None:
-            fits = isinstance(self.lift, tuple) and all(isinstance(row, tuple) for row in self.lift)
+            fits = all(isinstance(row, tuple) for row in self.lift)
             exact = fits and all(isinstance(x, (int, Fraction)) for row in self.lift for x in row)
             if not exact or [len(row) for row in self.lift] != [len(held)] * size:
                 raise DesignError.of(
@@ -244,56 +214,33 @@ class CorrelatedGaussianNoise(LinearNoise):
 
     @property
     def dimension(self) -> int:  # type: ignore[override]
-        return len(self.covariance)
+        return self.span.size
 
     @cached_property
     def span(self) -> Span:
         """Where the noise lives."""
-        size = len(self.covariance)
+        size = len(self.whitening if self.lift is None else self.lift)
         return Span(size, tuple(range(size)) if self.coordinates is None else self.coordinates, self.lift)
-
-    @cached_property
-    def _spectrum(self) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eigh(self.covariance)
-        return values, vectors
 
     @cached_property
     def _factor(self) -> Array:
         """F with Σ = F Fᵀ."""
-        if self.whitening is not None:
-            return self.span.matrix @ inverse_rows(self.whitening)
-        values, basis = self._spectrum
-        return basis * np.sqrt(np.maximum(values, 0.0))
+        back = inverse_rows(self.whitening)
+        return back if self.lift is None else self.span.matrix @ back
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Σ, E (RᵀR)⁻¹ Eᵀ."""
+        return np.asarray(self._factor @ self._factor.T)
 
     @property
     def mse(self) -> float:
         """E‖T‖₂² = tr Σ."""
         return float(np.trace(self.covariance))
 
-    def mahalanobis(self, vectors: Numbers) -> Array:
-        """Return μ(d) = √(dᵀΣ⁺d) for each row d; infinite where d leaves the range of Σ."""
-        d = np.atleast_2d(array("vectors", vectors, ndim=None))
-        if d.ndim != 2 or d.shape[1] != len(self.covariance):
-            raise DesignError.of("vectors", vectors, f"must have {len(self.covariance)} coordinates each")
-        if self.whitening is not None:
-            mu = np.linalg.norm(d[:, self.span.coordinates] @ self.whitening.T, axis=1)
-            return np.where([self.span.inside(row) for row in d], mu, np.inf)
-        values, basis = self._spectrum
-        keep = values > 1e-12 * values.max()
-        inside = d @ basis[:, keep]
-        outside = np.linalg.norm(d @ basis[:, ~keep], axis=1)
-        mu = np.sqrt((inside**2 / values[keep]).sum(axis=1))
-        return np.where(outside > 1e-9 * np.maximum(np.linalg.norm(d, axis=1), 1e-300), np.inf, mu)
-
     @property
     def rows(self) -> Array:
-        return inverse_rows(self._factor) if self.whitening is None else self.whitening
-
-    @property
-    def granted(self) -> float:
-        if self.whitening is None:
-            raise DesignError.of("whitening", None, "must be known: a CorrelatedGaussian's result knows it")
-        return super().granted
+        return self.whitening
 
     @property
     def variances(self) -> Array:
@@ -321,7 +268,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         step, noise = self._exact
         held = rows[:, self.span.coordinates]
         with np.errstate(over="ignore", invalid="ignore"):
-            out = released(np.asarray(self.whitening), held, step, noise) @ self._factor.T
+            out = released(self.whitening, held, step, noise) @ self._factor.T
             if self.lift is not None:
                 out += outside(self.lift, held, rows)
         return out.reshape(given.shape)
@@ -361,12 +308,6 @@ def inverse_rows(rows: Array) -> Array:
         return np.eye(len(rows)) / float(two[0]) - float(two[1] / whole)
     unit, length = _scaled(rows)
     return np.linalg.inv(unit) / length.T
-
-
-def covariance_of(whitening: Array, span: Span) -> Array:
-    """E (RᵀR)⁻¹ Eᵀ."""
-    factor = inverse_rows(whitening) if span.lift is None else span.matrix @ inverse_rows(whitening)
-    return np.asarray(factor @ factor.T)
 
 
 def _independent(rows: Array, inverse: Callable[[Array], Array]) -> bool:

@@ -41,7 +41,7 @@ EXCEPTIONS = {
     "(0,1]": "additive-noise.sampling_rate",
     "1..1000000|null": "participation.apart participation.every",
     "pos": "bin-search.max_abs choice-rule.rate quantile-rule.rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
-    "optimal-noise.sensitivity strategy-noise.budget",
+    "optimal-noise.sensitivity strategy-noise.budget correlated-gaussian-noise.budget",
     "pos|@sensitivity": "additive-noise.sensitivity",
     "pos|@sensitivity|vectors": "knorm.sensitivity",
     "pos|nums": "sum-task.clip",

@@ -40,7 +40,7 @@ from mechdesign.accounting.sampling import loss_before
 from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import Kept, round_down, round_up, safe_root
+from mechdesign.evidence.exact import least_kept, round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.noise.families import Family
@@ -272,8 +272,6 @@ class Requirement:
     query : Query
     guess : float
         A scale to start from.
-    slope : float
-        Rough d log(consumed)/d log(scale).
     epsilon, delta : float
         (ε, δ) of about this strength, for the closed-form starts of a family; δ = 0 under pure privacy.
     sigma : float or None
@@ -289,7 +287,6 @@ class Requirement:
     privacy: CentralPrivacy
     query: Query
     guess: float
-    slope: float
     epsilon: float
     delta: float
     sigma: float | None = None
@@ -313,14 +310,14 @@ class Requirement:
             return _at_all(privacy, [cls.of(part, query) for part in parts_of(privacy)])
         if isinstance(privacy, GaussianDP):
             mu = privacy.mu
-            return cls(privacy, query, sigma := _wider(query.norm / mu), -1.0, mu, 1e-6, sigma, exact=False)
+            return cls(privacy, query, sigma := _wider(query.norm / mu), mu, 1e-6, sigma, exact=False)
         if isinstance(privacy, ZeroConcentratedDP):
             sigma = _wider(query.norm / math.sqrt(2 * privacy.rho))
             epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(1e-6))
-            return cls(privacy, query, sigma, -2.0, epsilon, 1e-6, sigma, exact=False)
+            return cls(privacy, query, sigma, epsilon, 1e-6, sigma, exact=False)
         epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
         if delta == 0:
-            return cls(privacy, query, query.losses * query.top / epsilon, -1.0, epsilon, 0.0)
+            return cls(privacy, query, query.losses * query.top / epsilon, epsilon, 0.0)
         if delta < SMALLEST:
             raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST}")
         if query.sampling_rate < 1:
@@ -329,13 +326,13 @@ class Requirement:
             worth = math.log1p(mu**2 / (query.sampling_rate**2 * query.rounds))
             start = query.norm / math.sqrt(query.rounds * worth)
             sure = 1e-9 if query.rounds == 1 else 2e-3
-            return cls(privacy, query, start, -2.0 * abs(math.log(delta)), epsilon, delta, tolerance=sure)
+            return cls(privacy, query, start, epsilon, delta, tolerance=sure)
         # μ slightly below the root, so that the profile's evaluation, which rounds up, stays within δ too
         slack = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
         sigma = query.norm / gaussian_mu(epsilon, delta - slack)
         start = min(sigma, query.losses * query.top / epsilon) if epsilon else sigma
         sure = 1e-9 if query.losses == 1 else 1e-8  # of what a grid of many coordinates is certain to
-        return cls(privacy, query, start, -2.0 * max(abs(math.log(delta)), 1.0), epsilon, delta, sigma, sure)
+        return cls(privacy, query, start, epsilon, delta, sigma, sure)
 
     @property
     def target(self) -> float:
@@ -511,7 +508,7 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
     shape, scale = search.best(starts)
 
     def kept(meter: Meter, guess: float) -> float:
-        return scale_for(lambda s: make(shape, s), meter, r, guess, safe=True, deadline=deadline)[0]
+        return scale_for(lambda s: make(shape, s), meter, r, guess, safe=True, deadline=deadline)
 
     scale = kept(r.final, scale)
     near = make(shape, scale * (1 - 1e-3))
@@ -548,11 +545,10 @@ def scale_for(
     requirement: Requirement,
     guess: float,
     *,
-    slope: float | None = None,
     safe: bool = False,
     deadline: Deadline,
-) -> tuple[float, float]:
-    """Find the scale at which the budget is consumed, by secant steps on log consumed against log scale.
+) -> float:
+    """Return the scale at which the budget is consumed, by its logarithm.
 
     Parameters
     ----------
@@ -562,79 +558,31 @@ def scale_for(
     requirement : Requirement
     guess : float
         A starting scale.
-    slope : float, optional
-        d log consumed / d log scale, from a neighbouring problem.
     safe : bool
         Return a scale at which the budget was seen to be kept.
     deadline : Deadline
-        Past it the least scale seen to keep the budget is returned: one is looked for by growing steps where none was.
-
-    Returns
-    -------
-    scale, slope : float
+        Past it the least scale seen to keep the budget is returned.
     """
+    coarse = 1e-4 if requirement.composed else 1e-6
+    tolerance = requirement.tolerance if safe else max(coarse, requirement.tolerance)
 
-    def excess(u: float) -> float:
+    def over(u: float) -> float:
         # log(consumed/target) above the target, consumed/target − 1 below: smooth, and bounded where δ falls to zero
         ratio = meter(make(math.exp(u))) / requirement.target
-        return math.log(ratio) if ratio > 1 else ratio - 1
-
-    slopes = [slope if slope is not None and slope < 0 else requirement.slope]
-    steps = Kept(
-        excess, deadline
-    )  # a search's meter re-plans as laws change, and a bracket must not change its signs
-    u = steps.least(lambda: _scale(steps, requirement, math.log(guess), slopes, safe))
-    return math.exp(u), slopes[-1]
-
-
-def _scale(excess: Kept, requirement: Requirement, u: float, slopes: list[float], safe: bool) -> float:
-    """The secant steps, whose slopes are noted, and a bracket where they end nowhere."""
-    tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
-    f, reach = excess(u), 1.0
-    for _ in range(8):
-        if abs(f) < tolerance and (not safe or f <= 0):
-            return u
-        if f < -0.9:  # far below: the ratio says little, its logarithm how far
-            f = math.log(max(1 + f, 1e-30))
-        new = u + max(-reach, min(reach, -(f + (0.5 * tolerance if safe else 0.0)) / slopes[-1]))
-        low, high = excess.ends
-        if not low < new < high:
-            break  # there is a bracket, which this step would leave
-        g = excess(new)
-        if new != u and (g - f) / (new - u) < -1e-3:
-            slopes.append((g - f) / (new - u))
-            reach = (
-                min(2 * reach, 8.0) if 0.6 < slopes[-1] / slopes[-2] < 1.7 else 1.0
-            )  # a line is followed further
-        if f * g < 0 and abs(g) > 0.5 * abs(f):
-            u = min((u, new), key=excess)
-            break
-        u, f = new, g
-    # Not a smooth crossing: bracket it.
-    steepest = math.log(requirement.query.top / 690)  # below, e^(-top/scale) is 0 in doubles
-    if requirement.query.dimension == 1 and excess(steepest) <= 0:
-        return steepest
-    low, high = excess.ends
-    if low == -math.inf:
-        low = _away(excess, u, -1, "every scale of this law meets")
-    if high == math.inf:
-        high = _away(excess, u, 1, "the search found no scale of this law that meets")
-
-    def left(u: float) -> float:
-        f = excess(u)
+        f = math.log(ratio) if ratio > 1 else ratio - 1
         return 0.0 if abs(f) < tolerance and (f <= 0 or not safe) else f  # as near as is asked for
 
-    return safe_root(left, low, high, xtol=1e-7 * tolerance if safe else 1e-9)
-
-
-def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:
-    """Step up until the excess is not positive, or down until it is."""
-    width = 0.02
-    while (excess(u) > 0) == (sign > 0):
-        u, width = u + sign * width, 2.5 * width
-        if width > 200:
-            raise SolverError(f"{fault} the requirement", solver="calibrate", status="unbounded")
-    return u
+    start, least, query = math.log(guess), -math.inf, requirement.query
+    if query.dimension == 1:
+        least = min(start, math.log(query.top / 690))  # below, e^(-top/scale) is 0 in doubles
+    ends = {"least": max(least, start - 200), "most": min(start + 200, 700.0)}
+    xtol = 1e-7 * tolerance if safe else 0.01 * coarse
+    found = least_kept(over, start, step=0.03, growth=4.0, xtol=xtol, deadline=deadline, **ends)
+    if found == start - 200 or found == math.inf:
+        fault = "the search found no scale of this law that meets"
+        fault = fault if found > start else "every scale of this law meets"
+        raise SolverError(f"{fault} the requirement", solver="calibrate", status="unbounded")
+    return math.exp(found)
 
 
 @dataclass
@@ -648,7 +596,6 @@ class ShapeSearch:
     known: dict[float, tuple[float, float]] = field(default_factory=dict)
     """Cost and scale of the shapes tried."""
     spread: float = 0.0
-    slope: float | None = None
 
     def best(self, starts: tuple[float, ...]) -> tuple[float, float]:
         """Try the starts in order, each scale beginning where the last ended; then Brent between the best's neighbours.
@@ -689,12 +636,11 @@ class ShapeSearch:
             raise DesignError.of(
                 "noise", self.make(shape, guess).dist.name, "has unbounded privacy loss: it needs delta > 0"
             )
-        scale, self.slope = scale_for(
+        scale = scale_for(
             lambda s: self.make(shape, s),
             self.requirement.meter,
             self.requirement,
             guess,
-            slope=self.slope,
             deadline=self.deadline,
         )
         law = self.make(shape, scale)

@@ -23,12 +23,14 @@ However small the budget, and so however slow the fall, nothing is cut off.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, groupby, pairwise, repeat
+from operator import mul
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -43,7 +45,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import draw_laws, half_width
 from mechdesign.noise.release import noisy
 from mechdesign.problem import checks
-from mechdesign.problem.losses import Loss
+from mechdesign.problem.losses import Loss, average_costs, tail_costs, tail_side
 from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
 
 if TYPE_CHECKING:
@@ -56,7 +58,6 @@ MOST_SUMS = 5_000_000
 POWER_BITS = 320
 """Of the bounds of e^ε."""
 MOST_SPANS = 2000
-_NOTHING = 1e-12  # mass beyond the cells that are listed, at most, where a loss is summed over them
 
 
 def fall(decay: Fraction) -> float:
@@ -81,8 +82,8 @@ class RepeatedTail:
     --------
     >>> half = np.array([0.25, 0.25])
     >>> tail = RepeatedTail(half, np.array([0.0, 1.0, 2.0]), half[1:], np.array([1.0, 2.0]), Fraction(1, 2))
-    >>> tail.beyond(np.array([1.0, 2.0, 3.0])).tolist(), tail.moment(1)
-    ([0.5, 0.25, 0.125], 0.875)
+    >>> tail.beyond(np.array([1.0, 2.0, 3.0])).tolist()
+    [0.5, 0.25, 0.125]
     """
 
     body: Array
@@ -139,25 +140,6 @@ class RepeatedTail:
         found = np.where(beyond, outside, _place(p - self.rest, self._above, self.ends, side))
         return np.where(p <= 0, math.inf, found)
 
-    def moment(self, order: int, *, signed: bool = False, spread: bool = True) -> float:
-        """E|T|^order of the repetitions, order 1 or 2; E T with `signed`; without `spread` all mass is in the middle of its cell.
-
-        Raises
-        ------
-        DesignError
-            E|T| where the repetitions begin before 0.
-        """
-        if order == 1 and not signed and self.decay and self.ends[-1] < 0:
-            raise DesignError("start: must be such that the cells hold 0, where tails go on for ever")
-        r, length = self.decay, float(self.edges[-1] - self.edges[0])
-        falls = float(r / (1 - r)), float(r / (1 - r) ** 2), float(r * (1 + r) / (1 - r) ** 3)
-        middles, widths = (self.edges[1:] + self.edges[:-1]) / 2, np.diff(self.edges)
-        mass, mean = float(self.masses.sum()), float(self.masses @ middles)
-        if order == 1:
-            return falls[0] * mean + falls[1] * length * mass
-        square = float(self.masses @ (middles**2 + spread * widths**2 / 12))
-        return falls[0] * square + 2 * falls[1] * length * mean + falls[2] * length**2 * mass
-
 
 def _place(p: Array, above: Array, edges: Array, side: Literal["left", "right"]) -> Array:
     """Where the mass beyond falls to p, in a piece that has mass."""
@@ -176,7 +158,14 @@ class _OnCells(Saved):
     cells: CellNoise
     """The law on cells."""
     ppf: Callable[[Numbers], Array]
-    expected_loss: Callable[[object], float]
+
+    @abstractmethod
+    def cost(self, loss: Loss) -> Fraction:
+        """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a convex callable."""
+
+    def expected_loss(self, loss: object = "absolute") -> float:
+        """Return E ℓ(T): to rounding for the absolute and squared losses, from above for a convex callable."""
+        return float(self.cost(Loss.of(loss)))
 
     @cached_property
     def total(self) -> Fraction:
@@ -222,9 +211,18 @@ class _OnCells(Saved):
         """E[T]."""
         if self.symmetric:
             return 0.0
-        left, right = self.cells._tails
-        inner = float(right.body @ (right.ends[1:] + right.ends[:-1])) / 2
-        return inner + right.moment(1, signed=True) - left.moment(1, signed=True)
+        law = self.cells
+        middles = [
+            Fraction(law.start) + Fraction(law.width) * Fraction(2 * end - span, 2)
+            for end, span in zip(law.ends, law.spans or repeat(1))
+        ]
+        total = sum(map(mul, law.weights, middles), Fraction(0))
+        if r := law.decay:
+            length, (first, last) = Fraction(law.width) * law.cells_per_shift, law.period
+            for part, sign in ((slice(first), -1), (slice(-last, None), 1)):
+                total += r / (1 - r) * sum(map(mul, law.weights[part], middles[part]))
+                total += r / (1 - r) ** 2 * sign * length * sum(law.weights[part])
+        return float(total / self.total)
 
     def var(self) -> float:
         """Variance."""
@@ -435,38 +433,29 @@ class CellNoise(_OnCells):
         value = np.where(q > 0.5, right.reached(1 - q), -left.reached(q, "right"))
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
-    def expected_loss(self, loss: object = "absolute") -> float:
-        """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""
-        loss = Loss.of(loss)
-        masses, edges = self._pieces(*self._listed(loss))
-        x, w = np.polynomial.legendre.leggauss(2 if loss.polynomial else 32)
-        # A cell across 0 is split there: every loss of interest has its kink at 0.
-        pieces = np.union1d(edges, [0.0]) if edges[0] < 0 < edges[-1] else edges
-        middle, half = (pieces[1:] + pieces[:-1]) / 2, np.diff(pieces) / 2
-        owner = np.clip(np.searchsorted(edges, middle) - 1, 0, len(masses) - 1)
-        mass = (masses / np.diff(edges))[owner] * half
-        return float(mass @ (loss(middle[:, None] + half[:, None] * x) @ w)) + self._repeated(loss)
-
-    def _listed(self, loss: Loss) -> tuple[Array, Indices]:
-        """Masses and edges of the cells that a loss is summed over: the repetitions too, where `_repeated` has no closed form."""
-        if loss.polynomial:
-            return self._masses, np.append(0, self.ends)
-        masses, edges, beyond = self.extended
-        if beyond > _NOTHING:
-            allowed = "has no closed form, and the tails are too long to be listed: take the absolute or the squared loss"
-            raise DesignError.of("loss", loss.name, allowed)
-        return masses, edges
-
-    def _repeated(self, loss: Loss, *, spread: bool = True) -> float:
-        """What the repetitions add to an absolute or squared loss."""
-        if not (loss.polynomial and self.decay):
-            return 0.0
-        return sum(
-            weight * tail.moment(order, spread=spread)
-            for tail in self._tails
-            for order, weight in ((1, loss.absolute), (2, loss.squared))
-            if weight
-        )
+    def cost(self, loss: Loss) -> Fraction:
+        n, unit = self.cells_per_shift, Fraction(self.width) / 2
+        if self.decay and not n <= -Fraction(self.start) / unit / 2 <= self.count - n:
+            raise DesignError("start: must be such that the cells hold 0, where tails go on for ever")
+        half = (Fraction(self.start) / unit).denominator
+        unit /= half
+        ends = np.array(self.ends, dtype=object if half > 1 or self.spans else np.int64)
+        spans = np.array(self.spans or (1,) * len(ends), dtype=np.int64)
+        weights = np.array(self.weights, dtype=object)
+        first = int(Fraction(self.start) / unit)
+        (left, right), place, total = self.period, np.arange(len(ends)), Fraction(0)
+        for span in np.unique(spans).tolist():
+            (at,) = np.nonzero(spans == span)
+            middles = first + half * (2 * ends[at] - span)
+            total += average_costs(loss, middles, unit, half=half * span).weighted(weights[at].tolist())
+            sides = (place[at] < left, -1), (place[at] >= len(ends) - right, 1)
+            for side, sign in sides if self.decay else ():
+                tail = tail_side(loss, middles[side], unit, half * span, sign * 2 * n * half, self.decay)
+                total += tail.weighted(weights[at][side].tolist())
+        if self.spike:
+            spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(self.spike_width) / 2)
+            total += spike.weighted([self.spike])
+        return total / self.total
 
     # Sampling --------------------------------------------------------------------------------------------
 
@@ -624,12 +613,14 @@ class IntegerNoise(_OnCells):
         """Quantile function."""
         return np.ceil(self.cells.ppf(q) - 0.5)
 
-    def expected_loss(self, loss: object = "absolute") -> float:
-        """Return E ℓ(T), to rounding."""
-        loss = Loss.of(loss)
-        masses, edges = self.cells._listed(loss)
-        inner = float(masses @ loss(self.first + edges[:-1].astype(float)))
-        return inner + self.cells._repeated(loss, spread=False)
+    def cost(self, loss: Loss) -> Fraction:
+        n, held, half = self.change, self.weights, Fraction(1, 2)
+        middles = 2 * np.arange(self.first, self.first + len(held))
+        total = average_costs(loss, middles, half, half=0).weighted(held)
+        if self.decay:
+            left, right = tail_costs(loss, middles, half, n, self.decay, half=0)
+            total += left.weighted(held[:n]) + right.weighted(held[-n:])
+        return total / self.total
 
     # Sampling --------------------------------------------------------------------------------------------
 

@@ -68,8 +68,6 @@ from mechdesign.problem.losses import (
     lower_costs,
     outward_decay,
     round_width,
-    tail_costs,
-    tail_side,
 )
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
@@ -260,46 +258,9 @@ def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]
     asked = question.change if question.integer else Fraction(question.sensitivity)
     reach = Fraction(cells.width) * cells.cells_per_shift - asked
     yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
-    room = Fraction(stated.value) - law_cost(law, question.given_loss)
+    room = Fraction(stated.value) - law.cost(question.given_loss)
     how = PROVED if question.given_loss.polynomial else RECOMPUTED
     yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
-
-
-def law_cost(law: CellNoise | IntegerNoise, loss: Loss) -> Fraction:
-    """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a callable."""
-    if isinstance(law, IntegerNoise):
-        return _whole_cost(law, loss)
-    n, unit = law.cells_per_shift, Fraction(law.width) / 2
-    half = (Fraction(law.start) / unit).denominator
-    unit /= half
-    ends = np.array(law.ends, dtype=object if half > 1 or law.spans else np.int64)
-    spans = np.array(law.spans or (1,) * len(ends), dtype=np.int64)
-    weights = np.array(law.weights, dtype=object)
-    first = int(Fraction(law.start) / unit)
-    (left, right), place, total = law.period, np.arange(len(ends)), Fraction(0)
-    for span in np.unique(spans).tolist():
-        (at,) = np.nonzero(spans == span)
-        middles = first + half * (2 * ends[at] - span)
-        total += average_costs(loss, middles, unit, half=half * span).weighted(weights[at].tolist())
-        sides = (place[at] < left, -1), (place[at] >= len(ends) - right, 1)
-        for side, sign in sides if law.decay else ():
-            tail = tail_side(loss, middles[side], unit, half * span, sign * 2 * n * half, law.decay)
-            total += tail.weighted(weights[at][side].tolist())
-    if law.spike:
-        spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(law.spike_width) / 2)
-        total += spike.weighted([law.spike])
-    return total / law.total
-
-
-def _whole_cost(law: IntegerNoise, loss: Loss) -> Fraction:
-    """The same of noise on the whole numbers."""
-    n, held, half = law.change, law.weights, Fraction(1, 2)
-    middles = 2 * np.arange(law.first, law.first + len(held))
-    total = average_costs(loss, middles, half, half=0).weighted(held)
-    if law.decay:
-        left, right = tail_costs(loss, middles, half, n, law.decay, half=0)
-        total += left.weighted(held[:n]) + right.weighted(held[-n:])
-    return total / law.total
 
 
 def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[str, ...]:
@@ -684,7 +645,7 @@ class Lattice:
         starts = [start[: declared.cells] for start in starts]
         columns, _ = repaired(declared, near(declared, starts, self.clock), self.clock, self.solver)
         law = noise_of(declared, weights_of(declared, columns)[0])
-        return Law(law, round_up(law_cost(law, q.given_loss)), (LawProof(),), report, law_notes(q, law))
+        return Law(law, round_up(law.cost(q.given_loss)), (LawProof(),), report, law_notes(q, law))
 
 
 def too_large(question: NoiseQuestion, side: int) -> SolverError:

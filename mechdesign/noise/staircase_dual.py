@@ -42,7 +42,7 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, IntegerNoise
-from mechdesign.noise.lattice import SPIKE, NoiseQuestion, OneNumberDual, law_cost, law_notes
+from mechdesign.noise.lattice import SPIKE, NoiseQuestion, OneNumberDual, law_notes
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import outward_decay, round_width
 from mechdesign.problem.privacy import PureDP
@@ -377,7 +377,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
             spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
             law = replace(law, spike=spike, spike_width=SPIKE * law.width)
     report = SolveReport("closed form")
-    yield Law(law, round_up(law_cost(law, q.given_loss)), (LawProof(),), report, law_notes(q, law))
+    yield Law(law, round_up(law.cost(q.given_loss)), (LawProof(),), report, law_notes(q, law))
     multipliers = [pure]
     if q.delta > 0:
         reach = max(3.0, -math.log(q.delta * min(q.epsilon, 1.0)) / q.epsilon)

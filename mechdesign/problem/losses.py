@@ -248,7 +248,7 @@ def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1
         share = np.arange(_PANELS + 1) / _PANELS
         nodes = left[:, None] + width * share
         nodes[np.abs(nodes) < 1e-14 * (np.abs(left).max() + width)] = 0.0  # the kink belongs on a node
-        values = np.asarray(loss.function(nodes), dtype=float)
+        values = Loss(function=loss.function)(nodes)
         extra = (values[:, 1:] + values[:, :-1]).mean(axis=1) / 2 + _SLACK * np.abs(values).max(axis=1)
         if not np.all(np.isfinite(extra)):
             raise DesignError.of(

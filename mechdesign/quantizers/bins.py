@@ -1,9 +1,9 @@
-r"""Where to put the outputs: a search over m of them, and the alphabet that bounds every search.
+r"""Search for m outputs, and an alphabet whose bound covers every search.
 
-`Alphabet` takes outputs on a fine grid of [−R, R]. It is nearly the best with any number of outputs, and proves how
-nearly: moving any output B at random to its two grid neighbours g, g + h, keeping its mean, is post-processing, so
-it stays private and unbiased, and raises the loss by the chord's height over ℓ. For |·| that is
-:math:`2 (x - g)(g + h - x)/h` at most, where x is in the output's own cell, and at most h²/4 for (·)². Hence
+`Alphabet` takes outputs on a fine grid of [−R, R]. It is nearly optimal among any number of outputs, and proves how
+nearly: moving any output B at random to one of its two grid neighbours g, g + h, with its mean preserved, is
+post-processing; the mechanism stays private and unbiased, and the loss rises by the chord's height over ℓ. For |·| that is
+at most :math:`2 (x - g)(g + h - x)/h`, and only for x in the output's own cell; for (·)² it is at most h²/4. Hence
 
 .. math:: \text{loss}(\text{any outputs}) \ge \text{bound}(\text{alphabet})
           - w_1 \min\Bigl(E[d(X)],\; \rho \max_{\text{cells}} E[d(X); \text{cell}]\Bigr) - w_2 h^2/4, \quad
@@ -11,12 +11,12 @@ it stays private and unbiased, and raises the loss by the chord's height over �
 
 `BinSearch` minimises the optimal value over m outputs: sequential quadratic programming on the envelope
 theorem's derivatives (`bin_slopes`) from several starts, then a polish at a tighter gap. The value is not convex in
-the outputs, so the distance to the alphabet's bound is what can be proved. Where range, loss and prior mirror about zero the
-best outputs need not: both symmetries are searched (of 35 designs with 3 to 16 outputs, outputs that do not mirror are better
-by .1% and more in 9, by 1.4% at most). For m ≤ 5 mirrored outputs a grid over all of them is tried too (it brings 1.2
-to 4.8% of value in 3 of 24 designs with 4 outputs in a wide range).
+the outputs, so only the distance to the alphabet's bound is proved. If range, loss and prior are symmetric about zero the
+best outputs need not be: symmetric and free outputs are both searched (of 35 designs with 3 to 16 outputs, free ones are better
+by .1% and more in 9, by 1.4% at most). For m ≤ 5 symmetric outputs a grid over all of them is tried too (it lowers the value by 1.2
+to 4.8% in 3 of 24 designs with 4 outputs in a wide range).
 
-How the optimal value moves with the outputs: the envelope theorem.
+The envelope theorem gives the derivatives of the optimal value in the outputs.
 
 At the optimum, with rows p, duals μ(x) and multipliers ν of the constraints on the range of means,
 
@@ -46,7 +46,7 @@ from mechdesign.typing import Array
 
 
 def any_outputs_bound(problem: FloorProblem, bound: float) -> float | None:
-    """Lower bound for any outputs within the range of the problem's, from the bound for these."""
+    """Return a lower bound for any outputs within the range of the problem's outputs, from the bound for these."""
     loss, grid = problem.loss, problem.bins
     if not loss.polynomial or problem.max_mse is not None:
         return None
@@ -63,12 +63,12 @@ def any_outputs_bound(problem: FloorProblem, bound: float) -> float | None:
 
 
 _ROOM = 1 + 1e-9
-"""For the roundings of what an output that is moved costs: a cell's moments cancel."""
+"""Factor against rounding of the cost of moving outputs: a cell's moments cancel."""
 
 
 @dataclass
 class Searched:
-    """What a search has tried: the best outputs with their floors, and a row for each attempt."""
+    """Outcome of a search: the best outputs with their floors, and a row for each attempt."""
 
     bins: Array
     solution: FloorSolution | None = None
@@ -77,26 +77,26 @@ class Searched:
     notes: tuple[str, ...] = ()
 
     def table(self, bound: str) -> pd.DataFrame:
-        """What was tried, best first, and the lower bound for any outputs as the row of kind `bound`."""
+        """Return the attempts, best first, with the lower bound for any outputs as a row of kind `bound`."""
         table = pd.DataFrame(self.rows).sort_values("value", kind="stable", ignore_index=True)
         if self.any_outputs_bound is not None:
             table.loc[len(table)] = [bound, self.any_outputs_bound, ()]
         return table
 
     def in_units(self, unit: float) -> Searched:
-        """Return it for inputs and outputs that are `unit` times as large."""
+        """Return the outcome for inputs and outputs that are `unit` times as large."""
         rows = [{**row, "bins": tuple(unit * b for b in row["bins"])} for row in self.rows]
         return replace(self, bins=unit * self.bins, rows=rows)
 
 
 def _mirrors(problem: FloorProblem) -> bool:
-    """Whether range, loss and prior mirror about zero."""
+    """Whether range, loss and prior are symmetric about zero."""
     even = problem.lower == -problem.upper and problem.loss.polynomial
     return even and (problem.objective == "worst" or problem.prior.symmetric())
 
 
 class _Search:
-    """The optimal value as a function of the free outputs: the positive half of mirrored outputs, or all."""
+    """The optimal value as a function of the free outputs: the positive half of symmetric outputs, or all."""
 
     def __init__(
         self, problem: FloorProblem, spec: BinSearch, mirrored: bool, deadline: Deadline, found: Searched
@@ -104,21 +104,21 @@ class _Search:
         self.problem, self.spec, self.deadline, self.found = problem, spec, deadline, found
         self.R, self.m, self.mirrored = float(problem.bins[-1]), spec.m, mirrored
         self.free = self.m // 2 if mirrored else self.m
-        # What the inputs can tell apart, however wide the outputs' range is.
+        # The scale of the inputs bounds the useful resolution, however wide the outputs' range is.
         self.unit = min(self.R, problem.upper - problem.lower)
         self.least = 1e-3 * self.unit / self.m  # smallest distance of neighbours
         plain = problem.objective == "mean" and problem.max_mse is None and problem.bias == 0
         self.analytic = plain and problem.loss.polynomial
 
     def outputs(self, free: Array) -> Array:
-        """All outputs from the free ones (the positive half, or all)."""
+        """Return all outputs from the free ones (the positive half, or all)."""
         if not self.mirrored:
             return np.sort(np.clip(free, -self.R, self.R))
         half = np.sort(np.clip(free, self.least / 2, self.R))
         return np.concatenate([-half[::-1], [0.0] if self.m % 2 else [], half])
 
     def value(self, free: Array, gap: float, *, slopes: bool = False) -> tuple[float, Array]:
-        """Optimal value at the outputs, with its derivatives; infinite where infeasible, or too late."""
+        """Return the optimal value at the outputs and its derivatives; infinity if infeasible or too late."""
         outputs, nothing = self.outputs(free), np.zeros(len(free))
         here = replace(self.problem, bins=outputs)
         if self.deadline.passed or np.any(np.diff(outputs) < 1e-6 * self.unit / self.m):
@@ -127,7 +127,7 @@ class _Search:
             return math.inf, nothing
         try:
             solution = best_floors(here, gap, deadline=self.deadline)
-        except InfeasibleError:  # of a cap
+        except InfeasibleError:  # of the cap on the squared error
             return math.inf, nothing
         except SolverError as error:
             self.deadline.failed(error, "the search went on with other outputs")
@@ -141,11 +141,11 @@ class _Search:
         return solution.value, full[self.m - half :] - full[:half][::-1] if self.mirrored else full
 
     def starts(self, used: tuple[Array, Array], count: int, at_random: bool) -> list[Array]:
-        """Starting points: spread evenly, by the alphabet's use of its outputs, spread over the inputs, and drawn.
+        """Return starting points: evenly spaced ones, quantiles of the alphabet's use, ones spread over the inputs, and random ones.
 
-        Those that mirror begin evenly spread within 5/4 of the least reach at which anything is unbiased, and draws take turns
-        between that reach and R: of 35 designs searched from two mirrored starts and two draws, 14% were .1% and more
-        above the best that is known without that reach (by 4.1% at most), none with it.
+        Symmetric starts begin evenly spaced within 5/4 of the least reach at which unbiased mechanisms exist, and random ones
+        alternate between that reach and R: of 35 designs searched from two symmetric and two random starts, 14% ended .1% and more
+        above the best known value without that reach (by 4.1% at most), none with it.
         """
         rng = np.random.default_rng(self.spec.seed)
         n, R, rho = self.free, self.R, self.problem.rho
@@ -169,7 +169,7 @@ class _Search:
         return out[:count]
 
     def _quantiles(self, grid: Array, floors: Array) -> Array:
-        """Free outputs at the quantiles of how often the alphabet's outputs are used."""
+        """Return free outputs at the quantiles of the alphabet's floors, which measure the use of its outputs."""
         n, R = self.free, self.R
         if self.mirrored:
             grid, floors = grid[grid > 0], floors[grid > 0]
@@ -185,7 +185,7 @@ class _Search:
         return guess if guess[-1] <= R else np.linspace(guess[0], R, n)
 
     def descend(self, kind: str, start: Array, gap: float, steps: int) -> tuple[Array, float]:
-        """Sequential quadratic programming from a start, outputs kept in order."""
+        """Descend from a start by sequential quadratic programming, with outputs in order."""
         n, R = self.free, self.R
         order = [{"type": "ineq", "fun": lambda v, k=k: v[k + 1] - v[k] - self.least} for k in range(n - 1)]
         best, best_value = start, self.value(start, gap)[0]
@@ -216,7 +216,7 @@ class _Search:
         return self.record(kind, best, best_value)
 
     def grid(self) -> tuple[Array, float]:
-        """Every mirrored choice of up to two free outputs on a grid."""
+        """Evaluate a grid of symmetric outputs, up to two of them free, and return the best."""
         R = self.R
         inner = (np.arange(24) + 0.5) / 24 * R if self.free == 2 else [0.0]
         outer = np.linspace(max(self.problem.upper, R / 4), R, 13)
@@ -226,24 +226,24 @@ class _Search:
         return self.record("grid", points[int(np.argmin(values))], min(values))
 
     def record(self, kind: str, free: Array, value: float) -> tuple[Array, float]:
-        """Note an attempt, and hand it on."""
+        """Record an attempt and return it."""
         kind = f"{kind}, mirrored" if self.mirrored else kind
         self.found.rows.append({"kind": kind, "value": value, "bins": tuple(self.outputs(free).tolist())})
         return free, value
 
 
 def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: Deadline) -> Searched:
-    """Find good outputs within the range of the problem's, and what any outputs there could do at best.
+    """Find good outputs within the range of the problem's outputs, and a lower bound for any outputs there.
 
     Parameters
     ----------
     problem : FloorProblem
-        Its outermost bins are the range; the bins are replaced.
+        Its outermost bins give the range; the bins are replaced.
     spec : BinSearch
     gap : float
         Relative gap to solve to.
     deadline : Deadline
-        What was found by then is returned; without anything, evenly spread outputs.
+        Time limit, after which the best outputs so far are returned, or evenly spaced ones.
     """
     R, coarse = float(problem.bins[-1]), max(gap, 1e-7)
     both = spec.symmetric is None and _mirrors(problem)
@@ -257,12 +257,12 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
     tried: list[tuple[_Search, Array, float]] = []
     for mirrored in (True, False) if both else (bool(spec.symmetric),):
         search = _Search(problem, spec, mirrored, deadline, found)
-        # Outputs that mirror have derivatives that mirror: from such a start a descent finds no others.
+        # Symmetric outputs have symmetric derivatives: a descent from them stays symmetric, so start at random.
         at_random = both and not mirrored
         count = math.ceil(spec.starts / (1 + at_random))
         starts = search.starts((fine.bins, alphabet.floors), count, at_random)
         if spec.m == 2 and not mirrored and problem.lower == -problem.upper:
-            # On the edge of what is feasible, where a descent is thrown back: nothing is unbiased with nearer ones.
+            # The edge of feasibility, at which a descent is repelled: nearer outputs allow no unbiased mechanism.
             edge = min(R, problem.upper * (problem.rho + 1) / (problem.rho - 1) * (1 + 1e-8))
             starts = [np.array([-edge, edge]), *starts]
         tried += [
@@ -276,7 +276,7 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
             words = "better outputs than the starts did" if better else "nothing better than the starts did"
             found.notes = (f"a grid over all mirrored outputs found {words}",)
     search, best, value = min(tried, key=lambda attempt: attempt[2])
-    # Under point masses the value has kinks, on which a descent stops early: begun anew, it may leave them.
+    # Point masses give the value kinks, on which a descent stops early; restarted, it may leave them.
     for _ in range(1 if problem.has_density or problem.objective == "worst" else 5):
         before = value
         best, value = search.descend("polish", best, min(coarse, 1e-9), 40)
@@ -318,7 +318,7 @@ def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
 
 
 def _range_part(problem: FloorProblem, solution: FloorSolution) -> Array:
-    """Σ_j ν_j ∂(C_j a − b_j)/∂B."""
+    """Return Σ_j ν_j ∂(C_j a − b_j)/∂B."""
     m, a, rho = len(problem.bins), solution.floors, problem.rho
     upper, lower = solution.multipliers[2 : 2 + m], solution.multipliers[2 + m : 2 + 2 * m]
     k = np.arange(m)
@@ -339,7 +339,7 @@ class Alphabet:
     max_abs : float
         Largest absolute output R.
     step : float
-        Distance of neighbours, adjusted down so that it divides 2R.
+        Distance of neighbours, rounded down so that it divides 2R.
 
     Examples
     --------
@@ -366,7 +366,7 @@ class Alphabet:
 
     @property
     def values(self) -> Array:
-        """The outputs, mirrored exactly."""
+        """The outputs, exactly symmetric."""
         grid = np.linspace(-self.max_abs, self.max_abs, self.size)
         return (grid - grid[::-1]) / 2
 
@@ -374,25 +374,25 @@ class Alphabet:
 @serializable("bin-search")
 @dataclass(frozen=True)
 class BinSearch:
-    """Search for m outputs within [−max_abs, max_abs], mirrored or not; the result has the best that were found.
+    """Search for m outputs within [−max_abs, max_abs], symmetric or not; the result has the best outputs found.
 
-    Neighbours stay 10⁻³ · min(R, w)/m apart, w the length of the input range: two outputs so near are worth no more
-    than one, and a wide range R costs no resolution. The lower bound of the search holds for any outputs, however close.
+    Neighbours stay 10⁻³ · min(R, w)/m apart, with w the length of the input range: two closer outputs gain nothing over
+    one, and a wide range R costs no resolution. The lower bound of the search holds for any outputs, however close.
 
     Parameters
     ----------
     m : int
         Number of outputs, 2 to 64.
     max_abs : float
-        Largest absolute output R; without one the outermost outputs would run away (with vanishing probability).
+        Largest absolute output R; without it the outermost outputs would diverge (with vanishing probability).
     symmetric : bool or None
-        Outputs that mirror about zero (True) or need not (False) alone; None searches both, where prior, loss and range mirror.
+        Search outputs symmetric about zero only (True), or free ones only (False); None searches both, if prior, loss and range are symmetric.
     starts : int
-        Starting points of the search; where both symmetries are searched, of outputs that mirror, and half as many draws that do not.
+        Starting points of the search; if both kinds are searched, of symmetric outputs, with half as many random free ones.
     exhaustive : bool
-        For m ≤ 5 mirrored outputs, try a grid of all of them too.
+        For m ≤ 5 symmetric outputs, try a grid of all of them too.
     seed : int
-        For the starts drawn at random.
+        Seed of the random starts.
     """
 
     m: int

@@ -1,31 +1,31 @@
-r"""Successive linearisation of OPTM, for more than four bins, where a grid over bounds is exponential.
+r"""Successive linearisation of OPTM, for more than four bins, for which a grid over bounds is exponential.
 
 **Blocks.** The selection family has one block of unknowns for each interval between neighbouring bins. For x in :math:`[B_j, B_{j+1})` the mechanism uses :math:`u = q^L_j` and :math:`v = q^R_{m-j}` and no other row, so a
-selection mechanism is a free choice of the pair (u, v) on every interval (mirrored intervals share theirs when there is
-one family). On an interval
+selection mechanism is a free choice of the pair (u, v) on every interval (with one family, mirrored intervals share
+theirs). On an interval
 
 .. math::
 
     p(x, l) = u_l \sum_r v_r \frac{B_r - x}{B_r - B_l}, \qquad p(x, r) = v_r \sum_l u_l \frac{x - B_l}{B_r - B_l},
     \qquad E\,\ell = \sum_{l,r} u_l K_{lr} v_r
 
-are bilinear, and p(·, l) falls while p(·, r) rises: its largest and smallest values are the *limits* at the two ends.
+are bilinear, and p(·, l) falls while p(·, r) rises: their largest and smallest values are the *limits* at the two ends.
 With floors a the mechanism is ε-LDP iff every largest limit is at most :math:`e^{\varepsilon} a_i` and every
 smallest at least :math:`a_i`: O(m²) rows, and the floors alone link the blocks.
 
-Nothing is lost at a point: every unbiased law on the bins is a selection mechanism at any x between
-two bins. With :math:`d_i = |B_i - x|` the equations for (u, v) read
+At a single input the family is not restrictive: every unbiased law on the bins is that of a selection mechanism at any x
+between two bins. With :math:`d_i = |B_i - x|` the equations for (u, v) read
 
 .. math:: (d_l u_l) \frac{1}{d_l + d_r} (d_r v_r) \quad\text{has row sums } d_l p_l \text{ and column sums } d_r p_r,
 
-a positive matrix to be scaled to given marginals, which exists and is unique (Sinkhorn 1967); unbiasedness is
-what makes the marginals' totals equal. The family's only cost is that (u, v) stays the same on an interval, so
+scaling a positive matrix to given marginals, whose solution exists and is unique (Sinkhorn 1967); unbiasedness
+makes the marginals' totals equal. The family only requires (u, v) to be constant on an interval, so
 that with many bins its best member approaches the best of all unbiased mechanisms.
 
 **Descent.** Linearise loss and limits at the current point, solve the linear program for a step within a trust region, and
 take it if the exact penalty :math:`E\ell + \text{price} \cdot \text{excess}` falls: sequential linear programming (Fletcher and
-Sainz de la Maza 1989), which ends at a local optimum of the exact problem. Products need no bounds, so nothing is given
-away to a relaxation, and points outside the budget are allowed on the way, so that the search can begin at the optimum over
+Sainz de la Maza 1989), which ends at a local optimum of the exact problem. Products need no bounds, so no relaxation
+costs loss, and intermediate points may exceed the budget, so that the search can begin at the optimum over
 *all* unbiased mechanisms: its law at the middle of every interval is that of a selection mechanism. At the end the point is
 moved inside the budget, and its exact loss decides.
 """
@@ -56,22 +56,22 @@ from mechdesign.typing import Array
 
 Index = npt.NDArray[np.intp]
 
-_PROGRAMS = 80  # linear programs of one descent
-_LEAST_UNIT = 1e-6  # of the rows of an output that is hardly ever drawn
-_FEW = 150  # unknowns up to which a descent is followed to the smaller tolerance
-# Stop when a step promises less, relative to the loss; ten times that for many unknowns. A product of two unknowns that
-# vanish together is halved by a step: what is left is twice what the last step promised.
+_PROGRAMS = 80  # most linear programs of one descent
+_LEAST_UNIT = 1e-6  # least unit of an output's rows, for outputs of small probability
+_FEW = 150  # unknowns up to which a descent uses the smaller tolerance
+# Stop when a step promises less, relative to the loss; ten times that for many unknowns. If a product of two unknowns
+# vanishes, a step halves it: the remaining gain is twice the last step's promise.
 _TOLERANCE = 5e-6
-# Relative steps, and by how much the budget is made smaller, until the point is inside the real one.
+# Relative steps, and reductions of the budget, until the point is inside the original one.
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
     (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
 ]
-# An output less likely than that is not used; the larger where the smaller is in the way.
+# Probabilities below which an output is dropped; a larger one is used if a smaller one fails.
 _NOISE = (1e-9, 1e-6, 1e-4)
 
 
 def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
-    """SelectionFamilies probabilities (u of the bins left of x, v of those right of it) whose output law at x is `law`.
+    """Return selection probabilities (u of the bins left of x, v of those right of it) whose output law at x is `law`.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
 
 
 def _scaled(kernel: Array, rows: Array, columns: Array) -> tuple[Array, Array]:
-    """Sinkhorn's a and b with diag(a) kernel diag(b) of the given row and column sums."""
+    """Return Sinkhorn's a and b such that diag(a) kernel diag(b) has the given row and column sums."""
     a, b = np.ones(len(rows)), np.ones(len(columns))
     for _ in range(200):
         b = columns / (kernel.T @ a)
@@ -132,7 +132,7 @@ class SelectionBlocks:
     prior : Prior
     loss : Loss
     mirrored : bool
-        One family for both sides (bins and range mirror about zero).
+        One family for both sides (bins and range are symmetric about zero).
     shared_floor : bool
         One floor for all outputs: compare every largest probability with every smallest.
     usable : int array, optional
@@ -141,13 +141,13 @@ class SelectionBlocks:
     Attributes
     ----------
     size, floors : int
-        Numbers of unknowns, and of different floors.
+        Numbers of unknowns and of distinct floors.
     outer, output, largest : arrays, an entry per limit
-        Its outer factor among the unknowns, its floor, and whether it is a largest or a smallest value.
+        Index of a limit's outer factor among the unknowns, its floor, and whether it is a largest or a smallest value.
     inner : sparse array
-        Its inner factor is ``inner @ q``.
+        The inner factors are ``inner @ q``.
     labels : list of str
-        What each limit is: probability of which output (1-based), on which side of which input.
+        Description of each limit: its output (1-based), and its input with the side.
     """
 
     def __init__(
@@ -182,9 +182,9 @@ class SelectionBlocks:
         self.floors = int(self.output.max()) + 1
 
     def _limits(self) -> Iterator[tuple[Index, Index, Array, list[str], Array, Index]]:
-        """At each end of each interval, for the outputs of either side: outer factors, outputs, kind, labels, inner factors.
+        """Yield for each end of each interval and each side's outputs: outer factors, outputs, kind, labels, inner factors.
 
-        The inner factors are a table with a row for each output, and the unknowns that its columns belong to.
+        Inner factors are a table with a row for each output, and the unknowns of its columns.
         """
         for block in self.blocks:
             low, high = self.bins[block.left], self.bins[block.right]
@@ -225,12 +225,12 @@ class SelectionBlocks:
     # -- bilinear quantities --------------------------------------------------------------------------
 
     def limits(self, q: Array) -> Array:
-        """Largest and smallest probabilities of the outputs on every interval."""
+        """Return the largest and smallest probabilities of the outputs on every interval."""
         return np.asarray(q[self.outer] * (self.inner @ q))
 
     @cached_property
     def _places(self) -> tuple[Index, Index, Index, Index]:
-        """Limit and unknown of every derivative that is not 0, the sum that each term is in, and the inner terms' limits."""
+        """Limit and unknown of every nonzero derivative, the sum to which each term belongs, and the inner terms' limits."""
         every = np.arange(len(self.outer))
         inner = np.repeat(every, np.diff(self.inner.indptr))
         keys = np.append(every, inner) * self.size + np.append(self.outer, self.inner.indices)
@@ -238,17 +238,17 @@ class SelectionBlocks:
         return *divmod(places, self.size), sums, inner
 
     def jacobian(self, q: Array) -> sparse.coo_array:
-        """Derivatives of `limits`, all that may be positive."""
+        """Return the derivatives of `limits`, with explicit entries for all that may be positive."""
         limit, unknown, sums, inner = self._places
         terms = np.append(self.inner @ q, q[self.outer][inner] * self.inner.data)
         return sparse.coo_array((np.bincount(sums, terms), (limit, unknown)), self.inner.shape)
 
     def loss(self, q: Array) -> float:
-        """Exact expected loss."""
+        """Return the exact expected loss."""
         return float(sum(q[b.u] @ b.kernel @ q[b.v] for b in self.blocks))
 
     def gradient(self, q: Array) -> Array:
-        """Derivative of `loss`."""
+        """Return the derivative of `loss`."""
         slope = np.zeros(self.size)
         for b in self.blocks:
             slope[b.u] += b.kernel @ q[b.v]
@@ -256,7 +256,7 @@ class SelectionBlocks:
         return slope
 
     def extremes(self, q: Array) -> tuple[Array, Array]:
-        """Smallest and largest probability of every output (or of any, with a shared floor)."""
+        """Return the smallest and largest probability of every output (or of any, with a shared floor)."""
         p = self.limits(q)
         low, high = np.full(self.floors, np.inf), np.zeros(self.floors)
         np.minimum.at(low, self.output[~self.largest], p[~self.largest])
@@ -264,23 +264,23 @@ class SelectionBlocks:
         return low, high
 
     def units(self, q: Array, least: float) -> Array:
-        """Largest probability of every output, `least` where that is smaller."""
+        """Return the largest probability of every output, at least `least`."""
         return np.clip(self.extremes(q)[1], least, 1.0)
 
     def excess(self, q: Array, epsilon: float) -> float:
-        """Sum over outputs of how far the largest probability is above e^ε times the smallest."""
+        """Return the sum over outputs of the largest probability's excess over e^ε times the smallest."""
         low, high = self.extremes(q)
         return float(np.maximum(high - np.exp(epsilon) * low, 0.0).sum())
 
     def normalised(self, q: Array) -> Array:
-        """Every family's row divided by its sum."""
+        """Divide every family's row by its sum."""
         total = self.rows @ q
         return np.asarray(q / (self.rows.T @ total))
 
     # -- there and back -------------------------------------------------------------------------------
 
     def selection(self, q: Array) -> SelectionFamilies:
-        """The selection mechanism of the unknowns; intervals that no input meets get the outermost bins."""
+        """Return the selection mechanism of the unknowns; intervals without inputs get the outermost bins."""
         m = len(self.bins)
         left, right = np.zeros((m - 1, m - 1)), np.zeros((m - 1, m - 1))
         left[:, 0] = right[:, 0] = 1.0
@@ -294,7 +294,7 @@ class SelectionBlocks:
         return SelectionFamilies(self.bins, left, right)
 
     def imitate(self, rows: Callable[[Array], Array]) -> Array:
-        """Unknowns whose output law at the middle of every interval is ``rows(x)`` (shape (n, usable bins))."""
+        """Return unknowns whose output law at the middle of every interval is ``rows(x)`` (shape (n, usable bins))."""
         middles = np.array([(b.start + b.end) / 2 for b in self.blocks])
         q = np.zeros(self.size)
         bins = self.bins[self.usable]
@@ -307,14 +307,14 @@ class SelectionBlocks:
         return q
 
     def mechanism(self, q: Array) -> Quantizer:
-        """What the unknowns deploy, in floats; its privacy loss is rounded up."""
+        """Return the quantizer of the unknowns in floats; its privacy loss is rounded up."""
         return Quantizer.of_selection(self.selection(q), self.input_range)
 
     # -- the linearised program -----------------------------------------------------------------------
 
     @cached_property
     def rows(self) -> sparse.csr_array:
-        """Sums the unknowns of each row of the families."""
+        """Matrix that sums the unknowns of each row of the families."""
         parts = [part for b in self.blocks for part in ((b.u,) if self._central(b) else (b.u, b.v))]
         rows = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
         return sparse.csr_array(
@@ -360,9 +360,9 @@ class SelectionBlocks:
         *,
         least_unit: float = 1.0,
     ) -> None:
-        """Fill the numbers of a point into the program of `in_numbers`.
+        """Write the numbers of a point into the program of `in_numbers`.
 
-        Rows are in units of each output's largest probability, where that is at least `least_unit`: a solver's tolerance is then
+        Rows are in units of each output's largest probability, at least `least_unit`, so that a solver's tolerance is
         relative to it.
         """
         unit = self.units(q, least_unit)
@@ -381,7 +381,7 @@ class SelectionBlocks:
 
 
 def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int, Index, Index], Array]:
-    """E ℓ on interval k for every pair of bins: what u and v are multiplied with."""
+    """Return a function of interval k and bins that gives E ℓ for every pair, the matrix between u and v."""
     bins, knots = blocks.bins, blocks.knots
     if loss.polynomial:
         moments = prior.moments(knots)
@@ -409,7 +409,7 @@ def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int
 
 @dataclass(frozen=True)
 class LinearisedPoint:
-    """A selection mechanism within the budget, and the program it was last a solution of."""
+    """A selection mechanism within the budget, and the last program that it solved."""
 
     blocks: SelectionBlocks
     q: Array
@@ -417,10 +417,10 @@ class LinearisedPoint:
     mechanism: Quantizer
 
     def audit(self, epsilon: float) -> pd.DataFrame:
-        """Floors and ceilings of every limit, with the multipliers of the last program."""
+        """Tabulate floors and ceilings of every limit, with the multipliers of the last program."""
         blocks, q = self.blocks, self.q
         p, low = blocks.limits(q), blocks.extremes(q)[0][blocks.output]
-        unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # that the last program's rows are in
+        unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # units of the last program's rows
         ratio, dual = math.exp(min(epsilon, 700.0)), self.solution.dual
         return audited(
             (
@@ -444,10 +444,10 @@ class Descent:
     ----------
     blocks : SelectionBlocks
     epsilon : float
-        A budget of more than `RESOLVED` is met at `RESOLVED`: floors below it are lost in a linear program's tolerance.
+        Budget, capped at `RESOLVED`: beyond that, floors are below a linear program's tolerance.
     deadline : Deadline
 
-    Linear programs alone by ``results/ablations``: sequential quadratic programming in addition, for few unknowns, ended within
+    Linear programs suffice by ``results/ablations``: adding sequential quadratic programming, for few unknowns, ended within
     2e-4 of their loss in 13 of 15 designs, .5% above it in one and at more than twice it in another.
     """
 
@@ -462,7 +462,7 @@ class Descent:
         self.failed: SolverError | None = None
 
     def best(self, q: Array, deadline: Deadline) -> LinearisedPoint | None:
-        """Follow linearised programs down from q until the deadline, then move inside the budget; None where that fails."""
+        """Descend by linearised programs from q until the deadline, then move inside the budget; return None if that fails."""
         blocks, epsilon = self.blocks, min(self.epsilon, RESOLVED)
         value = blocks.loss(q)
         price, radius = 50.0 * value, 0.1
@@ -481,13 +481,13 @@ class Descent:
                 break
             over = float(solution.primal["over"].sum())
             if over < 1e-12:
-                # The penalty is exact just above the multipliers; a higher price slows every step along the budget's curved edge.
-                # At a large ε they may be e^(−ε/2) or less, where dropping an output, with all its excess, would lower the merit.
+                # The penalty is exact just above the multipliers; a higher price slows steps along the curved boundary.
+                # At a large ε multipliers may be e^(−ε/2) or less, so that dropping an output with its excess would lower the merit.
                 worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
                 price = max(1.2 * float(worth.max()), 1e-2 * value)
                 merit = merit_of(q)
             elif over > 0.5 * blocks.excess(q, epsilon) and price < 1e8 * value:
-                price *= 4.0  # at this price excess is cheaper than what it saves
+                price *= 4.0  # excess costs less than it saves
                 merit = merit_of(q)
                 continue
             promised = merit - value - solution.value
@@ -510,9 +510,9 @@ class Descent:
         return self.inside(q, self.epsilon)
 
     def _solved(self, *point: Any, least_unit: float = 1.0) -> Solution | None:
-        """The answer to the program at a point, from the last basis, with all effort so far.
+        """Solve the program at a point from the last basis.
 
-        None where the deadline came first, and where the solver has none: `failed` then says why.
+        Return None if the deadline came first, or if the solver fails: `failed` then holds the reason.
         """
         if self.deadline.passed:
             return None
@@ -525,10 +525,10 @@ class Descent:
             return None
 
     def inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:
-        """Move a point that is slightly over a budget inside it, towards a slightly smaller budget.
+        """Move a point slightly over a budget inside it, by aiming at a slightly smaller budget.
 
-        A step that changes every unknown by a share r leaves a relative error of about r²: the steps shrink faster than
-        the budget does. Outputs that are not used are dropped, so that no input alone can reach one.
+        A step that changes every unknown by a share r leaves a relative error of about r²: the error shrinks faster than
+        the reduction of the budget. Unused outputs are dropped, so that none is possible for some inputs only.
         """
         blocks = self.blocks
         price = 1e3 * blocks.loss(q)
@@ -548,7 +548,7 @@ class Descent:
 
 
 def _without_noise(blocks: SelectionBlocks, q: Array, noise: float) -> Array:
-    """Drop what is positive by rounding only, and outputs that are hardly ever drawn."""
+    """Drop entries that are positive by rounding only, and outputs whose probability is below `noise`."""
     q = np.where(q > 1e-13, q, 0.0)
     if blocks.floors > 1 or len(blocks.usable) == 1:
         unused = blocks.extremes(q)[1] < noise

@@ -1,36 +1,36 @@
-r"""A lower bound of every mechanism's loss, from multipliers that anyone can check.
+r"""A lower bound on every mechanism's loss, from multipliers that anyone can check.
 
 Let :math:`a_k` be the least probability of output k of an ε-LDP mechanism, ρ ≥ e^ε, :math:`h(c) = \min(c, \rho c)`. For any
 line :math:`\lambda + \mu B` at an input x, with reduced costs :math:`c_k = \ell(B_k - x) - \lambda - \mu B_k`,
 
 .. math:: \sum_k p(x, k)\, \ell(B_k - x) \ge \lambda + \mu x - b |\mu| + \sum_k a_k h(c_k(x)),
 
-as the mean may be off by b only and :math:`a_k \le p(x, k) \le \rho a_k`. Averaged over inputs (with the prior, or for the worst
+as the bias is at most b and :math:`a_k \le p(x, k) \le \rho a_k`. Averaged over inputs (with the prior, or for the worst
 case with any law on finitely many inputs) that is a constant plus :math:`G \cdot a`. The floors of a mechanism whose mean comes
 within b of the range's ends [lo, hi] satisfy :math:`1/\rho \le \sum_k a_k \le 1` and, for every j,
 
 .. math:: \sum_k a_k \bigl(\rho (B_k - B_j)^+ - (B_j - B_k)^+\bigr) \ge hi - B_j
 
 with its mirror image, so that :math:`G \cdot a \ge \nu \cdot \text{right sides} + \min_k (G - C^\top \nu)_k \{1/\rho \text{ or } 1\}` for any
-ν ≥ 0. Whatever λ, μ and ν are, the bound is one; good ones make it tight. They are stored as doubles and everything else is
+ν ≥ 0. The bound is valid for any λ, μ and ν; good ones make it tight. They are stored as doubles, and the rest is computed in
 integers, rounded down.
 
-On a piece [u, v] without an output inside, λ and μ are such that :math:`c_k` is affine in x: with coordinates y = x − origin,
+On a piece [u, v] without an output inside, λ and μ are chosen such that :math:`c_k` is affine in x: with coordinates y = x − origin,
 :math:`\lambda = w_2 y^2 + L`, :math:`\mu = M - 2 w_2 y`, L and M affine. h is concave, hence above its chord from end to end.
 
-A search does not know its outputs beforehand. Where the multipliers come with outputs :math:`g_1 < \dots < g_n` of their own, the
-bound is one for every mechanism whose outputs are among them; or, `between`, anywhere from :math:`g_1` to :math:`g_n`, any number of
-them. For an output :math:`(1 - t) g_k + t g_{k+1}` the reduced cost must not be below the mean of those of both neighbours, and h,
-which is concave, keeps that. So :math:`c_k` is lowered by :math:`w_2 \max(g_{k+1} - g_k, g_k - g_{k-1})^2 / 4`, and in
-:math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign turns at a neighbour of x's cell, never across x. The right side of ν's rows bends
-at the :math:`g_j` alone.
+A search does not know its outputs beforehand. If the multipliers have outputs :math:`g_1 < \dots < g_n` of their own, the
+bound holds for every mechanism whose outputs are among them; with `between`, for any number of outputs anywhere from :math:`g_1`
+to :math:`g_n`. The reduced cost of an output :math:`(1 - t) g_k + t g_{k+1}` must not be below the mean of its neighbours' costs, which h
+preserves, as it is concave. So :math:`c_k` is lowered by :math:`w_2 \max(g_{k+1} - g_k, g_k - g_{k-1})^2 / 4`, and in
+:math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign changes at a neighbour of x's cell, never across x. The right side of ν's rows has kinks
+at the :math:`g_j` only.
 
-**As a finite linear program** over the pieces of the prior (`DualPieces.program`), the bound is for other people's programs to check.
+**As a finite linear program** over the pieces of the prior (`DualPieces.program`), third-party programs can check the bound.
 
 Its variables are the floors a (least probabilities) of a mechanism, its rows at the two ends of the range, and for every piece
 [u, v] of the multipliers the means of :math:`(1 - t)\, p(x, k)` and of :math:`t\, p(x, k)` under the piece's share of the prior,
-t = (x − u)/(v − u). Any mechanism satisfies linear constraints in these: probabilities lie between a and ρa and sum to one, means are
-within the bias allowed. On a piece without an output inside the loss is affine in x up to :math:`w_2 x^2`, so that its expectation is
+t = (x − u)/(v − u). Any mechanism satisfies linear constraints in these: probabilities lie between a and ρa and sum to one, and the bias is
+within its bound. On a piece without an output inside the loss is affine in x up to :math:`w_2 x^2`, so that its expectation is
 linear in them. The multipliers of `DualPieces` are multipliers of these rows: lines λ + μB of the sums and the means, reduced costs of the
 floors and caps.
 """
@@ -70,18 +70,18 @@ class DualPieces:
     Parameters
     ----------
     pieces : array, shape (S, 7)
-        u, v, share, L(u), L(v), M(u), M(v): a line on the inputs from u to v, and for which share of the prior there. Where
-        u = v the share is of the point mass at that input, or, for the worst case, the weight of that input.
+        u, v, share, L(u), L(v), M(u), M(v): a line on the inputs from u to v, and the share of the prior there to which it applies. If
+        u = v, the share is that of the point mass at this input, or, for the worst case, the weight of this input.
     multipliers : array, shape (2, m)
         ν of the range's upper end, then of its lower one.
     origin : float
-        What u, v, L and M are measured from.
+        Origin of u, v, L and M.
     cap_price : float
-        Multiplier of the cap on the mean squared error, which joins the loss: ℓ + price·t².
+        Multiplier of the cap on the mean squared error, which is added to the loss: ℓ + price·t².
     outputs : array, shape (m,), optional
-        The outputs that the bound speaks of, where they are not those of the mechanism.
+        Outputs for which the bound holds, if they differ from those of the mechanism.
     between : bool
-        The bound is for any outputs from the first to the last of them.
+        Whether the bound holds for any outputs from the first to the last of them.
     """
 
     pieces: Array
@@ -107,7 +107,7 @@ class DualPieces:
             raise DesignError.of("between", True, "needs the outputs between which others may be")
 
     def sound(self, bins: tuple[Fraction, ...], *, worst: bool) -> bool:
-        """Whether the bound is one for these bins: shapes fit, multipliers are non-negative, nothing of the prior is counted twice."""
+        """Whether the bound is valid for these bins: shapes fit, multipliers are non-negative, no part of the prior is counted twice."""
         table, prices, places = self.pieces, self.multipliers, self.places(bins)
         if table.shape[1:] != (7,) or prices.shape != (2, len(places)) or prices.min() < 0:
             return False
@@ -124,12 +124,12 @@ class DualPieces:
         return all(c <= 1 for c in (*covered, *points.values()))
 
     def within(self, input_range: tuple[float, float]) -> bool:
-        """Whether every input that the worst case weighs is one of the design's, exactly."""
+        """Whether every input with a weight in the worst case lies exactly in the design's range."""
         low, high = (Fraction(end) - Fraction(self.origin) for end in input_range)
         return all(low <= Fraction(u) <= high for u in self.pieces[:, 0].tolist())
 
     def moved_within(self, input_range: tuple[float, float]) -> DualPieces:
-        """The same weights on inputs that are exactly the design's, where rounding put one next to the range."""
+        """Return the same weights on inputs that lie exactly in the design's range, if rounding put one outside."""
         table, origin = self.pieces.copy(), Fraction(self.origin)
         low, high = (Fraction(end) - origin for end in input_range)
         inside = [
@@ -140,18 +140,18 @@ class DualPieces:
         return replace(self, pieces=table)
 
     def places(self, bins: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-        """The outputs that the multipliers belong to, `bins` where they have none of their own."""
+        """Return the outputs of the multipliers, by default `bins`."""
         return bins if self.outputs is None else tuple(map(Fraction, self.outputs.tolist()))
 
     def cover(self, bins: Iterable[float | Fraction]) -> bool:
-        """Whether a mechanism with these outputs is one that the bound speaks of; without outputs of their own, it is."""
+        """Whether the bound holds for a mechanism with these outputs; without outputs of its own, it does."""
         if self.outputs is None:
             return True
         held = self.outputs.tolist()
         return all(held[0] <= b <= held[-1] if self.between else b in held for b in bins)
 
     def in_units(self, centre: float, unit: float) -> DualPieces:
-        """The same of inputs and outputs that are `unit` times as large, around `centre`."""
+        """Return the multipliers for inputs and outputs that are `unit` times as large, around `centre`."""
         table = self.pieces * np.array([unit, unit, 1.0, 1.0, 1.0, 1 / unit, 1 / unit])
         return replace(
             self,
@@ -162,12 +162,12 @@ class DualPieces:
         )
 
     def spans(self) -> tuple[set[tuple[Fraction, Fraction]], Fraction]:
-        """The stretches u < v of inputs over which the prior is integrated, and the origin they are measured from."""
+        """Return the intervals u < v of inputs over which the prior is integrated, and their origin."""
         found = {(Fraction(u), Fraction(v)) for u, v in self.pieces[:, :2].tolist() if u < v}
         return found, Fraction(self.origin)
 
     def lower_bound(self, asked: Asked) -> Fraction:
-        """The proved bound for the problem stated."""
+        """Return the proved bound for a problem."""
         if self.cap_price and asked.max_mse is None:
             raise DesignError.of("cap_price", self.cap_price, "must be 0: no mean squared error is capped")
         rows = _pieces(self, asked.moments)
@@ -179,22 +179,22 @@ class DualPieces:
         return fraction(constant + least - price)
 
     def program(self, asked: Asked) -> LinearBound:
-        """The rows that the multipliers belong to, of the same problem."""
+        """Return the linear program whose multipliers these are, for the same problem."""
         return _Rows(self, asked).written()
 
 
 class Asked(NamedTuple):
-    """What a lower bound is of.
+    """The problem that a lower bound is for.
 
     Parameters
     ----------
     outputs : tuple of Fraction
-        Those that the multipliers belong to (`DualPieces.places`).
+        Outputs of the multipliers (`DualPieces.places`).
     input_range : (Fraction, Fraction)
     epsilon : float
     loss : Loss
     moments : Moments or None
-        Of the prior; None for the worst case.
+        Moments of the prior; None for the worst case.
     max_bias : float
     max_mse : float, optional
     """
@@ -209,7 +209,7 @@ class Asked(NamedTuple):
 
 
 def less(whole: tuple[Any, Any], part: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Bounds of what a part leaves of the whole, at least 0."""
+    """Return bounds of the difference of a whole and a part, at least 0."""
     return max(whole[0] - part[1], type(whole[0])(0)), whole[1] - part[0]
 
 
@@ -222,7 +222,7 @@ def _summed(keys: Iterable[float], values: Iterable[float]) -> dict[float, Fract
 
 @dataclass(frozen=True)
 class _Piece:
-    """A row of the table, exact, with the prior's mass and moments there; of a single input the mass alone."""
+    """A row of the table, exact, with the prior's mass and moments on the piece; for a single input its mass only."""
 
     u: fmpq
     v: fmpq
@@ -233,7 +233,7 @@ class _Piece:
 
 
 def _pieces(duals: DualPieces, moments: Moments | None) -> list[_Piece]:
-    """The rows of the table, none that takes more than all of a point mass; without `moments` (the worst case) shares are the weights."""
+    """Return the rows of the table, with at most the whole of each point mass; without `moments` (the worst case) shares are weights."""
     origin, found, used = rational(duals.origin), list[_Piece](), dict[fmpq, fmpq]()
     table = [[*map(rational, row)] for row in duals.pieces.tolist()]
     cells = {} if moments is None else moments.over({(u, v) for u, v, *_ in table if u < v}, origin)
@@ -243,7 +243,7 @@ def _pieces(duals: DualPieces, moments: Moments | None) -> list[_Piece]:
         if u == v and moments is not None:
             if not atoms:
                 continue
-            # u is a rounded distance from the origin: the point mass it stands for is the next one
+            # u is a rounded distance from the origin: take the nearest point mass
             k = bisect_left(atoms, (u, (0, 0)))
             u, mass = min(atoms[max(k - 1, 0) : k + 1], key=lambda atom: abs(atom[0] - u))
             v, masses = u, (mass, (0, 0), (0, 0))
@@ -255,7 +255,7 @@ def _pieces(duals: DualPieces, moments: Moments | None) -> list[_Piece]:
 
 
 class _Outputs:
-    """The outputs that multipliers belong to, relative to the origin."""
+    """The outputs of the multipliers, relative to the origin."""
 
     def __init__(self, duals: DualPieces, outputs: Iterable[Fraction]) -> None:
         self.between = duals.between
@@ -265,10 +265,10 @@ class _Outputs:
         """What the square of each is lowered by."""
 
     def turn(self, u: fmpq, v: fmpq) -> int:
-        """The first output on the right of a piece; one inside counts as on the nearer side, which is less."""
+        """Return the first output right of a piece; an output inside counts to the nearer side, which lowers the cost."""
         if not self.between:
             return bisect_left(self.bins, (u + v) / 2)
-        # before the output next to the piece on its left, or after the one on its right
+        # at the neighbouring output left of the piece, or after the one right of it
         left, right = bisect_right(self.bins, u) - 1, bisect_left(self.bins, v)
         near = right == len(self.bins) or (left >= 0 and u + v < self.bins[left] + self.bins[right])
         return max(left, 0) if near else right + 1
@@ -299,7 +299,7 @@ class _Problem:
         return cls(outputs, places, unit, rho, first, second, unit * unit * parts, rational(duals.origin))
 
     def averaged(self, rows: list[_Piece], bias: fmpq) -> tuple[fmpq, list[int]]:
-        """Constant, and G in units of 1/(fine · 2¹⁶⁰), both from below."""
+        """Return lower bounds of the constant and of G, the latter in units of 1/(fine · 2¹⁶⁰)."""
         lowered = zip(self.outputs.bins, self.outputs.reductions)
         squares = [math.floor(self.second * (b * b - reduction) * self.fine) for b, reduction in lowered]
         gradient, constant = [0] * len(self.bins), fmpq(0)
@@ -319,7 +319,7 @@ class _Problem:
         return constant, gradient
 
     def _reduced(self, row: _Piece, squares: list[int]) -> list[list[int]]:
-        """h(c_k) at both ends of a piece, rounded down; an output inside counts as on the nearer side, which is less."""
+        """Return h(c_k) at both ends of a piece, rounded down; an output inside counts to the nearer side, which lowers the cost."""
         slope = int(self.first * (self.fine // self.unit))
         at = [int(y * self.unit) for y in (row.u, row.v)]
         turn = self.outputs.turn(row.u, row.v)
@@ -336,7 +336,7 @@ class _Problem:
         return out
 
     def _constant(self, row: _Piece, bias: fmpq, masses: list[Enclosure]) -> fmpq:
-        """∫ (λ + μy − b|μ|) dF, from below; |μ| is convex, hence below its chord."""
+        """Return a lower bound of ∫ (λ + μy − b|μ|) dF; |μ| is convex, hence below its chord."""
         y, width = row.u, row.v - row.u
         (L0, L1), (M0, M1) = row.lam, row.mu
         w2 = self.second
@@ -350,7 +350,7 @@ class _Problem:
         return sum((c * m[0 if c > 0 else 1] for c, m in zip(parts, masses)), fmpq(0)) / (1 << BITS)
 
     def least(self, gradient: list[int], multipliers: list[list[float]], low: fmpq, high: fmpq) -> fmpq:
-        """min of G·a over floors that reach all means from `low` to `high`, from below."""
+        """Return a lower bound of min G·a over floors that reach all means from `low` to `high`."""
         scale = self.fine << BITS
         rest = [fmpq(g, scale) for g in gradient]
         rho, total = fmpq(self.rho, 1 << _RHO_BITS), fmpq(0)
@@ -372,7 +372,7 @@ class _Problem:
 
 
 _FEW = 129
-"""Outputs that are bounded as they are; where a search chooses among more, anywhere from the first to the last."""
+"""Most outputs that are bounded as a list; for more, the bound covers any output from the first to the last."""
 
 
 @dataclass(frozen=True)
@@ -397,23 +397,23 @@ class OutputSpace:
 
     @classmethod
     def among(cls, alphabets: Iterable[Iterable[float]]) -> OutputSpace:
-        """The outputs of some alphabets."""
+        """Return the space of the outputs of some alphabets."""
         points = sorted({b for bins in alphabets for b in bins})
         return cls(tuple(points), False) if len(points) <= _FEW else cls((points[0], points[-1]), True)
 
     @classmethod
     def around(cls, input_range: tuple[float, float], reach: float) -> OutputSpace:
-        """Any output not more than `reach` half widths from the centre of the range, 1e-9 more for their rounding."""
+        """Return the space of outputs within `reach` half widths of the centre of the range, plus 1e-9 for rounding."""
         low, high = input_range
         centre, far = low / 2 + high / 2, (1 + 1e-9) * reach * (high / 2 - low / 2)
         return cls((centre - far, centre + far), True)
 
     def bounded_by(self, duals: DualPieces) -> bool:
-        """Whether the multipliers' bound is one for everything here."""
+        """Whether the multipliers' bound holds for the whole space."""
         return duals.outputs is not None and (duals.between or not self.between) and duals.cover(self.points)
 
     def with_ends(self, inner: Array) -> Array:
-        """The outputs, or those of a grid inside the range with the range's ends."""
+        """Return the listed outputs, or those of a grid inside the range together with its ends."""
         if not self.between:
             return np.array(self.points)
         low, high = self.points
@@ -421,7 +421,7 @@ class OutputSpace:
 
 
 def bound_words(duals: object) -> str:
-    """Of which outputs a lower bound speaks."""
+    """Describe the outputs for which a lower bound holds."""
     if not isinstance(duals, DualPieces) or duals.outputs is None:
         return "these outputs"
     low, high = (shown(b) for b in (duals.outputs[0], duals.outputs[-1]))
@@ -459,7 +459,7 @@ _CAP = " Row 'cap': the mean squared error is at most what the design allows."
 
 
 class _End(NamedTuple):
-    """One end of a piece: the weight of the prior there, ∫ (1 − t) dF say, and of x, between bounds."""
+    """One end of a piece: bounds of the prior's weight there, such as ∫ (1 − t) dF, and of x with this weight."""
 
     y: fmpq
     level: fmpq
@@ -469,7 +469,7 @@ class _End(NamedTuple):
 
 
 class _Rows:
-    """The rows as they are written."""
+    """Writer of the rows of the linear program."""
 
     def __init__(self, duals: DualPieces, asked: Asked) -> None:
         moments, loss = asked.moments, asked.loss
@@ -509,7 +509,7 @@ class _Rows:
         return self.program
 
     def _pieces(self) -> Iterator[tuple[list[_End], list[int], fmpq, fmpq]]:
-        """Of every piece its ends, the sign of b − x for every output, its share, and ∫ x² from below."""
+        """Yield for each piece its ends, the sign of b − x for every output, its share of the prior, and a lower bound of ∫ x²."""
         worst, unit = self.moments is None, fmpq(1, 1 << BITS)
         for row in _pieces(self.duals, self.moments):
             (u, v), (low, high), (tilt, tilted) = (row.u, row.v), row.lam, row.mu
@@ -521,7 +521,7 @@ class _Rows:
                 yield [_End(u, low, tilt, n, _scaled(n, u))], signs, row.share, _scaled(n, u * u)[0]
                 continue
             later = less(n, t)  # ∫ (1 − t) dF
-            # x = u + t · width: its means with weights 1 − t and t, and that of its square
+            # x = u + t · width: its means with weights 1 − t and t, and the mean of its square
             middle = less(t, t2)
             first = _sum(_scaled(later, u), _scaled(middle, width))
             second = _sum(_scaled(t, u), _scaled(t2, width))
@@ -532,7 +532,7 @@ class _Rows:
     def _end(
         self, name: str, end: _End, signs: list[int], share: fmpq, worst: bool
     ) -> list[tuple[int, fmpq]]:
-        """Rows of the probabilities at one end of a piece; returned are they and what they cost."""
+        """Write the rows of the probabilities at one end of a piece; return the columns with their costs."""
         y, program, scale = end.y, self.program, share if worst else fmpq(1)
         steep = end.tilt - 2 * (self.second + self.price) * y  # of the line at this end
         level = end.level + (self.second * y * y if worst else 0)
@@ -560,7 +560,7 @@ class _Rows:
         return out
 
     def _ends_of_range(self) -> None:
-        """The rows at both ends of the range, whose prices ν say that the floors are those of some mechanism."""
+        """Write the rows at both ends of the range, with prices ν: some mechanism has these floors."""
         program, (low, high) = self.program, self.ends
         prices = [list(map(rational, row)) for row in self.duals.multipliers.tolist()]
         tilts = [sum(prices[0], fmpq(0)), -sum(prices[1], fmpq(0))]
@@ -570,7 +570,7 @@ class _Rows:
         ]
 
         def bought(level: fmpq, tilt: fmpq) -> list[tuple[fmpq, fmpq]]:
-            """Multipliers of floor and ceiling of each probability, whose reduced cost is 0."""
+            """Return multipliers of floor and ceiling that make each probability's reduced cost 0."""
             lines = [level + tilt * b for b in self.bins]
             return [(max(-c, fmpq(0)), max(c, fmpq(0))) for c in lines]
 

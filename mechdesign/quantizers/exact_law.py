@@ -1,29 +1,29 @@
-r"""Rational quantizers: what a certificate speaks of and what the exact sampler draws from.
+r"""Rational quantizers, which certificates describe and the exact sampler draws from.
 
-An exact law is a quantizer whose knots and probabilities are rational numbers. It offers its rows at the
-two ends of every segment; between them every probability is affine in the input, so that whatever holds for
-the rows holds on the whole segment.
+An exact law is a quantizer whose knots and probabilities are rational numbers. It gives its rows at the
+two ends of every segment; between them every probability is affine in the input, so that linear constraints that hold for
+the rows hold on the whole segment.
 
-**Of a block fill**: given floors, the whole optimal mechanism in rationals. Floors a, a ratio ρ and the outputs determine the mechanism (`mechdesign.quantizers.floors` explains it): the weights
-:math:`(\rho - 1) a_i` lie side by side on a line, and the row at x adds to the floors what a block of length
-:math:`1 - \sum a` covers, the block's place being fixed by :math:`\sum_i B_i p(x, i) = x`. Everything is
+**Block fill**: the optimal mechanism of given floors in rationals. Floors a, a ratio ρ and the outputs determine the mechanism (see `mechdesign.quantizers.floors`): the weights
+:math:`(\rho - 1) a_i` lie side by side on a line, and the row at x adds to the floors the part of each weight that a block of length
+:math:`1 - \sum a` covers; :math:`\sum_i B_i p(x, i) = x` fixes the block's place. The law is
 piecewise affine with rational breakpoints, so with rational a and ρ the constraints
 
 .. math:: a_i \le p(x, i) \le \rho a_i, \qquad \sum_i p(x, i) = 1, \qquad \sum_i B_i p(x, i) = x
 
 hold exactly, for every x. A row differs from floors and caps in two entries only, so the law is stored by its
-floors and rows are made when asked for. Knots closer than 2⁻⁴⁰ of the range are merged (interpolating between
+floors and rows are computed when needed. Knots closer than 2⁻⁴⁰ of the range are merged (interpolating between
 rows that satisfy the constraints keeps them satisfied), so that knots stay distinct as doubles.
 
-**From floats to exact rows**: a row is rounded to multiples of 2⁻⁸⁰, and its sum and mean are put right exactly by moving its two
+**From floats to exact rows**: a row is rounded to multiples of 2⁻⁸⁰, and its sum and mean are corrected exactly by moving its two
 largest entries (by about 1e-17, the error of the float solution). The result may exceed the privacy budget by the tolerance of the
-solver: `tightened` then asks the solver again for a budget smaller by the excess, until the exact law is inside. A table of a
-user's own has no solver and no budget: its entries are taken as the rationals that doubles are, its rows repaired (`repaired_row`), and its
-privacy loss is what it then is.
+solver: `tightened` then solves again for a budget smaller by the excess, until the exact law is inside. A user's own
+table has no solver and no budget: its doubles are taken as exact rationals, its rows repaired (`repaired_row`), and its
+privacy loss computed.
 
-**At the very edge of what is feasible**, two outputs that are as far out as ε just requires (Duchi et al.'s) leave one mechanism, which maximises
-:math:`P(B_m \mid hi)/P(B_m \mid lo)`; a double rounds such outputs slightly too far in or out. Too far in, they are
-`widened` by a few units in the last place; so close to the edge that floats cannot tell, the law of the two
+**At the edge of feasibility**, two outputs with exactly the reach that ε requires (Duchi et al.'s) admit one mechanism, which maximises
+:math:`P(B_m \mid hi)/P(B_m \mid lo)`; rounding to doubles moves such outputs slightly inwards or outwards. Outputs too far in are
+`widened` by a few units in the last place; so close to the edge that floats cannot decide, the law of the two
 outermost outputs is taken (`extreme_law`).
 """
 
@@ -62,28 +62,28 @@ class ExactLaw(ABC):
 
     @abstractmethod
     def row(self, segment: int, end: int) -> list[Fraction]:
-        """Probabilities at the start (``end=0``) or the end (``end=1``) of a segment, as one-sided limits."""
+        """Return the probabilities at the start (``end=0``) or the end (``end=1``) of a segment, as one-sided limits."""
 
     def weights(self, segment: int, end: int) -> tuple[list[int], int]:
-        """The row as integers over a common denominator."""
+        """Return the row as integers over a common denominator."""
         row = self.row(segment, end)
         common = math.lcm(*{p.denominator for p in row})
         return [p.numerator * (common // p.denominator) for p in row], common
 
     def at(self, x: Fraction) -> list[Fraction]:
-        """The row at any input of a continuous law."""
+        """Return the row of a continuous law at any input."""
         k = min(max(bisect_right(self.knots, x) - 1, 0), len(self.knots) - 2)
         t = (x - self.knots[k]) / (self.knots[k + 1] - self.knots[k])
         return [(1 - t) * p + t * q for p, q in zip(self.row(k, 0), self.row(k, 1))]
 
     def limits(self) -> Iterator[tuple[Fraction, list[int], int]]:
-        """Every knot with the row's limits there from either side, as integers over a common denominator."""
+        """Yield every knot with the row's limits there from either side, as integers over a common denominator."""
         for k, ends in enumerate(pairwise(self.knots)):
             for end in (0, 1):
                 yield ends[end], *self.weights(k, end)
 
     def extremes(self) -> tuple[list[Fraction], list[Fraction]]:
-        """Smallest and largest probability of every output over the whole input range."""
+        """Return the smallest and largest probability of every output over the whole input range."""
         low: dict[int, list[int]] = {}
         high: dict[int, list[int]] = {}
         for _, weights, common in self.limits():
@@ -92,14 +92,14 @@ class ExactLaw(ABC):
         return _extreme(low, 1), _extreme(high, -1)
 
     def ratio(self) -> Fraction | None:
-        """Largest ratio of probabilities of one output over two inputs; None when it is infinite."""
+        """Return the largest ratio of probabilities of one output over two inputs; None if it is infinite."""
         low, high = self.extremes()
         if any(a == 0 < b for a, b in zip(low, high)):
             return None
         return max((b / a for a, b in zip(low, high) if a > 0), default=Fraction(1))
 
     def tables(self) -> tuple[Array, Array]:
-        """Rows at the starts and at the ends, rounded to doubles; each of shape (K, m)."""
+        """Return the rows at the starts and at the ends, rounded to doubles; each of shape (K, m)."""
         count = len(self.knots) - 1
         starts, ends = (
             np.array([[float(p) for p in self.row(k, end)] for k in range(count)]) for end in (0, 1)
@@ -108,7 +108,7 @@ class ExactLaw(ABC):
 
 
 def _extreme(rows: dict[int, list[int]], sign: int) -> list[Fraction]:
-    """Least (or, for sign −1, largest) entry of every column; the keys are the denominators of the rows."""
+    """Return the least (or, for sign −1, largest) entry of every column; the keys are the denominators of the rows."""
     (common, best), *others = rows.items()
     kept = [(n, common) for n in best]
     for d, row in others:
@@ -184,7 +184,7 @@ class SelectionLaw(ExactLaw):
 
     @cached_property
     def _scale(self) -> int:
-        """Common denominator of all positions: scaled by it, extremes compare integers."""
+        """Common denominator of all positions, so that extremes compare integers."""
         return math.lcm(*(v.denominator for v in (*self.bins, self.lower, self.upper)))
 
     def row(self, segment: int, end: int) -> list[Fraction]:
@@ -204,7 +204,7 @@ class SelectionLaw(ExactLaw):
         found = [Fraction(0)] * m
         for first, own, opposite in ((0, nl, right), (j, nr, left)):
             for k, weight in enumerate(own, start=first):
-                if weight:  # bins that are never drawn cost nothing
+                if weight:  # skip bins that are never drawn
                     gaps = [abs(v - b[k]) for v, _ in opposite]
                     common = math.lcm(*gaps)
                     inner = sum(w * abs(v - x) * (common // gap) for (v, w), gap in zip(opposite, gaps))
@@ -220,7 +220,7 @@ class BlockFillLaw(ExactLaw):
     Parameters
     ----------
     bins : tuple of Fraction, length m
-        Doubles are rationals: ``Fraction(b)``.
+        Outputs, doubles as exact rationals ``Fraction(b)``.
     floors : tuple of Fraction, length m
         a ≥ 0.
     rho : Fraction
@@ -291,7 +291,7 @@ class BlockFillLaw(ExactLaw):
 
     @cached_property
     def _places(self) -> list[tuple[int, int, int, Fraction]]:
-        """At every knot: the mean, the outputs i and j in whose weights the block begins and ends, and where it begins."""
+        """For every knot: the mean, the outputs i and j in whose weights the block begins and ends, and its start."""
         S, W, m = self._sums, self._block, len(self.bins)
         B = [int(b * self._scale) for b in self.bins]
         lower, upper = (int(v * self._scale) * self._unit for v in (self.lower, self.upper))
@@ -316,7 +316,7 @@ class BlockFillLaw(ExactLaw):
         return places
 
     def _fractional(self, knot: int) -> tuple[int, int, Fraction, Fraction]:
-        """The two outputs at the block's ends at a knot, with their probabilities in units of 1/_unit."""
+        """Return the two outputs at the block's ends at a knot, with their probabilities in units of 1/_unit."""
         _, i, j, s = self._places[knot]
         low, high = self._floors[i] + self._sums[i + 1] - s, self._floors[j] + s + self._block - self._sums[j]
         return i, j, low, high
@@ -357,7 +357,7 @@ T = TypeVar("T")
 
 
 def rational_row(row: Sequence[Fraction], bins: Sequence[Fraction], mean: Fraction) -> list[Fraction]:
-    """Return `row` with its two largest entries moved so that Σp = 1 and Σ B p = `mean`; whether these stay non-negative is for the caller to check.
+    """Return `row` with its two largest entries moved so that Σp = 1 and Σ B p = `mean`; the caller checks that they stay non-negative.
 
     Examples
     --------
@@ -376,10 +376,10 @@ def rational_row(row: Sequence[Fraction], bins: Sequence[Fraction], mean: Fracti
 
 
 def repaired_row(row: Sequence[float], bins: Sequence[Fraction], x: Fraction) -> tuple[Fraction, ...]:
-    """Return the rational row next to a row in floats that sums to 1; of mean x too where the row's mean is x but for 10⁻⁹ of the outputs' range.
+    """Return a rational row near a row in floats that sums to 1, and has mean x if the row's mean is within 10⁻⁹ of the outputs' range.
 
-    The two largest entries take what is missing, so that an entry of 0 stays 0. A row with one entry, or with two that are too
-    small for it, is divided by its sum, and keeps its mean.
+    The two largest entries absorb the difference, so that an entry of 0 stays 0. A row with one entry, or whose two largest are too
+    small for it, is divided by its sum.
 
     Examples
     --------
@@ -396,7 +396,7 @@ def repaired_row(row: Sequence[float], bins: Sequence[Fraction], x: Fraction) ->
 
 
 def repaired_table(bins: Array, knots: Array, starts: Array, ends: Array) -> RationalTable:
-    """Return the exact law next to a table in floats: every row repaired by itself (`repaired_row`)."""
+    """Return the exact law near a table in floats, with each row repaired separately (`repaired_row`)."""
     b, x = ([Fraction(v) for v in values.tolist()] for values in (bins, knots))
     rows = (
         tuple(repaired_row(row, b, at) for row, at in zip(part.tolist(), places))
@@ -406,9 +406,9 @@ def repaired_table(bins: Array, knots: Array, starts: Array, ends: Array) -> Rat
 
 
 def excess_loss(law: ExactLaw, epsilon: float) -> float:
-    """By how much the exact privacy loss of `law` is over ε: at most 0 inside, ∞ where it is infinite or no law.
+    """Return the excess of the exact privacy loss of `law` over ε: at most 0 inside, ∞ if the loss is infinite or an entry negative.
 
-    The sign is exact; the size, rounded, is what `tightened` takes off the budget.
+    The sign is exact; `tightened` lowers the budget by the size, which is rounded.
 
     Examples
     --------
@@ -434,17 +434,17 @@ def tightened(
     excess: Callable[[T], float],
     budget: float,
 ) -> T:
-    """Return the first answer of ``solve(b)``, for budgets b falling from `budget`, that is exactly inside it.
+    """Return the first answer of ``solve(b)``, for budgets b falling from `budget`, that is exactly within `budget`.
 
-    A float solver oversteps by the order of its tolerance, so that a budget smaller by one and a half times the excess
-    suffices, mostly at once.
+    A float solver exceeds the budget by the order of its tolerance, so that a budget smaller by one and a half times the excess
+    usually suffices at once.
 
     Parameters
     ----------
     solve : callable
-        Budget to answer: the exact law, or whatever `excess` can judge; None ends the search.
+        Maps a budget to an answer, the exact law or any argument of `excess`; None ends the search.
     excess : callable
-        Answer to what it is over `budget`: at most 0 when it is inside, ∞ when no size can be given
+        Maps an answer to its excess over `budget`: at most 0 inside, ∞ if the size is unknown
         (`excess_loss` for pure privacy).
     budget : float
         The privacy budget.
@@ -479,7 +479,7 @@ def tightened(
 
 
 def outermost_law(bins: Iterable[float], knots: Iterable[float]) -> RationalTable:
-    """Return the unbiased law that only uses the first and the last output, exactly.
+    """Return the exact unbiased law that uses the first and the last output only.
 
     Examples
     --------
@@ -494,7 +494,7 @@ def outermost_law(bins: Iterable[float], knots: Iterable[float]) -> RationalTabl
 
 
 def rational_ratio(epsilon: float) -> Fraction:
-    """Return a proved lower bound of e^ε with 64 fractional bits: what exact laws are made for."""
+    """Return a proved lower bound of e^ε with 64 fractional bits, the ratio of exact laws."""
     unit = 1 << 64
     return Fraction(int(exp_lower(float(epsilon)) * unit), unit)
 
@@ -502,11 +502,11 @@ def rational_ratio(epsilon: float) -> Fraction:
 def exact_block_fill(
     bins: Array, floors: Array, epsilon: float, lower: float | Fraction, upper: float | Fraction
 ) -> BlockFillLaw:
-    r"""Block fill in exact arithmetic of floors close to the given ones: what certificates are made of.
+    r"""Return the block fill in exact arithmetic of floors close to the given ones, for certificates.
 
     Floors are rounded to multiples of 2⁻⁶⁴ and ρ to a rational of 64 fractional bits below :math:`e^\varepsilon`.
-    Where rounding has put the floors outside the polytope of `range_constraints`, as little of
-    `interior_floors` as will do is mixed in.
+    If rounding puts the floors outside the polytope of `range_constraints`, the least share of
+    `interior_floors` that suffices is mixed in.
 
     Parameters
     ----------
@@ -518,8 +518,8 @@ def exact_block_fill(
     Raises
     ------
     InfeasibleError
-        At this ε and with these outputs no rational mechanism was found (ε is the smallest feasible one to
-        within rounding).
+        No rational mechanism was found for this ε and these outputs (ε is within rounding of the smallest feasible
+        one).
 
     Examples
     --------
@@ -552,7 +552,7 @@ def exact_block_fill(
 
 
 def _required(bins: Array, lower: float, upper: float, bias: float) -> Fraction | None:
-    """The exact ratio of probabilities that two outermost outputs need; None where no ratio suffices."""
+    """Return the exact ratio of probabilities that the two outermost outputs need; None if no ratio suffices."""
     first, last = Fraction(float(bins[0])), Fraction(float(bins[-1]))
     low, high = Fraction(lower) + Fraction(bias), Fraction(upper) - Fraction(bias)
     if low >= high:
@@ -563,9 +563,9 @@ def _required(bins: Array, lower: float, upper: float, bias: float) -> Fraction 
 
 
 def widened(bins: Array, input_range: tuple[float, float], epsilon: float, bias: float) -> tuple[Array, int]:
-    """Return outputs that are exactly feasible, and by how many units in the last place the outermost were moved.
+    """Return outputs that are exactly feasible, and the units in the last place by which the outermost were moved.
 
-    At most 8 units: what lies further in is not a matter of rounding, and is returned as it is.
+    Outputs that need more than 8 units are infeasible beyond rounding, and returned unchanged.
 
     Examples
     --------
@@ -589,7 +589,7 @@ def extreme_law(bins: Array, lower: float, upper: float, epsilon: float) -> Exac
     Raises
     ------
     InfeasibleError
-        It is over the budget.
+        The law exceeds the budget.
     """
     law = outermost_law(bins.tolist(), (lower, upper))
     if excess_loss(law, epsilon) > 0:
@@ -608,7 +608,7 @@ def exact_law(
     epsilon: float,
     bias: float,
 ) -> ExactLaw:
-    """Return the exact law of some floors; with a bias budget: an exact row at both ends of every piece.
+    """Return the exact law of some floors; with a bias budget, one with an exact row at both ends of every piece.
 
     Parameters
     ----------
@@ -655,7 +655,7 @@ def exact_law(
 
 
 def _constant_law(bins: Array, floors: Array, lower: Fraction, upper: Fraction, budget: Fraction) -> ExactLaw:
-    """A mechanism that does not depend on its input, next to one that hardly does."""
+    """Return a mechanism independent of its input, near one that hardly depends on it."""
     exact = tuple(Fraction(float(b)) for b in bins)
     row = [Fraction(max(float(a), 0.0)) for a in floors]
     row = [p / sum(row, Fraction(0)) for p in row]
@@ -669,7 +669,7 @@ def _constant_law(bins: Array, floors: Array, lower: Fraction, upper: Fraction, 
 def _covered(
     table: Pieces, centre: Fraction, unit: Fraction, low: Fraction, high: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """Means that the pieces use: a little inside what the floors reach, and all that the budget requires."""
+    """Return the range of means that the pieces use: slightly inside the floors' range, but with all means that the bias budget requires."""
     means = table.fill.means
     inset = 1e-12 * (means[-1] - means[0])
     start, stop = (centre + unit * Fraction(float(v)) for v in (means[0] + inset, means[-1] - inset))

@@ -1,4 +1,4 @@
-r"""RQM and ERM, published mechanisms of the selection family, and the biased extension, with their parameters searched: what they reach within a budget.
+r"""RQM and ERM, published mechanisms of the selection family, and the biased extension, with parameters searched for the least loss within a budget.
 
 RQM and ERM are one-family members of the selection family with few parameters. The search evaluates the exact privacy
 loss and the exact error at every point of a declared grid, keeps the best within the budget, and zooms in on it.
@@ -6,7 +6,7 @@ loss and the exact error at every point of a declared grid, keeps the best withi
 **RQM** (Youn et al. 2023): every bin is kept with probability q.
 
 The bins are m uniform points on [lower − Δ, upper + Δ]. All but the two outermost are kept independently with probability
-q, and the input is rounded without bias to the nearest kept bin on either side. As a member of the selection family (`selection`), with bins counted from the outermost one of each side,
+q, and the input is rounded without bias between the nearest kept bins on either side. As a member of the selection family (`selection`), with bins counted from the outermost one of each side,
 
 .. math:: q_j(1) = (1 - q)^{j-1}, \qquad q_j(i) = q\,(1 - q)^{j-i}, \quad 1 < i \le j .
 
@@ -18,10 +18,10 @@ As a member of the selection family (`selection`)
 
 .. math:: q_j(i) \propto \exp\left( γ \frac{B_i - B_j}{2 (B_j - B_1)} \right), \qquad q_1(1) = 1 ,
 
-the exponential mechanism's choice of a bin left of the input, and its mirror image for the right. The larger γ, the
-nearer the chosen bins: less error, more privacy loss.
+the exponential mechanism's choice of a bin left of the input, and its mirror image for the right. A larger γ favours nearer
+bins: less error, more privacy loss.
 
-**The biased extension**: how much error a bias budget saves at the same privacy. Members of the RQM family, rounded by the exponential mechanism (`BiasedQuantizer`), are searched over q, Δ and β for the
+**The biased extension** lowers the error at the same privacy by a bias budget. Members of the RQM family, rounded by the exponential mechanism (`BiasedQuantizer`), are searched over q, Δ and β for the
 least expected loss within an exact privacy budget and a bias budget.
 """
 
@@ -82,7 +82,7 @@ Families = Callable[[float], tuple[Array, Array] | None]
 
 
 def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
-    """Check the fields that the designs of parametrised families share, and put parsed values in their places."""
+    """Check the fields common to designs of parametrised families, and set their parsed values."""
     if not isinstance(design.privacy, PureDP):
         raise DesignError.of("privacy", design.privacy, "use md.PureDP(epsilon)")
     prior, ends = Prior.ranged(design.prior, design.input_range)
@@ -95,9 +95,9 @@ def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
 
 
 def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace | None:
-    """The outputs of all members of a grid; `selectors` are the axes that do not move them.
+    """Return the space of outputs of all members of a grid, None if they are equal; `selectors` are the axes that do not move outputs.
 
-    A zoom goes on from the best point of a line by at most the widest step of its axis.
+    A zoom extends beyond the grid by at most the widest step of its axis.
     """
     axes = {k: np.array(axis) for k, axis in design.grid.axes.items() if k not in selectors}
     if all(len(np.unique(axis)) == 1 for axis in axes.values()):
@@ -108,7 +108,7 @@ def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace 
 
 
 def searched_among(design: Any, outputs: object, only: Array | None) -> bool:
-    """Whether outputs are as many as asked for, and where a search may come to; or, where all members have the same, `only` those."""
+    """Whether outputs have the right number and lie in the space of a search, or equal `only` if all members have the same."""
     space, found = design.output_space, np.array(outputs, dtype=float)
     if len(found) != design.m:
         return False
@@ -119,7 +119,7 @@ def searched_among(design: Any, outputs: object, only: Array | None) -> bool:
 
 @dataclass(frozen=True)
 class ParameterSearch(QuantizerDesign):
-    """What RQM and ERM share: the fields, and the search. A member of the family is `mechanism` of its parameters."""
+    """Base of RQM and ERM: fields and search. `mechanism` returns the member with given parameters."""
 
     m: int
     privacy: PureDP
@@ -129,15 +129,15 @@ class ParameterSearch(QuantizerDesign):
     grid: Grid | None = None
 
     _selector: ClassVar[str]
-    """The parameter that decides how bins are selected; the others decide where they are."""
+    """Parameter of the selection of bins; the others set their places."""
 
     @property
     def output_space(self) -> OutputSpace | None:
-        """Where the outputs of the members are that the search may meet; None where all have the same."""
+        """Space of the outputs of all members that the search may visit; None if all have the same."""
         return searched_outputs(self, self._selector, zoomed=True)
 
     def mechanism(self, **parameters: float) -> Quantizer | None:
-        """The member with these parameters; None where they make no mechanism."""
+        """Return the member with these parameters; None if they make no mechanism."""
         given = self._of(parameters)
         line = self._line(given)
         families = None if line is None else self._families(line.bins)(given[self._selector])
@@ -145,21 +145,21 @@ class ParameterSearch(QuantizerDesign):
 
     @abstractmethod
     def _outputs(self, given: dict[str, float]) -> Array | None:
-        """The bins; None where the parameters make no mechanism."""
+        """Return the bins; None if the parameters make no mechanism."""
 
     @abstractmethod
     def _families(self, bins: Array) -> Families:
-        """From the selector to how bins are selected, left and right; to None where it makes no mechanism."""
+        """Return a function from the selector to the left and right selection families, or to None if it makes no mechanism."""
 
     def _line(self, given: dict[str, float]) -> SelectionLine | None:
-        """The members with the same bins; None where they make no mechanism, or none that is unbiased."""
+        """Return the members with the same bins; None if the bins make no unbiased mechanism."""
         bins, (lower, upper) = self._outputs(given), self.input_range
         if bins is None or not -LARGEST <= bins[0] <= lower or not upper <= bins[-1] <= LARGEST:
             return None
         return SelectionLine(bins, self.input_range, self.prior, self.loss)
 
     def _of(self, parameters: dict[str, float]) -> dict[str, float]:
-        """The parameters as numbers, or a DesignError unless they are those of the grid's axes."""
+        """Return the parameters as numbers; raise DesignError unless they are those of the grid's axes."""
         axes = {} if self.grid is None else self.grid.axes
         if parameters.keys() != axes.keys():
             raise DesignError.of("parameters", sorted(parameters), f"must be {', '.join(axes)}")
@@ -169,23 +169,23 @@ class ParameterSearch(QuantizerDesign):
         """Search the grid, and zoom in on its best points.
 
         The last axis is the parameter that trades privacy for error: on each line of the other axes the best
-        point within the budget is moved onto the budget where a neighbour is over it. The lower bound is that of every
-        ε-private unbiased mechanism, of this family or not, with any outputs as far out as the search may go
-        (`output_space`); where the grid fixes them, with these outputs. Losses that are functions have none.
+        point within the budget is moved onto the budget if a neighbour exceeds it. The lower bound is for all
+        ε-private unbiased mechanisms, of this family or not, with any outputs in the range of the search
+        (`output_space`), or with the grid's outputs if they are fixed. Callable losses have no bound.
 
         Parameters
         ----------
         clock : Clock
             Exact arithmetic (``certify=True``) takes seconds from 64 outputs and minutes at 256.
         zoom : int
-            How often the grid is refined around the best points, at most 40 times.
+            Number of refinements around the best points, at most 40.
         starts : int
-            How many of the best points are followed.
+            Number of best points to refine.
 
         Raises
         ------
         InfeasibleError
-            No point is within the budget; states the smallest loss met.
+            No point is within the budget; the error states the smallest loss found.
         """
         lines = _Lines(self, clock)
         rough = lines.rough(3 * integer("starts", starts, 1))
@@ -207,7 +207,7 @@ class ParameterSearch(QuantizerDesign):
         )
 
     def _bins(self, inner: Array, delta: float) -> Array:
-        """Bins around the centre of the range, in units of half of it: `inner` and ±(1 + delta)."""
+        """Return the bins around the centre of the range, `inner` and ±(1 + delta) in units of half the range."""
         lower, upper = self.input_range
         return np.asarray(
             (upper + lower) / 2 + (upper - lower) / 2 * np.array([-1 - delta, *inner, 1 + delta])
@@ -216,7 +216,7 @@ class ParameterSearch(QuantizerDesign):
 
 @dataclass(frozen=True)
 class _Member:
-    """A member's parameters with its privacy loss, and its expected loss where it is within the budget."""
+    """A member's parameters, privacy loss, and expected loss, if it is within the budget."""
 
     point: dict[str, float]
     loss: float
@@ -224,7 +224,7 @@ class _Member:
 
 
 class _Lines:
-    """The family on the lines of its grid along the last axis; counts the members, and knows the smallest loss met."""
+    """The family on the lines of its grid along the last axis, with a count of the members and the smallest loss found."""
 
     def __init__(self, design: ParameterSearch, deadline: Deadline) -> None:
         assert design.grid is not None
@@ -235,7 +235,7 @@ class _Lines:
         self.count, self.least = 0, math.inf
 
     def rough(self, count: int) -> list[_Member]:
-        """The best members of the `count` best lines of the grid."""
+        """Return the best members of the `count` best lines of the grid."""
         found = [self.best_at(place, refine=False) for place in itertools.product(*self.axes)]
         if not any(found) and self.deadline.passed:
             late = (self.best_at(place, refine=False, late=True) for place in self.widest)
@@ -253,12 +253,12 @@ class _Lines:
 
     @property
     def widest(self) -> list[tuple[float, ...]]:
-        """The lines whose outputs reach farthest, which is most private: few, so that they are searched whatever the time."""
+        """Lines whose outputs reach farthest and are most private; they are few, and searched even after the deadline."""
         first, *others = self.axes  # delta comes first
         return list(itertools.product([first.max()], *others))
 
     def zoomed(self, members: list[_Member], zoom: int, starts: int) -> _Member:
-        """The best member near the given ones."""
+        """Return the best member near the given ones."""
         on_budget = [self.best_at([c.point[k] for k in self.outer]) or c for c in members]
         best = sorted(on_budget, key=lambda c: c.value)[:starts]
         steps = np.array([np.diff(np.unique(axis)).max(initial=0.0) for axis in self.axes])
@@ -273,7 +273,7 @@ class _Lines:
         return min([member, *(t for t in tries if t is not None)], key=lambda c: c.value)
 
     def best_at(self, place: Iterable[float], *, refine: bool = True, late: bool = False) -> _Member | None:
-        """The best member within the budget on one line; refined onto the budget, or to the least value near it."""
+        """Return the best member within the budget on one line, refined onto the budget, or to the least value near it."""
         if self.deadline.passed and not late:
             return None
         design, epsilon, line = self.design, self.design.privacy.epsilon, self.line
@@ -344,7 +344,7 @@ class SelectionLine:
         self._prior, self._loss = prior, loss
 
     def losses(self, left: Array, right: Array, *, budget: float = np.inf) -> tuple[float, float]:
-        """Privacy loss and expected loss of the mechanism of two families; the second is ∞ where the first is over budget."""
+        """Return privacy loss and expected loss of the mechanism of two families; the latter is ∞ if the former exceeds the budget."""
         same = right is left
         left = summing_to_one(left)
         right = left if same else summing_to_one(right)
@@ -359,16 +359,16 @@ class SelectionLine:
         return privacy, float(np.sum(starts * first) + np.sum(ends * last))
 
     def mechanism(self, left: Array, right: Array) -> Quantizer:
-        """The mechanism itself."""
+        """Return the mechanism of two families."""
         return Quantizer.of_selection(SelectionFamilies(self.bins, left, right), self.input_range)
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:
-        """What a unit of probability costs at the start of each segment, and at its end."""
+        """Cost of a unit of probability at the start of each segment, and at its end."""
         lower, upper = self.input_range
         centre = lower / 2 + upper / 2
         knots, bins, prior = self._places.knots, self.bins, self._prior
-        if abs(centre) > 2 * (upper - lower):  # about zero, where moments keep their digits
+        if abs(centre) > 2 * (upper - lower):  # centre the table: far from zero moments lose digits
             knots, bins, prior = knots - centre, bins - centre, prior.standardised(centre, 1.0)
         m0, m1, m2 = prior.moments(knots).T
         left, width = knots[:-1], np.diff(knots)[:, None]
@@ -516,7 +516,7 @@ class BiasedSelection(QuantizerDesign):
             settle(self, max_bias=non_negative("max_bias", self.max_bias))
 
     def mechanism(self, delta: float, q: float, beta: float) -> BiasedQuantizer:
-        """The member with these parameters."""
+        """Return the member with these parameters."""
         return self._rounded(self._selection(number("delta", delta), q), number("beta", beta))
 
     def _selection(self, delta: float, q: float) -> SelectionFamilies:
@@ -534,7 +534,7 @@ class BiasedSelection(QuantizerDesign):
 
     @property
     def output_space(self) -> OutputSpace | None:
-        """Where the outputs of the grid's members are; None where all have the same."""
+        """Space of the outputs of the grid's members; None if all have the same."""
         return searched_outputs(self, "q", "beta", zoomed=False)
 
     def allows(self, outputs: object) -> bool:
@@ -548,13 +548,13 @@ class BiasedSelection(QuantizerDesign):
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Search the grid.
 
-        The lower bound is that of every ε-private mechanism within the bias budget, of this family or not, with any outputs
-        as far out as the grid's (`output_space`). Losses that are functions have none.
+        The lower bound is for all ε-private mechanisms within the bias budget, of this family or not, with any outputs
+        in the range of the grid's (`output_space`). Callable losses have no bound.
 
         Raises
         ------
         InfeasibleError
-            No point meets both budgets; states the least bias within the privacy budget.
+            No point meets both budgets; the error states the least bias within the privacy budget.
         """
         rows, least, tried = self._members(clock)
         if not rows and clock.passed:
@@ -572,14 +572,14 @@ class BiasedSelection(QuantizerDesign):
         yield Law(best, float(table.loc[0, "value"]), (LawProof(),), report, table=table)
 
     def _members(self, clock: Clock) -> tuple[list[dict[str, float]], float, int]:
-        """The members within both budgets with their values, the least bias within the privacy budget, points tried."""
+        """Return the members within both budgets with their values, the least bias within the privacy budget, and the number of points tried."""
         rows: list[dict[str, float]] = []
         least, tried = math.inf, 0
         selection = cache(self._selection)  # which all β share
         assert self.grid is not None
         widest = max(self.grid.axes["delta"])
         for point in self.grid:
-            # late, the first member within both budgets is searched for where outputs reach farthest, which is most private
+            # after the deadline only the most private lines, with the farthest outputs, are searched, for a first member
             if clock.passed and (rows or point["delta"] < widest):
                 continue
             tried += 1
@@ -595,7 +595,7 @@ class BiasedSelection(QuantizerDesign):
         return rows, least, tried
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
-        """Probabilities of a biased selection are monotone between bins: its privacy loss is enclosed in integers there, bias and value are in doubles."""
+        """Check privacy in integers, at the ends of the intervals between bins, on which probabilities are monotone; bias and value in doubles."""
         law = instance("law", stated.law, BiasedQuantizer)
         fits = law.input_range == self.input_range and self.allows(law.bins)
         epsilon, most = self.privacy.epsilon, self.max_bias
@@ -611,7 +611,7 @@ class BiasedSelection(QuantizerDesign):
     # -- what a result says ---------------------------------------------------------------------------
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """The trade-off between bias, privacy and error that the search met."""
+        """Return the trade-off between bias, privacy and error among the members searched."""
         return result.trials()
 
     def audit(self, result: Result) -> pd.DataFrame:

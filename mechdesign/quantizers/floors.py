@@ -1,4 +1,4 @@
-r"""Block fill: the exact optimum for given floors, whatever the convex loss.
+r"""Block fill: the exact optimum for given floors and any convex loss.
 
 A mechanism with outputs :math:`B_1 < \dots < B_m` is ε-LDP iff there are *floors* :math:`a \ge 0` with
 :math:`a_i \le p(x, i) \le \rho a_i`, :math:`\rho = e^\varepsilon`. Write
@@ -6,7 +6,7 @@ A mechanism with outputs :math:`B_1 < \dots < B_m` is ε-LDP iff there are *floo
 :math:`w_i = (\rho - 1) a_i` side by side on a line, cell i being :math:`[S_{i}, S_{i+1})`. For every convex
 loss and every x, an optimal :math:`p(x, \cdot)` fills one *contiguous block* :math:`[s, s + W]` of that line,
 :math:`W = 1 - \sum_i a_i`: a convex function minus its chord is negative only between the chord's ends. The
-position s is what makes the mean equal x,
+position s makes the mean equal x,
 
 .. math:: m(s) = \sum_i a_i B_i + \int_s^{s+W} B(t)\,dt = x,
 
@@ -30,11 +30,11 @@ and for *any* λ, μ the right side is a lower bound on the loss at x of every m
 against the prior,
 
 - :math:`F(a) = \int V\,dF` is convex with gradient :math:`G_k = \int h(c_k(x))\,dF`;
-- where the prior has a density f, F is C¹ and its Hessian is a sum of rank-one terms, one per knot x_s:
+- if the prior has a density f, F is C¹ and its Hessian is a sum of rank-one terms, one per knot x_s:
   :math:`f(x_s)\,(\mu^+_s - \mu^-_s)\, d_s d_s^\top`, with :math:`d_s = \partial x_s/\partial a`;
 - over **all** mechanisms with these outputs,
   :math:`\text{loss} \ge \int (\lambda + \mu x)\,dF + \min_{a \in A} \sum_k a_k G_k`,
-  A the polytope of `range_constraints`: a proved bound for the continuum, whatever a the duals came from.
+  A the polytope of `range_constraints`: a proved bound for the continuum, for duals from any floors.
 
 For losses :math:`w_1|t| + w_2 t^2` only partial moments of order 0–2 enter, summed by prefix sums in O(m);
 other convex losses are integrated by adaptive quadrature to 1e-12.
@@ -44,12 +44,12 @@ other convex losses are integrated by adaptive quadrature to 1e-12.
 
 .. math:: s(x) = \mathrm{clamp}\bigl(s_0(x),\; m^{-1}(x - b),\; m^{-1}(x + b)\bigr),
 
-:math:`s_0(x)` being the best position with no constraint on the mean (μ = 0): where the two ends of the block
+with :math:`s_0(x)` the best position without a constraint on the mean (μ = 0), at which the two ends of the block
 cost the same. Between consecutive breakpoints the row is affine in x (clamped) or constant (free), so the
 mechanism is still piecewise affine, now with jumps.
 
-**What every method hands back** is a `FloorSolution`: floors, and slopes that prove a lower bound (`lower_bound`), as `chords` of a fill on stretches
-of inputs and `lines` at point masses or worst inputs, in the frame of the methods.
+**Every method returns** a `FloorSolution`: floors, and slopes that prove a lower bound (`lower_bound`), as `chords` of a fill on intervals
+of inputs and `lines` at point masses or worst inputs, in the units of the methods.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ from mechdesign.quantizers.table import PiecewiseTable, cell_edges, largest_loss
 from mechdesign.typing import Array, Indices
 
 MOST_OUTPUTS = 1025
-"""Of more, one step of any method, cubic in their number, passes a time limit: with 4,096 outputs 100 s were not kept within 200."""
+"""Most outputs: with more, one step of any method, cubic in their number, exceeds a time limit (4,096 outputs: 200 s for a limit of 100 s)."""
 LARGEST_EPSILON = 23.0
-"""Beyond it e^ε has no digits left in which floors could differ: designs are solved there, or next to the least feasible ε."""
+"""ε beyond which doubles do not resolve floors: designs with more are solved at it, or near the least feasible ε."""
 RESOLVED = 16.0
-"""ε up to which every probability that privacy asks for is above a linear program's tolerance."""
+"""ε up to which every floor that privacy requires is above a linear program's tolerance."""
 _LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
 
 
@@ -101,7 +101,7 @@ class BlockFill:
     right: Indices
 
     def rows(self, x: Array, segment: Indices) -> Array:
-        """Probabilities at inputs `x`, each inside the given segment; shape (len(x), m).
+        """Return the probabilities at inputs `x`, each inside the given segment; shape (len(x), m).
 
         The two fractional entries are solved from Σp = 1 and ΣBp = x, so rows are unbiased to rounding.
         """
@@ -127,7 +127,7 @@ class BlockFill:
 
 
 def block_fill(bins: Array, floors: Array, rho: float) -> BlockFill:
-    r"""Fill for all reachable means at once.
+    r"""Return the block fill for all reachable means at once.
 
     Parameters
     ----------
@@ -182,11 +182,11 @@ def range_constraints(bins: Array, rho: float, lower: float, upper: float) -> tu
 
 
 def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
-    r"""Smallest ε at which some ε-LDP mechanism with these outputs is unbiased on [lower, upper].
+    r"""Return the smallest ε at which some ε-LDP mechanism with these outputs is unbiased on [lower, upper].
 
-    Splitting every output between the two extreme ones, keeping means, is post-processing; so two
+    Splitting every output between the two extreme ones, with means preserved, is post-processing; so two
     outputs decide: :math:`\varepsilon = \log\max\{(B_m - lo)/(B_m - hi), (hi - B_1)/(lo - B_1)\}`.
-    Infinite when an extreme output only just reaches an end of the range; 0 when one mean serves for all inputs
+    It is infinite if an extreme output lies at an end of the range, and 0 if one mean suffices for all inputs
     (a bias budget can make ``lower`` at least ``upper``).
 
     Examples
@@ -207,20 +207,20 @@ def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
 
 
 def solved_epsilon(epsilon: float, least: float, resolved: float = LARGEST_EPSILON) -> float:
-    """Return the ε at which a design is solved for budget ε, the least feasible one being `least`: what doubles resolve."""
+    """Return the ε at which a design is solved: the budget, capped at what doubles resolve; `least` is the least feasible ε."""
     return min(epsilon, max(resolved, least + 2.0))
 
 
 def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Array:
-    """Return floors that keep all constraints of `range_constraints` strict, as far from them as cheaply found.
+    """Return floors strictly inside all `range_constraints`, with the largest slack of a few candidates.
 
-    Extremal two-output floors reach the widest range; mixing in uniform floors makes every entry positive.
+    Extreme two-output floors reach the widest range; mixing in uniform floors makes every entry positive.
     """
     m = len(bins)
     first, last = bins[0], bins[-1]
     if lower > upper:
         lower = upper = min(max((lower + upper) / 2, first), last)
-    # Of two outputs: P(B_1 | lo) = u, P(B_1 | hi) = v; floors between v and u/ρ keep every mean reachable.
+    # With two outputs P(B_1 | lo) = u, P(B_1 | hi) = v; floors between v and u/ρ keep every mean reachable.
     u, v = (last - lower) / (last - first), (last - upper) / (last - first)
     ends = np.array([math.sqrt(max(u * v / rho, 0.0)), math.sqrt((1 - u) * (1 - v) / rho)])
     ends = np.clip(ends, [u / rho, (1 - v) / rho], [v, 1 - u])
@@ -237,13 +237,13 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
         slack = min(float(((1 - share) * outer + share * inner).min()), float(a.min()))
         if slack > best_slack:
             best, best_slack = a, slack
-    # Next to the edge of what is feasible nothing can be mixed in.
+    # Near the edge of feasibility nothing can be mixed in.
     return best if best_slack > 0 else two
 
 
 @dataclass(frozen=True, eq=False)
 class Continuum:
-    """The density's part of F at some floors.
+    """Contribution of the prior's density to F at given floors.
 
     Attributes
     ----------
@@ -263,7 +263,7 @@ class Continuum:
 
 @dataclass(frozen=True, eq=False)
 class FloorProblem:
-    """Minimise F(a) over the floors: everything about a design that the method needs.
+    """Minimise F(a) over the floors: the input of the methods.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ class FloorProblem:
     prior : Prior
     loss : Loss
     bias : float
-        How far the mean may be from the input: means up to ``bias`` inside the range's ends must be reached.
+        Largest bias: means up to ``bias`` inside the range's ends must be reached.
     objective : {"mean", "worst"}
         Expected loss, or the largest over all inputs.
     max_mse : float, optional
@@ -293,29 +293,29 @@ class FloorProblem:
 
     @property
     def span(self) -> float:
-        """Distance of the outermost outputs."""
+        """Distance between the outermost outputs."""
         return float(self.bins[-1] - self.bins[0])
 
     @cached_property
     def scale(self) -> float:
-        """The largest loss there can be."""
+        """Largest possible loss."""
         return float(self.largest.max())
 
     @cached_property
     def largest(self) -> Array:
-        """The largest loss of every output: a convex function is largest at an extreme error."""
+        """Largest loss of every output: a convex function is largest at an extreme error."""
         ends = np.array([[self.upper], [self.lower]])
         return np.asarray(np.abs(self.loss(self.bins - ends)).max(axis=0))
 
     @property
     def accuracy(self) -> float:
-        """Error of an integral relative to the size of what it sums: rounding, or quadrature."""
+        """Error of an integral relative to the size of its terms: rounding, or quadrature."""
         exact = self.prior.closed_form and self.loss.polynomial
         return 64 * np.finfo(float).eps if exact else 1e-10
 
     @property
     def reach(self) -> tuple[float, float]:
-        """Lowest and highest means to reach: below the first and above the second there must be one."""
+        """The mechanism must reach a mean at most the first and one at least the second."""
         return self.lower + self.bias, self.upper - self.bias
 
     @cached_property
@@ -325,12 +325,12 @@ class FloorProblem:
 
     @cached_property
     def centre(self) -> Array:
-        """Floors well inside the polytope."""
+        """Floors in the interior of the polytope."""
         return interior_floors(self.bins, self.rho, *self.reach)
 
     @cached_property
     def atoms(self) -> tuple[Array, Array]:
-        """Point masses and their weights, but for those that weigh nothing: leaving out a cost lowers a bound."""
+        """Point masses and their weights, without negligible ones: omitting a cost only lowers a bound."""
         points, weights = self.prior.atoms
         keep = weights > 1e-13
         return points[keep], weights[keep]
@@ -341,7 +341,7 @@ class FloorProblem:
         return float(self.prior.continuous_moments(np.array([self.lower, self.upper]))[0, 0]) > 0
 
     def inside(self, floors: Array) -> Array:
-        """Move floors that miss the polytope by a solver's tolerance back into it, towards its interior."""
+        """Move floors outside the polytope by a solver's tolerance back into it, towards its interior."""
         C, b = self.constraints
         miss = C @ floors - b
         if miss.min() >= 0:
@@ -358,19 +358,19 @@ class FloorProblem:
         return block_fill(self.bins, floors, self.rho)
 
     def slopes(self, x: Array, i: Indices, j: Indices) -> tuple[Array, Array]:
-        """Duals (λ, μ) at inputs x: the chord of ℓ(B − x) through the outputs i ≤ j."""
+        """Return the duals (λ, μ) at inputs x: the chord of ℓ(B − x) through the outputs i ≤ j."""
         low, high = self.bins[i], self.bins[j]
         cost_low, cost_high = self.loss(low - x), self.loss(high - x)
         mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
         return cost_low - mu * low, mu
 
     def reduced(self, x: Array, lam: Array, mu: Array) -> Array:
-        """h(c_k) at inputs x under the duals; shape (len(x), m)."""
+        """Return h(c_k) at inputs x under the duals; shape (len(x), m)."""
         c = self.loss(self.bins - x[:, None]) - lam[:, None] - mu[:, None] * self.bins
         return np.minimum(c, self.rho * c)
 
     def continuum(self, floors: Array) -> Continuum:
-        """Constant, gradient and Hessian factors of the density's part of F."""
+        """Return constant, gradient and Hessian factors of the density's part of F."""
         if not self.has_density:
             return Continuum(0.0, np.zeros(m := len(self.bins)), np.zeros((0, m)), np.zeros(0))
         table = pieces(self, floors)
@@ -386,7 +386,7 @@ class FloorProblem:
         knots, i, j = fill.means[first:stop], fill.left[first - 1 : stop], fill.right[first - 1 : stop]
         _, mu_before = self.slopes(knots, i[:-1], j[:-1])
         _, mu_after = self.slopes(knots, i[1:], j[1:])
-        # Across a segment inside one cell x stands still; the whole jump is booked at its second end.
+        # On a segment inside one cell x is constant; the whole jump is assigned to its second end.
         stuck = np.flatnonzero(i == j)
         for s in stuck:
             if s > 0:
@@ -404,10 +404,10 @@ class FloorProblem:
     def pair_integrals(
         self, i: Indices, j: Indices, passed: Indices, table: Array
     ) -> tuple[Array, Array, Array]:
-        """∫(λ + μx), ∫λ and ∫μ over cells with given pairs, polynomial losses.
+        """Return ∫(λ + μx), ∫λ and ∫μ over cells with given pairs, for polynomial losses.
 
         `passed` counts the outputs at or left of each cell, `table` holds the cells' moments. A pair i = j
-        stands for the horizontal chord (μ = 0) through that output.
+        denotes the horizontal chord (μ = 0) through that output.
         """
         bins, w1, w2 = self.bins, self.loss.absolute, self.loss.squared
         m0, m1, m2 = table[:, 0], table[:, 1], table[:, 2]
@@ -439,11 +439,11 @@ class Pieces:
     edges : ndarray (S + 1,)
         From lower to upper.
     left, right : ndarray (S,)
-        Outputs i ≤ j that the dual's chord goes through; i = j stands for μ = 0.
+        Outputs i ≤ j on the dual's chord; i = j means μ = 0.
     shift : ndarray (S,)
-        Mean minus input where the mean is tied to the input.
+        Mean minus input on tied pieces, on which the mean follows the input.
     position : ndarray (S,)
-        Indices of the fill's knot where the row is constant (free), −1 where it is tied.
+        Index of the fill's knot on free pieces, on which the row is constant; −1 on tied ones.
     segment : ndarray (S,)
         The fill's segment of a tied row.
     """
@@ -468,36 +468,36 @@ class Pieces:
             mean = np.where(free, fill.means[self.position], x + self.shift)
             low, high = fill.means[segment], fill.means[segment + 1]
             rows = fill.rows(np.clip(mean, low, high), segment)
-            # Where caps are 1e9 times the floors, clipping to them may have moved the sum.
+            # If caps are 1e9 times the floors, clipping to them may change the sum.
             total = rows.sum(axis=1, keepdims=True)
             out.append(np.where(np.abs(total - 1.0) > 1e-12, rows / total, rows))
         return out[0], out[1]
 
     @cached_property
     def table(self) -> PiecewiseTable:
-        """The rows as a mechanism's table."""
+        """Return the rows as a mechanism's table."""
         return PiecewiseTable(self.fill.bins, self.edges, *self.rows)
 
     def at(self, x: Array) -> Indices:
-        """The piece each input is in."""
+        """Return the piece of each input."""
         return np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.left) - 1)
 
     def outputs(self, x: Array) -> tuple[Indices, Indices]:
-        """The outputs i ≤ j of the dual's chord at inputs x."""
+        """Return the outputs i ≤ j of the dual's chord at inputs x."""
         at = self.at(x)
         return self.left[at], self.right[at]
 
     def rows_at(self, x: Array, piece: Indices) -> Array:
-        """Rows at inputs x that lie in the given pieces; shape (len(x), m)."""
+        """Return the rows at inputs x in the given pieces; shape (len(x), m)."""
         start, end = self.rows
         t = ((x - self.edges[piece]) / np.diff(self.edges)[piece])[:, None]
         return (1 - t) * start[piece] + t * end[piece]
 
     def cells(self, *cuts: Array) -> tuple[Array, Indices]:
-        """Edges of the pieces, cut at the outputs and at `cuts`, and the piece that each cell is in.
+        """Return the edges of the pieces, cut at the outputs and at `cuts`, and the piece of each cell.
 
-        Where the row is constant the dual is the cost of one output, and another one's may pass it: halfway between
-        the two, for losses that mirror. There the cells are cut too, so that reduced costs keep their sign.
+        On free pieces the dual is the cost of one output, and another output's cost may cross it: halfway between
+        the two, for symmetric losses. The cells are cut there too, so that reduced costs keep their sign.
         """
         bins, free = self.fill.bins, np.flatnonzero(self.position >= 0)
         turns = (bins[self.left[free]][:, None] + bins) / 2
@@ -506,14 +506,14 @@ class Pieces:
         return cells, self.at((cells[:-1] + cells[1:]) / 2)
 
     def duals(self, problem: FloorProblem, x: Array, piece: Indices) -> tuple[Array, Array]:
-        """λ + μx − b|μ| and the reduced h(c_k), at inputs x that lie in the given pieces."""
+        """Return λ + μx − b|μ| and the reduced h(c_k), at inputs x in the given pieces."""
         lam, mu = problem.slopes(x, self.left[piece], self.right[piece])
         return lam + mu * x - problem.bias * np.abs(mu), problem.reduced(x, lam, mu)
 
     def planes(self, problem: FloorProblem, edges: Array) -> tuple[Array, Array]:
-        """Integrals of the duals over the density's part of each group of inputs between `edges`: constants and gradients.
+        """Integrate the duals against the density over each group of inputs between `edges`: constants and gradients.
 
-        The cells of a group are summed, as the sign of every reduced cost is fixed on a cell.
+        A group's integral is a sum over cells, on which the sign of every reduced cost is constant.
         """
         cells, at = self.cells(edges)
         if problem.loss.polynomial:
@@ -540,7 +540,7 @@ class Pieces:
         return np.add.reduceat(constant, groups), np.add.reduceat(reduced, groups, axis=0)
 
     def expected_loss(self, problem: FloorProblem) -> float:
-        """Expected loss of the rows themselves (of the duals, only a bound is known)."""
+        """Return the expected loss of the rows themselves (the duals only bound it)."""
         return mean_loss(self.table, problem.prior, problem.loss)
 
 
@@ -548,7 +548,7 @@ def pieces(problem: FloorProblem, floors: Array) -> Pieces:
     """Return the pieces of the best mechanism with these floors."""
     fill = problem.fill(floors)
     lower, upper, bias = problem.lower, problem.upper, problem.bias
-    # While the block stays inside one cell the mean stands still, but for rounding.
+    # While the block stays inside one cell the mean is constant, up to rounding.
     proper = np.flatnonzero((fill.means[1:] > fill.means[:-1]) & (fill.left < fill.right))
     if proper.size == 0:
         proper = np.arange(len(fill.left))
@@ -580,7 +580,7 @@ def pieces(problem: FloorProblem, floors: Array) -> Pieces:
     shift = np.where(up, bias, np.where(down, -bias, 0.0))
     segment = _segment(fill, proper, middle + shift)
     tied = up | down
-    # At a knot one end of the block is at a cell boundary; the other end's output is the one that pays λ.
+    # At a knot one end of the block is at a cell boundary; the other end's output determines λ.
     K = len(fill.left)
     before, after = np.clip(q - 1, 0, K - 1), np.clip(q, 0, K - 1)
     moved_left = fill.left[after] > fill.left[before]
@@ -598,13 +598,13 @@ def pieces(problem: FloorProblem, floors: Array) -> Pieces:
 
 
 def _segment(fill: BlockFill, proper: Indices, mean: Array) -> Indices:
-    """The segment of positive width in which each mean lies."""
+    """Return the segment of positive width that contains each mean."""
     at = np.searchsorted(fill.means[proper + 1], mean, side="left")
     return proper[np.minimum(at, len(proper) - 1)]
 
 
 def _indifference(problem: FloorProblem, fill: BlockFill) -> Array:
-    """Inputs at which the two ends of the block cost the same, one per segment, non-decreasing."""
+    """Return the inputs at which the two ends of the block cost the same, one per segment, non-decreasing."""
     low, high = problem.bins[fill.left], problem.bins[fill.right]
     if problem.loss.polynomial:
         turn = (low + high) / 2
@@ -617,7 +617,7 @@ def _indifference(problem: FloorProblem, fill: BlockFill) -> Array:
             right = problem.loss(low - middle) > problem.loss(high - middle)
             a, b = np.where(right, a, middle), np.where(right, middle, b)
         turn = (a + b) / 2
-    # A block inside one cell gives the same row wherever it is: no turn of its own.
+    # A block inside one cell gives the same row at any place: it has no such input.
     turn = np.where(fill.left == fill.right, -np.inf, turn)
     return np.maximum.accumulate(turn)
 
@@ -627,7 +627,7 @@ def _indifference(problem: FloorProblem, fill: BlockFill) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class FloorSolution:
-    """Floors, what they achieve and what is proved.
+    """Floors with their value and a proved lower bound.
 
     Attributes
     ----------
@@ -635,7 +635,7 @@ class FloorSolution:
     value : float
         The loss of the block fill of `floors`.
     lower_bound : float
-        No ε-LDP mechanism with these outputs, and no more bias than allowed, does better.
+        Lower bound for all ε-LDP mechanisms with these outputs within the bias budget.
     iterations : int
         Newton steps, or rounds of a cutting-plane method.
     multipliers : ndarray
@@ -643,9 +643,9 @@ class FloorSolution:
     methods : tuple of str
         The methods tried, in order.
     proof : DualPieces, optional
-        Multipliers of the lower bound; None of callable losses, whose bound nobody else can check.
+        Multipliers of the lower bound; None for callable losses, whose bound cannot be checked independently.
     margin : float
-        What rounding took off the lower bound.
+        Amount by which rounding lowers the bound.
     """
 
     floors: Array
@@ -663,7 +663,7 @@ class FloorSolution:
         return (self.value - self.lower_bound) / max(abs(self.value), 1e-300)
 
     def merged(self, other: FloorSolution | None) -> FloorSolution:
-        """Return the better floors with the better bound and what belongs to it, efforts added."""
+        """Return the better floors and the better bound of the two, with efforts added."""
         if other is None:
             return self
         best = other if other.value < self.value else self
@@ -677,20 +677,20 @@ class FloorSolution:
 
 
 def patience(value: float, bound: float, margin: float) -> int:
-    """How many steps may bring nothing: one where next to nothing but the margin for rounding keeps value and bound apart."""
+    """Return the number of steps without progress to allow: one if little more than the rounding margin separates value and bound."""
     return 1 if value - bound <= 1.05 * margin else 25
 
 
 def lower_bound(
     problem: FloorProblem, constant: float, gradient: Array, multipliers: Array
 ) -> tuple[float, float]:
-    r"""Bound ∫(λ + μx) dF + min_{a ∈ A} G·a from below, rounding included; and return what rounding took off it.
+    r"""Bound ∫(λ + μx) dF + min_{a ∈ A} G·a from below, rounding included; return the bound and the margin for rounding.
 
     For any ν ≥ 0 on the rows of C that fix the range of means, the minimum is at least
     :math:`\nu \cdot b + \min_k (G - C^\top \nu)_k \cdot \{1/\rho \text{ or } 1\}`, the last factor being the
     extreme of Σa that is worse. The margin covers the errors of the integrals that made G. Those of a callable loss, by
-    quadrature, are in proportion to what the own output can cost: an output far out that is not used then costs the bound
-    nothing, however steep the loss.
+    quadrature, are proportional to each output's own largest loss, so that an unused output far out does not lower the
+    bound, however steep the loss.
     """
     C, b = problem.constraints
     nu = np.maximum(multipliers, 0.0)
@@ -713,7 +713,7 @@ def lower_bound(
 
 
 def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:
-    """Return the solution with a bound for a budget beyond that of the problem: the loss without privacy.
+    """Return the solution with a bound for any larger budget: the loss without privacy.
 
     Its lines are chords through neighbouring outputs, so that no reduced cost is negative and ρ multiplies none.
     """
@@ -738,7 +738,7 @@ def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: flo
 def fill_proof(
     problem: FloorProblem, floors: Array, multipliers: Array, duals: tuple[Array, Array] | None = None
 ) -> DualPieces | None:
-    """The fill's own chords everywhere; at point masses the given λ and μ, or those chords too."""
+    """Return a proof by the fill's own chords; at point masses by the given λ and μ, or by the chords too."""
     table, x, edges = pieces(problem, floors), problem.atoms[0], np.array([problem.lower, problem.upper])
     if duals is None:
         duals = problem.slopes(x, *table.outputs(x))
@@ -747,24 +747,24 @@ def fill_proof(
 
 
 def multipliers_of(problem: FloorProblem, parts: Iterable[Array], multipliers: Array) -> DualPieces | None:
-    """`chords` and `lines` with the multipliers of the rows of `range_constraints`, as everybody checks them."""
+    """Return `chords` and `lines` with the multipliers of `range_constraints` as checkable `DualPieces`; None for callable losses."""
     if not problem.loss.polynomial:
         return None
     table = np.concatenate([np.zeros((0, 7)), *parts])
-    # Weights that were divided by their sum may add up to slightly more than one.
+    # Weights normalised in doubles may sum to slightly more than one.
     table[table[:, 2] % 0.5 != 0, 2] *= 1 - 1e-13
     return DualPieces(table, np.maximum(multipliers[2:], 0.0).reshape(2, -1))
 
 
 def _straight(problem: FloorProblem, x: Array, lam: Array, mu: Array) -> tuple[Array, Array]:
-    """L and M, which are affine where no output is passed."""
+    """Return L and M, which are affine in x between outputs."""
     w2 = problem.loss.squared
-    # Lowered by a slack, so that rounding leaves no cost below zero at the line's own outputs: ρ would multiply it.
+    # Lowered by a slack, so that rounding makes no cost negative at the line's own outputs: ρ would multiply it.
     return lam - w2 * x * x - 4e-16 * problem.scale, mu + 2 * w2 * x
 
 
 def chords(problem: FloorProblem, table: Pieces, edges: Array, share: Array) -> Array:
-    """The fill's chords on the inputs between `edges`, with a share of the prior's density on each stretch."""
+    """Return the fill's chords on the inputs between `edges`, with a share of the prior's density on each interval."""
     cells, at = table.cells(edges)
     share = share[np.searchsorted(edges, cells[:-1], side="right") - 1]
     kept = (share > 0) & problem.has_density
@@ -785,6 +785,6 @@ def chords(problem: FloorProblem, table: Pieces, edges: Array, share: Array) -> 
 
 
 def lines(problem: FloorProblem, x: Array, share: Array, lam: Array, mu: Array) -> Array:
-    """Lines λ + μB at single inputs, with shares of the prior's point masses there."""
+    """Return the lines λ + μB at single inputs, with shares of the prior's point masses there."""
     L, M = _straight(problem, x, lam, mu)
     return np.stack([x, x, share, L, L, M, M], axis=1)

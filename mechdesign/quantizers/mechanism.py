@@ -4,7 +4,7 @@ Every mechanism of this package that maps an interval to finitely many values is
 bins), MVU and the exact optimum (which are continuous). Losses, errors and privacy are then exact: extremes are at
 the knots of the table (`mechdesign.quantizers.table`), and expectations need only the prior's partial moments.
 
-Applied independently to the d coordinates of a vector, a quantizer with loss ε on one coordinate loses
+Applied independently to the d coordinates of a vector, a quantizer with loss ε on one coordinate has loss
 
 - **split**: at most :math:`d\,\varepsilon` between any two vectors (basic composition), so a budget ε for the vector is split as
   ε/d to each coordinate;
@@ -18,7 +18,7 @@ For the ball :math:`\|x\|_2 \le B` the distance is up to 2B: the bound is :math:
 reads εB², as in the literature.)
 
 **Release** draws from the exact law alone, rational rows between rational knots: an input is a double, so its row has integer weights over a common
-denominator, and random bits of the operating system choose an output among them. No float takes part (`mechdesign.quantizers.sampling`).
+denominator, and random bits of the operating system choose an output by them, without floating-point numbers (`mechdesign.quantizers.sampling`).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Quantizer(PiecewiseTable, Saved):
     selection : SelectionFamilies, optional
         The selection probabilities behind it.
     law : ExactLaw, optional
-        The exact rational law that the tables round; what is certified and released.
+        The exact rational law that the tables round; certificates and releases use it.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class Quantizer(PiecewiseTable, Saved):
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Quantizer:
-        """Rebuild what a file holds; its tables must be those of its exact law, and the law that of its selection."""
+        """Rebuild a quantizer from a file; its tables must be those of its exact law, and the law that of its selection."""
         least, most = ({f.name for f in fields_of(kind)} for kind in (PiecewiseTable, cls))
         if not isinstance(fields, dict) or not least <= fields.keys() <= most:
             raise DesignError.of("fields", fields, f"must be a dict of {', '.join(sorted(most))}")
@@ -163,7 +163,7 @@ class Quantizer(PiecewiseTable, Saved):
 
     @classmethod
     def of_law(cls, law: ExactLaw, selection: SelectionFamilies | None = None) -> Quantizer:
-        """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
+        """Build the quantizer that rounds an exact law, with its selection if it has one."""
         checks.instance("law", law, ExactLaw)
         bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))
         return cls(bins, knots, *law.tables(), selection, law)
@@ -171,9 +171,9 @@ class Quantizer(PiecewiseTable, Saved):
     def certified(self) -> Quantizer:
         """Return the same mechanism with an exact rational law behind it, whose privacy loss is exact.
 
-        The probabilities of a selection mechanism move by less than 2^-70. Those of any other table are the rationals that its
-        doubles are, but for the two largest of each row, which are moved until the row sums to 1 and, where it was unbiased
-        but for rounding, its mean is the input. No budget is kept by that: ask ``privacy_loss()`` of what is returned.
+        The probabilities of a selection mechanism change by less than 2^-70. In any other table doubles are taken as exact rationals,
+        except for the two largest of each row, which are changed so that the row sums to 1 and, if it was unbiased
+        up to rounding, its mean is the input. This enforces no budget: read ``privacy_loss()`` of the returned mechanism.
         """
         if self.law is not None:
             return self
@@ -205,7 +205,7 @@ class Quantizer(PiecewiseTable, Saved):
         """
         if sampling.is_tensor(x):
             return sampling.sample_tensor(self, x, rng, clip=clip)
-        # Unclipped inputs are checked where they are used, while they are in the cache.
+        # Unclipped inputs are checked during the draw, while they are in the cache.
         values = doubles(x) if clip is False else inside(x, self.input_range, clip=clip)
         return sampling.sample_array(self, values, checks.generator(rng))
 
@@ -224,7 +224,7 @@ class Quantizer(PiecewiseTable, Saved):
 
     @cached_property
     def _exact_sampler(self) -> sampling.ExactSampler:
-        """Keeps the integer weights of the rows it has met: later draws only look them up."""
+        """Sampler of the exact law, which caches the integer weights of rows for later draws."""
         if self.law is None:
             raise DesignError(
                 "this mechanism has no exact law: take result.mechanism of a certified solve, or .certified()"
@@ -237,8 +237,8 @@ class Quantizer(PiecewiseTable, Saved):
         """Return the certified mechanism as an ``opendp.mod.Measurement`` (extra ``[opendp]``), from a float to an output.
 
         Its function is the exact sampler of the certified law; its privacy map states that law's loss, rounded up, for any two
-        different inputs. OpenDP calls functions it did not write "honest but curious"; that feature and ``contrib`` are
-        enabled here, as the exact law is the proof those flags ask for.
+        different inputs. OpenDP calls third-party functions "honest but curious"; that feature and ``contrib`` are
+        enabled here, as the exact law is the proof that these flags require.
 
         Raises
         ------
@@ -263,8 +263,8 @@ class Quantizer(PiecewiseTable, Saved):
     def privacy_loss(self) -> float:
         """Exact ε of local differential privacy, rounded up; ∞ when an output is impossible for some inputs only.
 
-        From the exact rational law where there is one. From floats otherwise, with the rounding errors of the
-        tables (at most m + 8 units in the last place each, all sums being of positive terms) added.
+        It is computed from the exact rational law if there is one, otherwise from floats plus the rounding errors of the
+        tables (at most m + 8 units in the last place each, as all sums have positive terms).
         """
         if self.law is not None:
             ratio = self.law.ratio()
@@ -272,7 +272,7 @@ class Quantizer(PiecewiseTable, Saved):
         return loss_from_floats(*self.extremes())
 
     def metric_loss(self) -> float:
-        """Smallest ε with p(x, i) ≤ e^{ε|x − x'|} p(x', i): ∞ if any probability jumps or vanishes.
+        """Return the smallest ε with p(x, i) ≤ e^{ε|x − x'|} p(x', i): ∞ if any probability jumps or vanishes.
 
         On a segment p is affine, so |(log p)'| is largest where p is smallest:
         |p(end) − p(start)| / (width · min(p(start), p(end))).
@@ -290,17 +290,17 @@ class Quantizer(PiecewiseTable, Saved):
     # -- error ----------------------------------------------------------------------------------------
 
     def bias(self, x: Numbers, *, clip: bool = False) -> Array:
-        """E M(x) − x, element-wise."""
+        """Return E M(x) − x, element-wise."""
         x = inside(x, self.input_range, clip=clip)
         means: Array = self.probabilities(x) @ self.bins
         return means - x
 
     def loss_at(self, x: Numbers, loss: object = "absolute") -> Array:
-        """E ℓ(M(x) − x), element-wise."""
+        """Return E ℓ(M(x) − x), element-wise."""
         return loss_at(self, inside(x, self.input_range), Loss.of(loss))
 
     def expected_loss(self, prior: object, loss: object = "absolute") -> float:
-        """E ℓ(M(X) − X) under a prior, exact: a sum over cells of partial moments of order 0–2.
+        """Return E ℓ(M(X) − X) under a prior, exactly, as a sum over cells of partial moments of order 0–2.
 
         A callable loss is integrated adaptively to 1e-12.
 
@@ -314,18 +314,18 @@ class Quantizer(PiecewiseTable, Saved):
         return mean_loss(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
 
     def errors(self, prior: object) -> Accuracy:
-        """Standard deviation, mean absolute error and 95% half-width under a prior."""
+        """Return standard deviation, mean absolute error and 95% half-width under a prior."""
         return accuracy(self, prior)
 
     def worst_case_loss(self, loss: object = "absolute") -> tuple[float, float]:
-        """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is reached (as a limit)."""
+        """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is attained (as a limit)."""
         table, centre = self._about_zero
         value, where = largest_loss(table, Loss.of(loss))
         return value, where + centre
 
     @cached_property
     def _about_zero(self) -> tuple[PiecewiseTable, float]:
-        """The table, moved about zero where knots and moments would lose their digits; and where its centre was."""
+        """The table, centred at zero if knots and moments would otherwise lose digits, and its former centre."""
         lower, upper = self.input_range
         centre = lower / 2 + upper / 2
         if abs(centre) <= 2 * (upper - lower):
@@ -371,9 +371,9 @@ class Quantizer(PiecewiseTable, Saved):
 
 
 def duchi(epsilon: float) -> Quantizer:
-    """The two-output optimum of Duchi et al. on [−1, 1]: bins ±A, A = (e^ε + 1)/(e^ε − 1).
+    """Return the two-output optimum of Duchi et al. on [−1, 1]: bins ±A, A = (e^ε + 1)/(e^ε − 1).
 
-    MAE A − 1/(3A) and MSE A² − 1/3 for uniform inputs.
+    For uniform inputs its MAE is A − 1/(3A) and its MSE A² − 1/3.
 
     Examples
     --------
@@ -396,7 +396,7 @@ class CoordinateQuantizer:
     coordinate : Quantizer
     dimension : int
     scale : float
-        Coordinates are divided by it before and multiplied after: a gradient clipped at C takes scale = C.
+        Factor by which inputs are divided and outputs multiplied: a gradient clipped at C takes scale = C.
 
     Examples
     --------
@@ -422,14 +422,14 @@ class CoordinateQuantizer:
         )
 
     def privacy_loss(self) -> float:
-        """Loss between any two vectors, by the split: d times the coordinate's, rounded up."""
+        """Return the loss between any two vectors, d times the coordinate's, rounded up."""
         return math.nextafter(self.dimension * self.coordinate.privacy_loss(), math.inf)
 
     def _scaled(self, x: Any) -> Any:
         found = x if is_tensor(x) else checks.answers("x", x)
         if found.shape[-1:] != (self.dimension,):
             raise DataError(f"x: the last axis must be {self.dimension}")
-        with np.errstate(over="ignore"):  # what is beyond doubles is outside the range
+        with np.errstate(over="ignore"):  # infinity is outside the range
             return found / self.scale
 
     def sample(self, x: object, *, rng: Randomness = None, clip: bool = False) -> Any:
@@ -439,10 +439,10 @@ class CoordinateQuantizer:
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw from the exact law of every coordinate; see `Quantizer.release`, also for its `DataError`."""
         given = checks.answers("x", x)
-        # What is subnormal would take longer, all coordinates of a person together.
+        # Subnormal numbers would take longer, which would reveal them.
         held = np.where(np.abs(given) < checks.NARROWEST * self.scale, 0.0, given)
         return self.coordinate.release(self._scaled(held), clip=clip) * self.scale
 
     def expected_squared_error(self, prior: object) -> float:
-        """E‖M(X) − X‖₂² for i.i.d. coordinates with the given prior (on the scaled coordinates)."""
+        """Return E‖M(X) − X‖₂² for i.i.d. coordinates with the given prior (on the scaled coordinates)."""
         return self.dimension * self.scale**2 * self.coordinate.expected_loss(prior, "squared")

@@ -10,14 +10,14 @@ a mechanism that is private everywhere.
 
 **On a fixed input grid**, any metric, for all pairs of grid points; and (ε, δ)-privacy, with slacks
 :math:`S_{kl,i} \ge P_{k,i} - e^\varepsilon P_{l,i}`, :math:`\sum_i S_{kl,i} \le \delta`. Inputs off the grid are first
-rounded to a neighbouring grid point at random, keeping their mean; the objective is the exact loss of that. On a
+rounded at random to a neighbouring grid point, with their mean preserved; the objective is the exact loss including that. On a
 continuum :math:`|x - x'|^2` would force a constant mechanism (n steps of h/n cost :math:`n (h/n)^2 \to 0`), so it needs
 a grid. Applied to each coordinate of a vector, it gives :math:`\varepsilon \|x - x'\|_2^2` (Chaudhuri et al. 2022,
 Lemma 6): see `MetricQuantizer.vector_epsilon`.
 
-**Solved** by one growing program: it begins with neighbouring inputs; pairs of inputs that its answer breaks, and inputs between
-those of a grid that lose more than the worst case says, join until there are none. Every answer's multipliers prove a bound;
-the law with the two outermost outputs, which decides whether anything is feasible, comes first.
+**Solution** by one growing program: it begins with neighbouring inputs; pairs of inputs that its solution violates, and inputs between
+those of a grid whose loss exceeds the worst case so far, are added until there are none. Every solution's multipliers prove a bound;
+the law with the two outermost outputs, which decides feasibility, comes first.
 
 **Which rows are compared.** On the continuum, for rows interpolated linearly between knots, :math:`p(x, i) \le e^{\varepsilon |x - x'|} p(x', i)` for all
 inputs is *equivalent* to neighbouring rows k, l with
@@ -28,8 +28,8 @@ as an affine function is steepest, relative to itself, where it is smallest. On 
 compared at :math:`e^{\varepsilon d(x_k, x_l)}`; for :math:`d = |x - x'|` and :math:`|x - x'|^2` chains of neighbours
 imply the others, since :math:`d(x, z) \ge d(x, y) + d(y, z)` for y between.
 
-**Bounds.** What is private on a grid, or everywhere, is private on listed inputs: rows of their table with multipliers bound all such mechanisms. The
-mean over a continuum of inputs is bounded by a table over cells of it (`MetricQuantizer.over_cells`).
+**Bounds.** A mechanism that is private on a grid, or everywhere, is private on listed inputs: rows of their table with multipliers bound all such mechanisms. A
+table over cells of a continuum bounds the mean over it (`MetricQuantizer.over_cells`).
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ CELLS = (
 )
 
 _COUNTS = (65, 129, 257, 513, 1025)
-_MOST = 40_000  # inputs times outputs of a program
-_MOST_PAIRED = 2_500  # of one whose pairs join as they are broken
+_MOST = 40_000  # most inputs times outputs of a program
+_MOST_PAIRED = 2_500  # the same for a program to which violated pairs are added
 _ROUNDS = 30
-_MOST_INPUTS = 257  # or ends of cells, of a program that bounds what is possible on a continuum
+_MOST_INPUTS = 257  # most inputs, or ends of cells, of a program that gives a bound on a continuum
 _ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
 
 
@@ -116,12 +116,12 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
     loss : "absolute", "squared", dict of the two, or convex callable
     objective : {"mean", "worst"}
-        The worst case is over all inputs: of a grid's program over the knots, and over what inputs between them turn out to lose
-        more, rounded to the grid at random.
+        The worst case is over all inputs: on a grid, over the knots and those inputs between them, rounded to the grid at random,
+        that turn out to lose more.
     inputs : array_like, shape (K + 1,), optional
-        A fixed input grid: required except for ``MetricDP(ε, "absolute")``, which is solved on the continuum without.
+        A fixed input grid, required except for ``MetricDP(ε, "absolute")``, which without it is solved on the continuum.
     input_range : (float, float), optional
-        The grid's by default, else the support of a law; with samples as prior one of the two must be stated.
+        By default the grid's range, or else the support of a law; with samples as prior one of the two must be stated.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 
     @property
     def default_gap(self) -> float:  # type: ignore[override]
-        """Of the continuum what some hundred knots prove; the program of a grid is exact."""
+        """Target gap: what some hundred knots prove on a continuum; a grid's program is exact."""
         return 1e-2 if self.continuum else 1e-6
 
     def __post_init__(self) -> None:
@@ -171,22 +171,22 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         self.loss.check_convex(bins, *reach)
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Between any two inputs, the farthest too."""
+        """Return the trade-off between any two inputs, including the farthest."""
         asked = self.privacy
         return points_of(PureDP(result.mechanism.privacy_loss()) if isinstance(asked, MetricDP) else asked)
 
     @property
     def continuum(self) -> bool:
-        """Whether privacy is asked for between all inputs of the range, not only those of a grid."""
+        """Whether privacy is required between all inputs of the range, not only those of a grid."""
         return self.inputs is None
 
     @property
     def notion(self) -> PairwisePrivacy:
-        """Which rows are compared, and by how much they may differ."""
+        """Comparison of rows: the pairs, and their allowed differences."""
         return PairwisePrivacy(self.privacy, self.continuum)
 
     def knots(self, count: int = 129) -> Array:
-        """The grid, or `count` equally spaced knots."""
+        """Return the grid, or `count` equally spaced knots."""
         if self.inputs is not None:
             return np.array(self.inputs)
         lower, upper = self.input_range
@@ -195,9 +195,9 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     # -- model ----------------------------------------------------------------------------------------
 
     def problem(self, *, knots: int = 129, places: Numbers = ()) -> TableProblem:
-        """Declare the table of the rows at the grid's inputs, or at `knots` of the continuum, and the loss of what interpolates them.
+        """Declare the table of rows at the grid's inputs, or at `knots` of the continuum, with the loss of the interpolated mechanism.
 
-        Of the metrics that are named, chains of neighbours imply all other pairs. The worst case is over the inputs of the rows and over
+        For named metrics, chains of neighbours imply all other pairs. The worst case is over the inputs of the rows and
         `places` between them. On the continuum a row is at most :math:`1 + \\varepsilon h` times its neighbour.
         """
         if self.objective == "mean":
@@ -208,7 +208,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return self._stated(P, largest, "largest")
 
     def _averaged(self, knots: Array) -> TableProblem:
-        """The problem of the expected loss."""
+        """Declare the problem of the expected loss."""
         P = Table(knots, self.bins)
         costs, constant = interpolated_costs(np.array(self.bins), knots, self.loss, self.prior)
         return self._stated(P, cp.sum(cp.multiply(costs, P)) + constant, "expected")
@@ -222,7 +222,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         if not isinstance(privacy, MetricDP):
             return P.private(privacy)
         if not self.continuum:
-            distances = (1 + 1e-15) * P.distances(privacy)  # from above: no mechanism is shut out
+            distances = (1 + 1e-15) * P.distances(privacy)  # rounded up, so that no mechanism is excluded
             return replace(P.private(privacy, between=near), distances=distances)
 
         def slope(x: Array, y: Array) -> Array:
@@ -231,19 +231,19 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return P.private(MetricDP(privacy.epsilon, slope), between=near)
 
     def problem_of(self, result: Result) -> TableProblem:
-        """Return the problem at the result's knots, of the worst case over the inputs between them that were looked at."""
+        """Return the problem at the result's knots; for the worst case also at the inputs between them that were added."""
         places = next((p.places for p in result.proofs if isinstance(p, MetricRows)), None)
         return self.problem(knots=len(result.mechanism.knots), places=() if places is None else places)
 
     # -- solve ----------------------------------------------------------------------------------------
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield 0, and the law that uses the outermost two outputs, which decides whether anything is feasible.
+        """Yield the bound 0, and the law that uses the two outermost outputs, which decides feasibility.
 
         Raises
         ------
         InfeasibleError
-            No unbiased mechanism with these outputs is that private.
+            No unbiased mechanism with these outputs is private enough.
         """
         if self.loss.polynomial:
             yield Bound(0.0, ClosedBound())
@@ -255,25 +255,25 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     def modelled(
         self, clock: Clock, solver: str | None = None, knots: int | None = None, **options: Any
     ) -> Iterator[Law | Bound]:
-        """Solve the declared problem at more and more knots of the continuum, of the worst case over more and more inputs between them.
+        """Solve the declared problem, on the continuum at more and more knots, for a grid's worst case at more and more inputs between them.
 
         Parameters
         ----------
         clock : Clock
-            On the continuum: knots are doubled, from 65 up to 1,025, until the relative gap is as wanted.
+            Time limit and gap; on the continuum knots are doubled, from 65 up to 1,025, until the gap is reached.
         solver : str, optional
             A backend of `mechdesign.solvers`.
         knots : int, optional
             A fixed number of knots of the continuum instead.
         **options
-            The backend's own.
+            Options of the backend.
 
         Raises
         ------
         DesignError
-            More inputs times outputs than programs hold.
+            Too many inputs times outputs.
         InfeasibleError
-            No unbiased mechanism with these outputs is that private.
+            No unbiased mechanism with these outputs is private enough.
         """
         given = None if knots is None else integer("knots", knots, 2)
         counts = [given] if given or not self.continuum else list(_COUNTS)
@@ -286,13 +286,13 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
                 return
             try:
                 yield from self._solved(lattice, clock, solver, options)
-            except (InfeasibleError, SolverError) as error:  # it is feasible: doubles do not resolve it
+            except (InfeasibleError, SolverError) as error:  # feasible, but not resolved by doubles
                 clock.failed(error, f"the best mechanism found without {len(lattice)} rows is used")
 
     def _solved(
         self, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
     ) -> Iterator[Law | Bound]:
-        """Laws and bounds of the rows at some knots."""
+        """Yield laws and bounds with rows at some knots."""
         if self.objective == "worst" and not self.continuum:
             yield from self._worst(knots, clock, solver, options)
             return
@@ -308,9 +308,9 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     def _worst(
         self, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
     ) -> Iterator[Law | Bound]:
-        """Laws and bounds of a grid's worst case: inputs between, where the law loses more, join until there are none.
+        """Yield laws and bounds of a grid's worst case while inputs between knots at which the law loses more are added.
 
-        Without them the worst case is higher by 1% or more in 14 of 26 designs, at most by 22% (``results/ablations``).
+        Without these inputs the worst case is higher by 1% or more in 14 of 26 designs, at most by 22% (``results/ablations``).
         """
         mean, places, enough = self._averaged(knots).declared, np.zeros(0), 1 + max(1e-9, clock.gap / 4)
         for _ in range(_ROUNDS):
@@ -328,7 +328,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             places = np.sort(np.append(places, new))
 
     def _beyond(self, table: Array, most: float, places: Array) -> Array:
-        """Other inputs at which rows interpolated between the grid's lose more: the worst of each segment between inputs and outputs."""
+        """Return further inputs at which the interpolated rows lose more than `most`: the worst of each cell between knots and outputs."""
         knots, bins = self.knots(), np.array(self.bins)
         centre = knots[0] / 2 + knots[-1] / 2
         x, lost = loss_peaks(PiecewiseTable(bins - centre, knots - centre, table[:-1], table[1:]), self.loss)
@@ -347,7 +347,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return Law(mechanism, value, (proof,), report=report, notes=notes)
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        """Refuse a law that is over the budget: the program's distances are rounded up, which shows where ε is next to the least."""
+        """Refuse a law that exceeds the budget: the program's distances are rounded up, which matters near the least feasible ε."""
         if not all(claim.holds for claim in self.privacy_claims(law.mechanism.law)):
             raise SolverError("the law failed its own check", solver=law.report.solver, status="check")
         return law
@@ -361,7 +361,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         inputs: Array | None = None,
         cells: int | None = None,
     ) -> Bound:
-        """The bound of a problem on listed inputs, or on cells, as one of the design: of the worst case that of a law on finitely many inputs."""
+        """Return the bound of a problem on listed inputs, or on cells, as a bound of the design; for the worst case as that of a law on finitely many inputs."""
         held, declared = instance("proof", found.proof, RowsBound), problem.declared
         bound, proof = Fraction(found.value), MetricRows(held.rows, held.multipliers, inputs, cells=cells)
         if self.objective == "worst":
@@ -371,7 +371,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return Bound(round_down(bound - lost), proof)
 
     def _bounded(self, count: int, clock: Clock) -> Iterator[Bound]:
-        """A bound for every mechanism on the continuum, interpolated or not: of the worst case by listed inputs, of the mean by cells."""
+        """Yield a bound for every mechanism on the continuum, interpolated or not: for the worst case by listed inputs, for the mean by cells."""
         count, inputs, cells = min(count, _MOST_INPUTS), None, None
         if self.objective == "worst":
             inputs = self.knots(count)
@@ -391,7 +391,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             yield self._proved(problem, found, np.zeros(0), None, inputs, cells)
 
     def over_cells(self, count: int) -> TableProblem:
-        r"""Declare a table over cells of the continuum that no mechanism beats in the mean, interpolated or not.
+        r"""Declare a table over cells of the continuum whose optimum bounds the mean loss of all mechanisms, interpolated or not.
 
         For any mechanism let :math:`P_{ki}` be the mean of :math:`p_i` over cell k under the prior, and :math:`d_{ki}` that of
         :math:`(x - \bar x_k)\, p_i`. Then
@@ -401,10 +401,10 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
           their quantiles: paired inputs are at most w apart);
         - :math:`|d_{ki}| \le \tau_k h_k P_{ki}`, :math:`\tau = \tanh(\varepsilon h/4)`, as inside a cell of width h p varies by :math:`e^{\varepsilon h}` at most;
         - the absolute error is at least :math:`|(B_i - \bar x_k) P_{ki} - d_{ki}|` (Jensen), which d lowers by :math:`\varepsilon h^2/4` at most; the squared
-          one is exactly :math:`\sum B_i^2 P_{ki}` less the mean of :math:`x^2`.
+          one is exactly :math:`\sum B_i^2 P_{ki}` minus the mean of :math:`x^2`.
         """
         (low, high), epsilon = self.input_range, self.privacy.epsilon
-        centre = low / 2 + high / 2  # about zero moments keep their digits
+        centre = low / 2 + high / 2  # far from zero moments lose digits
         prior = self.prior.standardised(centre, 1.0) if centre else self.prior
         cells, bins = _cells(prior, low - centre, high - centre, count), np.array(self.bins) - centre
         mass, first, second = np.array([moments for *_, moments in cells]).T
@@ -422,7 +422,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 
     @property
     def rows_how(self) -> str:
-        """How the rows of the problem are known: enclosed, by quadrature and the user's functions, or from a file without these."""
+        """How the rows of the problem are computed: enclosed, by quadrature and the user's functions, or read from a file without these."""
         functions = self.loss.function, getattr(self.privacy, "metric", None)
         if any(isinstance(f, UnavailableCallable) for f in functions):
             return CLAIMED
@@ -431,10 +431,10 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return PROVED if exact and not callable(functions[1]) else RECOMPUTED
 
     def vector_epsilon(self, diameter: float, dimension: int | None = None) -> float:
-        """Pure-DP level of a mechanism of this design applied to every coordinate of a vector.
+        """Return the pure-DP level of a mechanism of this design applied to every coordinate of a vector.
 
-        With the squared metric :math:`\\varepsilon D^2` for vectors at most D apart in Euclidean norm (a ball of
-        radius B has D = 2B); with the absolute metric :math:`\\varepsilon \\sqrt{d} D` in d dimensions.
+        It is :math:`\\varepsilon D^2` with the squared metric for vectors at most D apart in Euclidean norm (a ball of
+        radius B has D = 2B), and :math:`\\varepsilon \\sqrt{d} D` with the absolute metric in d dimensions.
         """
         privacy, size = self.privacy, positive("diameter", diameter)
         if not isinstance(privacy, MetricDP) or callable(privacy.metric):
@@ -450,7 +450,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         known = f" (the smallest feasible epsilon is {smallest:.9g})" if math.isfinite(smallest) else ""
         remedy = "widen the outputs or raise epsilon"
         (low, high), bins = self.input_range, self.bins
-        if not known and (low <= bins[0] or high >= bins[-1]):  # an output that comes for sure at one input
+        if not known and (low <= bins[0] or high >= bins[-1]):  # some output is certain at one input
             remedy = "no epsilon suffices where inputs reach the outermost outputs: widen the outputs"
         return InfeasibleError(
             f"no unbiased mechanism with outputs in [{self.bins[0]:g}, {self.bins[-1]:g}] has "
@@ -465,13 +465,13 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return every(self.with_outputs("these outputs"))
 
     def least_cost(self, stated: Certificate, given: None) -> Fraction:
-        """0: absolute and squared errors are not negative."""
+        """Return 0: absolute and squared errors are non-negative."""
         if not self.loss.polynomial:
             raise DesignError("lower_bound: 0 is none of a loss that is a function")
         return Fraction(0)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Every row of the declared problem at the law's knots: privacy of the pairs compared, means, sums."""
+        """Tabulate every row of the declared problem at the law's knots: privacy of the compared pairs, means, sums."""
         mechanism, declared = result.mechanism, self.problem_of(result).declared
         rows = np.vstack([mechanism.starts, mechanism.ends[-1:]]).tolist()
         exact = rows if mechanism.law is None else _exact_rows(mechanism.law)[1]
@@ -485,7 +485,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return audit_table(declared, [*cells, *further], multipliers)
 
     def epsilon_of(self, mechanism: Quantizer) -> float:
-        """Smallest ε at which the float tables of a mechanism satisfy the notion, rounded up (at the design's δ)."""
+        """Return the smallest ε at which the float tables of a mechanism satisfy the notion, rounded up (at the design's δ)."""
         instance("mechanism", mechanism, Quantizer)
         if self.continuum:
             return float(mechanism.metric_loss())
@@ -494,10 +494,10 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return self.notion.needed(mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]]))
 
     def privacy_claims(self, law: ExactLaw) -> Iterator[Claim]:
-        r"""Whether rows that are interpolated between knots are private at the knots (`notion`), in fractions.
+        r"""Check in fractions that the rows at the knots are private (`notion`).
 
-        On the continuum neighbours are within ratios :math:`1 + \varepsilon h`; on a grid every pair is compared, or neighbours
-        where chains of them imply the others.
+        On the continuum neighbours must be within ratios :math:`1 + \varepsilon h`; on a grid every pair is compared, or only
+        neighbours if chains of them imply the others.
         """
         instance("law", law, RationalTable)
         if self.inputs is not None and law.knots != tuple(map(Fraction, self.inputs)):
@@ -520,27 +520,27 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 
 
 def _exact_rows(law: RationalTable) -> tuple[list[Fraction], list[list[Fraction]]]:
-    """Knots and rows of an interpolated law."""
+    """Return knots and rows of an interpolated law."""
     return list(law.knots), [law.row(0, 0), *(law.row(k, 1) for k in range(len(law.knots) - 1))]
 
 
 @serializable("metric-rows")
 @dataclass(frozen=True, eq=False)
 class MetricRows(RowsBound):
-    r"""Rows with multipliers of the problem on the listed inputs: what is private there costs no less (`RowsBound`).
+    r"""Rows with multipliers of the problem on listed inputs, a lower bound for mechanisms private there (`RowsBound`).
 
-    What rows cost is rounded down (`interpolated_costs`). The worst case costs no less than the mean over any law on finitely many inputs.
+    Costs of rows are rounded down (`interpolated_costs`). The worst case is at least the mean over any law on finitely many inputs.
 
     Parameters
     ----------
     inputs : array, optional
-        Of the continuum: the inputs that are listed. A mechanism on all of them is one on these.
+        For the continuum: the listed inputs. A mechanism on the continuum is one on these.
     places : array, optional
-        Of the worst case: inputs, and
+        For the worst case: inputs of a law, and
     weights : tuple of Fraction, optional
-        what a law gives each of them.
+        their probabilities.
     cells : int, optional
-        Of the mean over the continuum: how many cells the rows are of (`MetricQuantizer.over_cells`).
+        For the mean over the continuum: the number of cells (`MetricQuantizer.over_cells`).
     """
 
     inputs: Array | None = None
@@ -549,7 +549,7 @@ class MetricRows(RowsBound):
     cells: int | None = None
 
     def bounded(self, design: MetricQuantizer, declared: Declared | None = None) -> LinearBound:
-        """The rows of the design's problem of the mean on these inputs, which may be at hand, with the multipliers."""
+        """Return the rows of the design's problem of the mean on these inputs (`declared`, if known) with the multipliers."""
         masses, listed = None, () if self.inputs is None else tuple(self.inputs.tolist())
         mean = design.continuum and design.objective == "mean"
         if (self.cells is not None) != mean or bool(listed) != (design.continuum and not mean):
@@ -585,7 +585,7 @@ class MetricRows(RowsBound):
         return program
 
     def numbered(self, declared: Declared) -> dict[int, Fraction]:
-        """Multipliers by the numbers of the rows of the problem that was solved, those of the worst case too."""
+        """Return the multipliers by row number of the solved problem, including the rows of the worst case."""
         more = len(declared.family) - declared.n
         found = {r + more * (r >= declared.n): m for r, m in zip(self.rows.tolist(), self.multipliers)}
         if self.places is None:
@@ -607,7 +607,7 @@ class MetricRows(RowsBound):
 
 
 def _least_favourable(held: RowsBound, declared: Declared, at: Array, inputs: Array | None) -> MetricRows:
-    """The multipliers of the rows of the worst case as a law on their inputs; the others, of the problem without these rows."""
+    """Turn the multipliers of the worst case's rows into a law on their inputs, and renumber the others for the problem without these rows."""
     n, more = declared.n, len(declared.family) - declared.n
     prices = dict(zip(held.rows.tolist(), held.multipliers))
     weights = {number: price for number, price in prices.items() if n <= number < n + more}
@@ -633,7 +633,7 @@ class PairwisePrivacy:
     ----------
     privacy : MetricDP, ApproximateDP or PureDP
     continuum : bool
-        Whether the rows are interpolated and privacy is asked for between all inputs, not only the knots.
+        Whether the rows are interpolated and privacy is required between all inputs, not only the knots.
 
     Examples
     --------
@@ -646,16 +646,16 @@ class PairwisePrivacy:
 
     @property
     def delta(self) -> float:
-        """What the excesses of a pair may sum to; 0 but for approximate privacy."""
+        """Largest sum of the excesses of a pair; 0 except for approximate privacy."""
         return float(getattr(self.privacy, "delta", 0.0))
 
     @property
     def neighbours(self) -> bool:
-        """Whether comparing neighbouring knots is enough."""
+        """Whether comparing neighbouring knots suffices."""
         return isinstance(self.privacy, MetricDP) and not callable(self.privacy.metric)
 
     def pairs(self, count: int) -> Pairs:
-        """The pairs (k, l) of `count` knots whose rows are compared: P_k at most a multiple of P_l."""
+        """Return the pairs (k, l) of `count` knots whose rows are compared: P_k at most a multiple of P_l."""
         k, l = (v.ravel() for v in np.indices((count, count)))
         kept = np.abs(k - l) == 1 if self.neighbours else k != l
         return k[kept], l[kept]
@@ -670,7 +670,7 @@ class PairwisePrivacy:
         return distance
 
     def exact_slack(self, knots: list[Fraction], rows: list[list[Fraction]]) -> Fraction:
-        """The least slack of all pairs in exact arithmetic, exponentials rounded down."""
+        """Return the least slack of all pairs in exact arithmetic, with exponentials rounded down."""
         if not isinstance(self.privacy, MetricDP):
             # one ratio for all pairs: the extremes decide whether any excess is positive
             ratio, delta = _growth(Fraction(self.privacy.epsilon)), Fraction(self.delta)
@@ -699,7 +699,7 @@ class PairwisePrivacy:
         return Fraction(float(self.privacy.distance(float(x), float(y))))
 
     def needed(self, knots: Array, rows: Array) -> float:
-        """Smallest ε at which the rows satisfy a notion without δ, rounded up."""
+        """Return the smallest ε at which the rows satisfy a notion without δ, rounded up."""
         k, l = self.pairs(len(knots))
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = np.log(np.where(rows[k] > 0, rows[k] / rows[l], 1.0)).max(axis=1)
@@ -707,9 +707,9 @@ class PairwisePrivacy:
         return float(np.max(np.where(loss > 0, per_unit, 0.0)) * (1 + 1e-13))
 
     def smallest_epsilon(self, knots: Array, first: float, last: float) -> float:
-        """Smallest ε at which some unbiased mechanism with outputs in [first, last] exists; ∞ where none does.
+        """Return the smallest ε at which some unbiased mechanism with outputs in [first, last] exists; ∞ if none does.
 
-        Splitting every output between the two extreme ones, keeping means, is post-processing; so the mechanism
+        Splitting every output between the two extreme ones, with means preserved, is post-processing; so the mechanism
         with those two outputs decides, and its probabilities are affine in the input.
         """
         lower, upper = float(knots[0]), float(knots[-1])
@@ -727,12 +727,12 @@ class PairwisePrivacy:
 
 @lru_cache(maxsize=4096)
 def _growth(power: Fraction) -> Fraction:
-    """A rational below e^power; beyond 700 one that is far below."""
+    """Return a rational below e^power; for powers beyond 700 one below e^700."""
     return exp_lower(power if power < 700 else Fraction(700))
 
 
 def outermost_private(notion: PairwisePrivacy, bins: Sequence[float], knots: Array) -> bool:
-    """Whether that law is private, in exact arithmetic: if not, no unbiased mechanism with these outputs is."""
+    """Whether the law of the two outermost outputs is private, in exact arithmetic: if not, no unbiased mechanism with these outputs is."""
     if notion.continuum or not isinstance(notion.privacy, MetricDP):
         knots = knots[[0, -1]]  # affine rows differ most at the ends
     law = outermost_law((bins[0], bins[-1]), knots)
@@ -744,7 +744,7 @@ def outermost_private(notion: PairwisePrivacy, bins: Sequence[float], knots: Arr
 
 
 def _cells(prior: Prior, lower: float, upper: float, count: int) -> list[tuple[float, float, Array]]:
-    """Cells (start, stop, moments): atoms alone where there are few, the density between cut points."""
+    """Return cells (start, stop, moments): each atom by itself if there are few, and the density between cut points."""
     points, weights = prior.atoms
     edges = np.linspace(lower, upper, count + 1)
     out: list[tuple[float, float, Array]] = []
@@ -762,7 +762,7 @@ def _cells(prior: Prior, lower: float, upper: float, count: int) -> list[tuple[f
 
 
 def _quantile_grid(prior: Prior, start: float, stop: float) -> tuple[Array, Array]:
-    """Points and conditional distribution function of the density on a cell."""
+    """Return points and the conditional distribution function of the density on a cell."""
     x = np.linspace(start, stop, 513)
     mass = np.concatenate([[0.0], np.cumsum(prior.continuous_moments(x)[:, 0])])
     with np.errstate(invalid="ignore"):  # an empty cell between atoms: the caller takes the hull
@@ -770,7 +770,7 @@ def _quantile_grid(prior: Prior, start: float, stop: float) -> tuple[Array, Arra
 
 
 def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[float, float, Array]) -> float:
-    """Upper bound of the ∞-Wasserstein distance of two neighbouring cells' conditional laws."""
+    """Return an upper bound of the ∞-Wasserstein distance of two neighbouring cells' conditional laws."""
     hull = second[1] - first[0]
     if isinstance(prior, LawPrior) and type(prior.law.dist) is type(stats.uniform):
         start, stop = prior.support

@@ -1,22 +1,22 @@
-r"""Masses and moments of a prior between rational bounds, on stretches of inputs and against hat functions.
+r"""Masses and moments of a prior between rational bounds, on intervals of inputs and against hat functions.
 
 On a cell [u, v] with :math:`t = (x - u)/(v - u)` a certificate needs :math:`\int t^k\,dF`, k = 0, 1, 2, of the density, and the
-point masses. Uniform laws, histograms and samples have rational ones, which are exact. Normal and beta laws (also clipped
-and truncated) are enclosed in ball arithmetic (python-flint), rounded outwards. For other laws the floats of
-`Prior.continuous_moments` are taken as they are, and `proved` says so. All bounds are widened by 2⁻¹⁰⁰, so that a verifier that computes
+point masses. For uniform laws, histograms and samples these are rational, and exact. For normal and beta laws (also clipped
+and truncated) they are enclosed in ball arithmetic (python-flint), rounded outwards. For other laws the floats of
+`Prior.continuous_moments` are used, and `proved` is False. All bounds are widened by 2⁻¹⁰⁰, so that a verifier that computes
 them in another way, with as few as 35 digits, finds the same.
 
-What is not rational is also stored with a certificate (`PriorMoments`), so that a reader who cannot compute it sees what was
-used, and can check everything that follows from it.
+Moments that are not rational are also stored with a certificate (`PriorMoments`), so that a reader who cannot compute them
+can check all conclusions from them.
 
 **Hat functions.** The loss of a mechanism that interpolates rows at knots is affine in the rows, with coefficients from below.
 
 .. math:: \int \sum_i p(x, i)\, \ell(B_i - x)\, dF(x) = c_0 + \sum_{k,i} c_{ki} P_{ki}, \qquad c_{ki} = \int h_k(x)\, \ell(B_i - x)\, dF(x) - \dots,
 
 :math:`h_k` the hat function of knot k. On each cell between knots and outputs hat functions times a loss :math:`w_1 |t| + w_2 t^2` are polynomials, so
-that the masses and moments of the prior there, which are enclosed, are all there is; of the square :math:`B^2 - 2Bx` is charged to
-rows, and :math:`x^2`, the same for all outputs, to :math:`c_0`. What doubles may lose is taken off: as probabilities are not negative, no mechanism costs
-less than these coefficients say. Other convex losses are integrated by quadrature.
+that the enclosed masses and moments of the prior there suffice; of the square, :math:`B^2 - 2Bx` belongs to
+the rows, and :math:`x^2`, the same for all outputs, to :math:`c_0`. Rounding errors are subtracted: as probabilities are non-negative, the coefficients give a lower
+bound of every mechanism's cost. Other convex losses are integrated by quadrature.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ from mechdesign.typing import Array, FrozenLaw, Indices
 
 BITS = 160
 Enclosure = tuple[int, int]
-"""Lower and upper bound, in units of 2⁻¹⁶⁰."""
+"""Lower and upper bounds, in units of 2⁻¹⁶⁰."""
 Cell = tuple[Enclosure, Enclosure, Enclosure]
 """∫ t^k dF over one cell, k = 0, 1, 2."""
 Number = Fraction | fmpq
-"""A rational. Sums are python-flint's, which is several times as fast as the standard library and refuses to mix with floats."""
+"""A rational. Sums use python-flint, which is several times as fast as the standard library and refuses floats."""
 Pair = tuple[Number, Number]
 
 Ball = fmpq | arb
-"""A number of a law: exact, or between bounds."""
+"""A number, exact or between bounds."""
 Raw = tuple[Ball, Ball, Ball]
 """Moments of order 0, 1 and 2 about the start of a cell."""
 
 _Primitive = Callable[[FrozenLaw, Sequence[Any]], list[Raw]]
 
 _PRECISION = 512  # bits of balls: moments about cells 2⁻¹⁰⁰ as wide as the law's scale keep 200 of them
-_STEEPEST = 1e6  # of the shapes of a beta law: its series have thousands of terms
+_STEEPEST = 1e6  # largest shape of a beta law: its series have thousands of terms
 _WIDENED = 1 << (BITS - 100)
 
 
 @dataclass(frozen=True)
 class Moments:
-    """A prior, as a certificate integrates against it.
+    """Masses and moments of a prior for a certificate.
 
     Examples
     --------
@@ -83,12 +83,12 @@ class Moments:
 
     @property
     def proved(self) -> bool:
-        """Whether the bounds are proved, and not floats with an estimate of their error."""
+        """Whether the bounds are proved, rather than floats with an estimated error."""
         return isinstance(self.prior, EmpiricalPrior) or _primitive(self._law) is not None
 
     @property
     def rational(self) -> bool:
-        """Whether they are exact, so that anyone can compute them."""
+        """Whether the moments are exact, so that anyone can compute them."""
         return isinstance(self.prior, EmpiricalPrior) or type(self._law.dist) in _RATIONAL
 
     @property
@@ -110,7 +110,7 @@ class Moments:
         return [(x, (max(low, 0), high)) for (x, _), (low, high) in zip(ends, tails)]
 
     def _tail(self, x: Fraction, side: int) -> Enclosure:
-        """Mass of the law left (0) or right (1) of x."""
+        """Return the mass of the law left (0) or right (1) of x."""
         if not self.proved:
             value = float(self._law.sf(float(x)) if side else self._law.cdf(float(x)))
             return _fixed(Fraction(value))
@@ -120,7 +120,7 @@ class Moments:
             return _fixed(self._raw([rational(v) for v in ((low, place), (place, high))[side]])[0][0])
 
     def over(self, spans: Iterable[Pair], origin: Number) -> dict[Pair, Cell]:
-        """∫ t^k dF of the density from origin + u to origin + v for every span (u, v), from cells between all ends."""
+        """Return ∫ t^k dF of the density from origin + u to origin + v for every span (u, v), from cells between all ends."""
         if self.stated is not None:
             return dict(zip(sorted(spans), _cells(self.stated.spans)))
         exact = {span: (rational(span[0]), rational(span[1])) for span in sorted(spans)}
@@ -146,7 +146,7 @@ class Moments:
         return found
 
     def density(self, edges: Sequence[Number]) -> list[Cell]:
-        """∫ t^k dF of the density over each cell, k = 0, 1, 2."""
+        """Return ∫ t^k dF of the density over each cell, k = 0, 1, 2."""
         if self.stated is not None:
             return _cells(self.stated.cells)
         if isinstance(self.prior, EmpiricalPrior):
@@ -166,18 +166,18 @@ class Moments:
                 n1 = (m1 + shift * m0) / width
                 n2 = (m2 + 2 * shift * m1 + shift * shift * m0) / (width * width)
                 found = [_fixed(n) for n in (m0, n1, n2)]
-                # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and nothing outside the support; what is only estimated may lie outside by rounding.
+                # 0 ≤ ∫ t² ≤ ∫ t ≤ ∫ 1, and 0 outside the support; estimated moments may violate this by rounding.
                 limit = max(found[0][1], 0) if b > a else 0
                 zero, one, two = ((min(max(lo, 0), limit), min(max(hi, 0), limit)) for lo, hi in found)
                 out.append((zero, one, two))
         return out
 
     def _raw(self, edges: Sequence[Any]) -> list[Raw]:
-        """Moments of order 0, 1, 2 about each cell's start, of the law as it is; only masses of cells that end at infinity."""
+        """Return moments of order 0, 1, 2 about each cell's start under the unclipped law; for infinite cells masses only."""
         primitive = _primitive(self._law)
         if primitive is not None:
             return primitive(self._law, edges)
-        # About the middle of the range: far from zero, moments about zero have no digits left.
+        # About the middle of the range: far from zero, moments about zero lose all digits.
         centre = float(edges[0] + edges[-1]) / 2
         floats = np.array([float(x - rational(centre)) for x in edges])
         m0, m1, m2 = self.prior.standardised(centre, 1.0).continuous_moments(floats).T
@@ -188,7 +188,7 @@ class Moments:
 @serializable("prior-moments")
 @dataclass(frozen=True)
 class PriorMoments:
-    """Moments of a prior that is not rational, as a certificate used them: in their place.
+    """Moments of a prior that is not rational, stored as a certificate used them.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class PriorMoments:
         Lower and upper bound of ∫ dF, ∫ t dF and ∫ t² dF in units of 2⁻¹⁶⁰, six numbers for each cell between the law's
         knots and outputs.
     spans : tuple of int
-        The same for each stretch of inputs that the multipliers of the lower bound speak of, in order.
+        The same for each interval of inputs in the multipliers of the lower bound, in order.
     masses : tuple of int
         Lower and upper bound of each point mass.
     """
@@ -228,7 +228,7 @@ class PriorMoments:
         )
 
     def apart(self, other: PriorMoments) -> float:
-        """Largest difference of two bounds, as a mass; infinite where they speak of different cells."""
+        """Return the largest difference of two bounds, as a mass; infinite if the cells differ."""
         worst = 0
         for mine, its in zip(*((held.cells, held.spans, held.masses) for held in (self, other))):
             if len(mine) != len(its):
@@ -244,7 +244,7 @@ def _cells(flat: tuple[int, ...]) -> list[Cell]:
 
 
 def rational(x: Number | float) -> Any:
-    """The exact value of a finite number; infinities as they are."""
+    """Return the exact value of a finite number; infinities unchanged."""
     if isinstance(x, fmpq) or (isinstance(x, float) and math.isinf(x)):
         return x
     return fmpq(*x.as_integer_ratio())
@@ -258,7 +258,7 @@ def _fixed(value: Ball | Fraction) -> Enclosure:
 
 
 def _stepwise(law: FrozenLaw, edges: Sequence[Any]) -> list[Raw]:
-    """Constant density between the edges of a histogram, with masses in the ratio of its counts; uniform laws have one step."""
+    """Return moments under a density that is constant between the edges of a histogram, with masses proportional to its counts; uniform laws have one step."""
     if type(law.dist) is type(stats.uniform):
         ends, masses = [rational(float(v)) for v in law.support()], [fmpq(1)]
     else:
@@ -280,7 +280,7 @@ def _stepwise(law: FrozenLaw, edges: Sequence[Any]) -> list[Raw]:
 
 
 def _in_balls(primitive: Callable[..., list[Raw]]) -> _Primitive:
-    """Moments from a function that gives, for each cell, those about zero of the standard law."""
+    """Return moments about cell starts, from a function that gives those of the standard law about zero."""
 
     def moments(law: object, edges: Sequence[object]) -> list[Raw]:
         _, shapes, loc, scale = frozen_parts(law)
@@ -317,7 +317,7 @@ def _truncated_normal(z: list[Any], a: fmpq, b: fmpq) -> list[Raw]:
 def _incomplete_beta(a: fmpq, b: fmpq, x: fmpq, complete: arb) -> arb:
     r"""I_x(a, b) = x^a (1 − x)^b / (a B(a, b)) · Σ_n (a + b)_n / (a + 1)_n x^n: positive terms, the rest below a geometric series.
 
-    From the end that needs fewer terms; `complete` is B(a, b). (`arb.beta_lower` takes seconds at steep shapes.)
+    The series starts from the end that needs fewer terms; `complete` is B(a, b). (`arb.beta_lower` takes seconds at steep shapes.)
     """
     pause("lower bound")
     if x <= 0 or x >= 1:
@@ -331,7 +331,7 @@ def _incomplete_beta(a: fmpq, b: fmpq, x: fmpq, complete: arb) -> arb:
     total, term, n, ratio = arb(0), arb(1), 0, arb(1)
     while not (ratio < 1 and term < total * arb(2) ** -_PRECISION):
         total += term
-        ratio = (p + q + n) / (p + 1 + n) * z  # goes to z one way
+        ratio = (p + q + n) / (p + 1 + n) * z  # converges to z monotonically
         term, n = term * ratio, n + 1
     total += arb(0, (term / (1 - ratio.max(z))).upper())
     below = z**p * (1 - z) ** q / (p * complete) * total
@@ -362,13 +362,13 @@ _PRIMITIVES: dict[type, _Primitive] = {
 
 
 def _primitive(law: FrozenLaw) -> _Primitive | None:
-    """Moments of this law between proved bounds, None where there are none."""
+    """Return the function for moments of this law between proved bounds, None if there is none."""
     steep = type(law.dist) is type(stats.beta) and max(frozen_parts(law)[1]) > _STEEPEST
     return None if steep else _PRIMITIVES.get(type(law.dist))
 
 
 _LOST = 32 * 2.0**-53
-"""Of the size of its terms, what the roundings of one coefficient lose; each sum adds one unit."""
+"""Rounding error of one coefficient, relative to the size of its terms; each sum adds one unit."""
 
 
 @dataclass(frozen=True)
@@ -392,14 +392,14 @@ class PointMasses:
         return [(Fraction(x), mass) for x, mass in zip(self.places.tolist(), bounds, strict=True)]
 
     def density(self, edges: Any) -> list[Cell]:
-        """None: it has point masses alone."""
+        """Return zeros: the law has point masses only."""
         return [((0, 0),) * 3] * (len(edges) - 1)
 
 
 def interpolated_costs(
     bins: Array, knots: Array, loss: Loss, prior: Prior, masses: PointMasses | None = None
 ) -> tuple[Array, float]:
-    """Return (c, c0), c of shape (knots, outputs).
+    """Return lower bounds (c, c0) of the loss's coefficients in the interpolated rows, c of shape (knots, outputs).
 
     Parameters
     ----------
@@ -407,7 +407,7 @@ def interpolated_costs(
     loss : Loss
     prior : Prior
     masses : PointMasses, optional
-        The law of the inputs in place of the prior.
+        Law of the inputs instead of the prior.
     """
     cells = np.union1d(knots, bins[(bins > knots[0]) & (bins < knots[-1])])
     if loss.function is None:
@@ -430,12 +430,12 @@ def interpolated_costs(
 
 
 def _segments(knots: Array, x: Array) -> Indices:
-    """The segment between knots that each input is on."""
+    """Return the segment between knots that contains each input."""
     return np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
 
 
 def hats(knots: Array, x: Array) -> Array:
-    """Weights of the knots in the interpolated rows at x, shape (len(x), len(knots))."""
+    """Return the weights of the knots in the interpolated rows at x, shape (len(x), len(knots))."""
     at, rows, out = _segments(knots, x), np.arange(len(x)), np.zeros((len(x), len(knots)))
     t = (x - knots[at]) / (knots[at + 1] - knots[at])
     out[rows, at], out[rows, at + 1] = 1 - t, t
@@ -443,7 +443,7 @@ def hats(knots: Array, x: Array) -> Array:
 
 
 def _bounds(cells: list[Cell]) -> tuple[Array, Array]:
-    """Masses and moments in doubles from below and above, each of shape (cells, 3, 1)."""
+    """Return masses and moments in doubles rounded down and up, each of shape (cells, 3, 1)."""
     held = np.array([[[float(n) for n in pair] for pair in cell] for cell in cells]).reshape(-1, 3, 2)
     held = np.nextafter(np.maximum(np.ldexp(held, -BITS), 0.0), [-np.inf, np.inf])
     return np.maximum(held[..., :1], 0.0), held[..., 1:]
@@ -452,14 +452,14 @@ def _bounds(cells: list[Cell]) -> tuple[Array, Array]:
 def _from_below(
     bins: Array, knots: Array, loss: Loss, cells: Array, moments: Moments | PointMasses
 ) -> tuple[Array, float]:
-    """Coefficients of a polynomial loss; a point mass is a cell of width 0."""
+    """Return lower bounds of the coefficients of a polynomial loss; a point mass is a cell of width 0."""
     points = moments.atoms
     places = np.array([float(x) for x, _ in points])
     start, stop = np.append(cells[:-1], places), np.append(cells[1:], places)
     low, high = _bounds([*moments.density(cells.tolist()), *((mass, (0, 0), (0, 0)) for _, mass in points)])
     k, centre = _segments(knots, (start + stop) / 2), knots[0] / 2 + knots[-1] / 2
     b, u, width = bins - centre, (start - centre)[:, None], (stop - start)[:, None]
-    sign = np.where(bins >= stop[:, None], 1.0, -1.0)  # of output less input on the cell
+    sign = np.where(bins >= stop[:, None], 1.0, -1.0)  # of output minus input on the cell
     first, second = loss.absolute, loss.squared
     # t from 0 to 1 on a cell: its loss is value + rise t, and hat functions are level + slope t
     value, value_size = first * sign * (b - u) + second * (b * b - 2 * b * u), first * (abs(b) + abs(u))

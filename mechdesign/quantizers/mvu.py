@@ -8,8 +8,8 @@ alphabet a are optimised together:
     \min_{P, a}\; \tfrac1n \sum_{k,i} P_{ki} (a_i - x_k)^2 \quad \text{s.t.}\quad
     \sum_i P_{ki} = 1,\; \sum_i a_i P_{ki} = x_k,\; P_{ki} \le e^{\varepsilon} P_{k'i}.
 
-For a fixed alphabet this is a linear program; its value is minimised over (symmetric) alphabets by a simplex search
-from several starts, every evaluation a warm re-solve; by `BinSearch` and over evenly spread ones beyond 8 outputs.
+For a fixed alphabet this is a linear program; its value is minimised over (symmetric) alphabets by the Nelder–Mead method
+from several starts, with warm re-solves; beyond 8 outputs by `BinSearch`, and for many over evenly spaced alphabets.
 Dithering makes the mechanism piecewise affine between the grid points, so its privacy and its error on the continuum
 are exact like any other's.
 """
@@ -50,8 +50,8 @@ from mechdesign.solvers import Deadline, LinearProgram
 from mechdesign.typing import Array, Numbers, Status, Weights
 
 FEW = 8
-"""Outputs up to which they are searched by the Nelder–Mead method: `BinSearch` takes 3 to 15 times as long for 4 (``results/ablations``), and stops on
-kinks 1 to 22% above what the Nelder–Mead method finds for 5 to 8 in half of its time (7 designs)."""
+"""Most outputs for the Nelder–Mead method: `BinSearch` takes 3 to 15 times as long for 4 (``results/ablations``), and stops on
+kinks 1 to 22% above the Nelder–Mead method's value for 5 to 8 in half of its time (7 designs)."""
 
 # First and last output right of the centre, in units of Duchi et al.'s, from which searches start.
 _SPANS = [(0.9, 1.1), (0.1, 1.2), (0.3, 1.2), (0.6, 1.2), (0.05, 1.6), (0.3, 1.7), (0.9, 1.4), (1.0, 2.0)]
@@ -72,13 +72,13 @@ class MVU(QuantizerDesign, TableDesign):
     input_bits : int
         The input grid has 2**input_bits points.
     prior, loss : optional
-        What the reported value is (the mechanism itself always minimises the variance on its grid); uniform
+        Prior and loss of the reported value (the mechanism itself always minimises the variance on its grid); uniform
         and absolute by default.
     bins : array_like, optional
         A fixed alphabet; searched when None.
     max_abs : float, optional
-        Largest distance of a searched output from the centre of the range. None: three times as far as they ever want
-        (up to 8 outputs), or as far.
+        Largest distance of a searched output from the centre of the range. None: `reach`, which exceeds what outputs use, or
+        three times that for up to 8 outputs.
 
     Examples
     --------
@@ -126,19 +126,19 @@ class MVU(QuantizerDesign, TableDesign):
 
     @property
     def alphabet_search(self) -> AlphabetSearch:
-        """Where alphabets are looked for."""
+        """The search for alphabets."""
         return AlphabetSearch(self.m, self.privacy.epsilon, self.input_range, self.input_bits, self.max_abs)
 
     @property
     def output_space(self) -> OutputSpace | None:
-        """Where outputs are searched; None for those given."""
+        """Space of the searched outputs; None for a given alphabet."""
         if self.bins is not None:
             return None
         return OutputSpace.around(self.input_range, self.alphabet_search.farthest / self.alphabet_search.half)
 
     @property
     def _spread(self) -> Array:
-        """The outputs that were given, or evenly spread ones."""
+        """The given outputs, or evenly spaced ones."""
         return (
             self.alphabet_search.spread(self.alphabet_search.reach)
             if self.bins is None
@@ -146,7 +146,7 @@ class MVU(QuantizerDesign, TableDesign):
         )
 
     def problem(self, bins: Numbers | None = None) -> TableProblem:
-        """Declare the least variance on the input grid for a fixed alphabet: the one given, or an evenly spread one."""
+        """Declare the least variance on the input grid for a fixed alphabet: the given one, or an evenly spaced one."""
         alphabet = self._spread if bins is None else array("bins", bins)
         if len(alphabet) != self.m:
             raise DesignError.of("bins", bins, f"must be m = {self.m} values")
@@ -182,22 +182,22 @@ class MVU(QuantizerDesign, TableDesign):
     ) -> Iterator[Law | Bound]:
         """Search the alphabet (unless fixed), and solve for P.
 
-        Up to 8 outputs are searched by the Nelder–Mead method, up to 32 by `BinSearch`; more are spread evenly and their
-        range is searched, for with many outputs little else matters. `problem` is solved by a backend where one is named, else as
-        `OptimalQuantizer` with the input grid as its prior: a linear program is never three times as fast, and takes minutes where it is large.
+        Up to 8 outputs are searched by the Nelder–Mead method, up to 32 by `BinSearch`; more are evenly spaced, and only their
+        range is searched, as with many outputs little else matters. A named backend solves `problem`; otherwise it is solved as
+        `OptimalQuantizer` with the input grid as its prior: a linear program is less than three times as fast, and takes minutes if large.
 
-        The lower bound is one of the value, not of the variance on the grid that the search minimises: of every ε-private
-        unbiased mechanism with any outputs as far out as the search may go (`output_space`), or with the alphabet given.
-        Losses that are functions have none.
+        The lower bound is for the value, not for the variance on the grid that the search minimises: for all ε-private
+        unbiased mechanisms with any outputs in the range of the search (`output_space`), or with the given alphabet.
+        Callable losses have no bound.
 
         Parameters
         ----------
         clock : Clock
-            The search ends after four fifths of its time.
+            Time limit; the search ends after four fifths of it.
         solver : str, optional
-            A backend for the linear program, which is solved then.
+            A backend for the linear program of the alphabet found.
         starts : int
-            Local searches over the alphabet. With 4 outputs the first starts around the two-point optimum of Duchi
+            Number of local searches over the alphabet. With 4 outputs the first starts around the two-point optimum of Duchi
             et al. and finds the published local optimum; further ones often find a better one.
         **options
             The backend's own options.
@@ -211,7 +211,7 @@ class MVU(QuantizerDesign, TableDesign):
             raise DesignError.of("options", sorted(options), "are a named backend's")
         alphabet, count = self._alphabet(integer("starts", starts, 1), clock.part(0.8))
         found = self._at(alphabet, solver, clock, options)
-        # Outputs that practically never come may have moved by a rounding: the bound is of those that are released.
+        # Outputs of negligible probability may have moved by rounding: bound for the outputs that are released.
         yield from loss_bounds(self, found.mechanism.bins, clock)
         notes = (
             f"variance on the input grid (MVU's own objective): {found.value:.9g}",
@@ -222,7 +222,7 @@ class MVU(QuantizerDesign, TableDesign):
         yield proved_law(self, law, found.mechanism) if clock.certify else law
 
     def _at(self, alphabet: Array, solver: str | None, clock: Clock, options: dict[str, Any]) -> Law:
-        """The table of least variance for an alphabet: declared, or as an optimum, of which the exact law is read at the grid's inputs."""
+        """Return the law of least variance for an alphabet: from `problem`, or from an `OptimalQuantizer` whose exact law is read at the grid's inputs."""
         if solver is not None:
             found = self.problem(alphabet).improve(clock, solver, **options)
             return next(one for one in found if isinstance(one, Law))
@@ -233,7 +233,7 @@ class MVU(QuantizerDesign, TableDesign):
         return Law(mechanism, optimum.value, report=optimum.solver_report, duals=optimum.duals)
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
-        """The alphabet that was given or found, and the number of programs solved for it."""
+        """Return the given or found alphabet, and the number of programs solved for it."""
         if self.bins is not None:
             return np.array(self.bins), 1
         if self.m > FEW:
@@ -242,18 +242,18 @@ class MVU(QuantizerDesign, TableDesign):
                 if self.m <= 32
                 else self.alphabet_search.best_spread(deadline)
             )
-        # Slightly inside the budget, so that the alphabet is feasible for it and not only next to one that is.
-        # At large budgets the solvers' tolerances do not tell outputs that reach the ends of the range from outputs beyond.
+        # Slightly inside the budget, so that the alphabet is feasible for it, not only near a feasible one.
+        # At large budgets the solvers' tolerances do not separate outputs at the ends of the range from outputs beyond.
         epsilon = min(self.privacy.epsilon, RESOLVED) * (1 - 1e-10)
         return self.alphabet_search.simplex(epsilon, starts, deadline)
 
 
 @dataclass(frozen=True)
 class AlphabetSearch:
-    """Where m outputs are looked for, mirrored about the centre; each search returns them with the number of programs it solved.
+    """Search for m outputs symmetric about the centre; each method returns them with the number of programs it solved.
 
-    A local search of a non-convex problem: by the Nelder–Mead method for a few outputs, by the derivatives of `OptimalQuantizer` for
-    some dozens, over the range of evenly spread ones for more. All are over when their deadline is.
+    These are local searches of a non-convex problem: by the Nelder–Mead method for a few outputs, by the derivatives of `OptimalQuantizer` for
+    some dozens, over the range of evenly spaced ones for more. All end at their deadline.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ class AlphabetSearch:
 
     @property
     def centre(self) -> float:
-        """Of the input range."""
+        """Centre of the input range."""
         return self.input_range[0] / 2 + self.input_range[1] / 2
 
     @property
@@ -288,18 +288,18 @@ class AlphabetSearch:
 
     @property
     def least(self) -> float:
-        """No outputs within a smaller distance of the centre can be unbiased at the ends."""
+        """Least distance of the outermost outputs from the centre at which a mechanism can be unbiased at the ends."""
         return self.half / math.tanh(self.epsilon / 2)
 
     @property
     def reach(self) -> float:
-        """Largest distance of an output from the centre; free means half as far again as many outputs ever want."""
+        """Largest distance of an output from the centre; without `max_abs`, 1.5 times what many outputs use."""
         free = 1.5 * self.half / math.tanh(self.epsilon / 4)
         return free if self.max_abs is None else min(free, self.max_abs)
 
     @property
     def farthest(self) -> float:
-        """Largest distance of an output from the centre that a search may come to."""
+        """Largest distance of an output from the centre that a search may reach."""
         if self.max_abs is not None:
             return self.max_abs
         return (
@@ -307,15 +307,15 @@ class AlphabetSearch:
         )  # farther than outputs ever want: all starts are within
 
     def spread(self, reach: float) -> Array:
-        """Evenly spread outputs."""
+        """Return evenly spaced outputs."""
         return self.centre + reach * np.linspace(-1.0, 1.0, self.m, dtype=float)
 
     def as_optimum(self, bins: object, epsilon: float) -> OptimalQuantizer:
-        """MVU's program as another design: the least squared error over the input grid among unbiased mechanisms."""
+        """Return MVU's program as another design: the least squared error over the input grid among unbiased mechanisms."""
         return OptimalQuantizer(bins, PureDP(epsilon), self.inputs, "squared", input_range=self.input_range)
 
     def placed(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
-        """Every output searched, with the derivatives of `OptimalQuantizer`."""
+        """Search every output, with the derivatives of `OptimalQuantizer`."""
         about_zero = replace(self, input_range=(-self.half, self.half))
         search = BinSearch(self.m, self.reach, symmetric=True, exhaustive=False, starts=min(starts, 4))
         design = about_zero.as_optimum(search, self.epsilon)
@@ -323,7 +323,7 @@ class AlphabetSearch:
         return self.centre + found.mechanism.bins, max(1, found.solver_report.iterations or 1)
 
     def best_spread(self, deadline: Deadline) -> tuple[Array, int]:
-        """Evenly spread outputs on the best range, found at 64 outputs."""
+        """Return evenly spaced outputs on the best range, found for at most 64 outputs."""
         few = replace(self, m=min(self.m, 64), input_bits=min(self.input_bits, 6))
         found = [(math.inf, self.reach)]
 
@@ -339,11 +339,11 @@ class AlphabetSearch:
         return self.spread(min(found)[1]), len(found) - 1
 
     def squares(self, alphabet: Array) -> Array:
-        """Squared errors, shape (inputs, outputs)."""
+        """Return the squared errors, shape (inputs, outputs)."""
         return (alphabet[None, :] - self.inputs[:, None]) ** 2
 
     def in_numbers(self, alphabet: Array, epsilon: float) -> LinearProgram:
-        """The program of `MVU.problem` for an alphabet, through floors; others are changes of its costs and of the rows "unbiased"."""
+        """Return the program of `MVU.problem` for an alphabet, stated with floors; other alphabets change its costs and the rows "unbiased"."""
         n, m, program = len(self.inputs), self.m, LinearProgram("MVU program")
         program.add_columns("P", self.squares(alphabet) / n)
         program.add_columns("floor", np.zeros(m))
@@ -383,7 +383,7 @@ class AlphabetSearch:
             a = alphabet(np.minimum(logs, 12.0))
             if np.any(np.abs(logs) > 12) or a[-1] - self.centre > self.farthest:
                 return 1e12
-            # The solver's tolerance would let in alphabets that are short of the least by less than that.
+            # The solver's tolerance would accept alphabets that fall short of the least by less than that.
             if a[-1] - self.centre >= self.least * (1 + 1e-11):
                 program.change_costs("P", self.squares(a) / n)
                 program.change_rows("unbiased", np.tile(a, n))
@@ -391,7 +391,7 @@ class AlphabetSearch:
                     return program.value / self.half**2
                 if status not in (Status.INFEASIBLE, Status.LIMIT):
                     failed.append(program.word)
-            # An infeasible alphabet is answered by how short it reaches, to lead the search back.
+            # An infeasible alphabet gets a penalty that grows as its reach falls, to lead the search back.
             return 1e6 * (1 + float(np.exp(-logs).sum()))
 
         def on_time(_: Array) -> None:
@@ -405,7 +405,7 @@ class AlphabetSearch:
 
         rough: list[optimize.OptimizeResult] = []
         for steps in self._starts(starts):
-            # A small first simplex: the first search stays in the basin of the published optimum.
+            # With a small first simplex the first search stays in the basin of the published optimum.
             rough.append(descend(np.log(steps), 0.1, xatol=1e-2, fatol=math.inf))
             if deadline.passed:
                 break
@@ -420,7 +420,7 @@ class AlphabetSearch:
         raise SolverError(words, solver="Nelder-Mead", status="none")
 
     def _starts(self, count: int) -> list[Array]:
-        """Gaps between the outputs right of the centre: around the two-point optimum first, then wider and narrower."""
+        """Return starting gaps between the outputs right of the centre: around the two-point optimum first, then wider and narrower."""
         reach = 1 / math.tanh(self.epsilon / 2)
         pairs = self.m // 2
         right = [np.linspace(a, b, pairs) if pairs > 1 else np.array([b]) for a, b in _SPANS[:count]]

@@ -2,7 +2,7 @@ r"""Interior-point method for the floors: a few dozen Newton steps, then a prove
 
 The problem is :math:`\min F(a) + \sum_n \omega_n \ell_n \cdot p_n`, F from `expected_loss`: the density's part is
 smooth with a known Hessian; each point mass x_n keeps its row p_n as variables, because there the loss has kinks.
-All rows of constraints are alike,
+All constraints have the form
 
 .. math:: a \ge 0, \quad C a \ge b, \quad p_n \ge a, \quad \rho a \ge p_n, \qquad \sum p_n = 1, \quad B \cdot p_n = x_n,
 
@@ -10,18 +10,18 @@ and the primal–dual equations with all complementary products equal to t are f
 and corrector, with an Armijo test on the barrier function, since F is not quadratic). A step costs one dense
 factorisation, of m rows and m + 2 more for each end at which a clipped prior has a point mass.
 
-Designs that need it: priors with a density, of which cutting planes take up to 7.2 times as long (256 outputs: line *Newton* of
-results/ablations). Samples are left to them: they take .3 to .8 of its time.
+It serves priors with a density, for which cutting planes take up to 7.2 times as long (256 outputs: line *Newton* of
+results/ablations). For samples cutting planes are used, which take .3 to .8 of its time.
 
-It stays in addition to the library's solvers because it is ahead of them from about 100 outputs on: as a sequence of
+It is kept beside the library's solvers because it is faster from about 100 outputs on: as a sequence of
 quadratic programs over Clarabel the same designs took 15 ms instead of 66 with 4 outputs, 196 instead of 103 with 128,
 715 instead of 147 with 256 and 14.6 s instead of 2.7 s with 1,025.
 
-Nothing of the outcome rests on this iteration's word: every step's floors give a mechanism by exact block
-fill (the value), and every step's duals give a bound that holds for all mechanisms (`solution`); the best
+The result does not depend on the convergence of this iteration: every step's floors give a mechanism by exact block
+fill (the value), and every step's duals give a bound that holds for all mechanisms; the best
 of each is kept.
 
-**Methods** are tried in order until the gap is proved, and their results merged. **A cap** on the mean squared error is met by a multiplier.
+**Methods** are tried in order until the gap is proved, and their results merged. **A cap** on the mean squared error is enforced by a multiplier.
 
 .. math:: \min_{a \in A} F(a) \quad \text{subject to} \quad F_2(a) \le \text{cap},
 
@@ -75,35 +75,35 @@ class _Constraints:
         self.b = np.concatenate([np.zeros(self.n), reach, np.zeros(2 * costs.size)])
 
     def times(self, v: Array) -> Array:
-        """A v."""
+        """Return A v."""
         a, rows = v[: self.n], v[self.n :].reshape(self.shape)
         above, below = (rows - a).ravel(), (self.rho * a - rows).ravel()
         return np.concatenate([a, self.C @ a, above, below])
 
     def _parts(self, w: Array) -> tuple[Array, Array, Array, Array]:
-        """What belongs to a ≥ 0, C a ≥ b, p ≥ a and ρa ≥ p."""
+        """Split a vector over the rows into the parts of a ≥ 0, C a ≥ b, p ≥ a and ρa ≥ p."""
         first, second = self.n, self.n + len(self.C)
         u, v = w[second:].reshape(2, *self.shape)
         return w[:first], w[first:second], u, v
 
     def transposed(self, w: Array) -> Array:
-        """Aᵀ w."""
+        """Return Aᵀ w."""
         floors, reach, u, v = self._parts(w)
         inner = (self.rho * v - u).sum(axis=0)
         return np.concatenate([floors + reach @ self.C + inner, (u - v).ravel()])
 
     def missing(self, v: Array) -> Array:
-        """E v − e: what the rows' sums and means are off by."""
+        """Return E v − e, the errors of the rows' sums and means."""
         rows = v[self.n :].reshape(self.shape)
         return np.concatenate([rows.sum(axis=1) - 1.0, rows @ self.bins - self.points])
 
     def moments(self, y: Array) -> Array:
-        """Eᵀ y."""
+        """Return Eᵀ y."""
         lam, mu = y.reshape(2, -1, 1)
         return np.concatenate([np.zeros(self.n), (lam + mu * self.bins).ravel()])
 
     def system(self, H: Array, w: Array) -> Solver | None:
-        """Solver of (H + Aᵀ diag(w) A) dv − Eᵀ dy = r, E dv = q for right sides (r, q); None if out of reach."""
+        """Return a solver of (H + Aᵀ diag(w) A) dv − Eᵀ dy = r, E dv = q for right sides (r, q); None if the factorisation fails."""
         n, (count, m) = self.n, self.shape
         floors, reach, u, v = self._parts(w)
         entries, equations = n + np.arange(count * m), n + count * m + np.arange(2 * count)
@@ -154,12 +154,12 @@ class _Path:
         self.problem, self.rows = problem, _Constraints(problem)
         self.scale = problem.scale
         count, m = self.rows.shape
-        # On the line from a to ρa where the row sums to one; means come with the first steps.
+        # The point between a and ρa at which the row sums to one; the first steps correct the means.
         share = (1.0 - start.sum()) / ((problem.rho - 1.0) * start.sum())
         row = start * (1 + min(max(share, 1e-3), 1 - 1e-3) * (problem.rho - 1.0))
         self.v: Array = np.concatenate([start, np.tile(row, count)])
         self.s = self.rows.times(self.v) - self.rows.b
-        # Eight times more or less costs one to three more steps, over designs of 3 to 1,024 outputs.
+        # A start eight times larger or smaller costs one to three more steps, over designs of 3 to 1,024 outputs.
         self.z: Array = 0.16 * self.scale / math.sqrt(problem.rho) / m / self.s
         self.y = np.zeros(2 * count)
         self.n = m
@@ -171,7 +171,7 @@ class _Path:
 
     @property
     def multipliers(self) -> Array:
-        """Of the rows of `range_constraints`."""
+        """Multipliers of the rows of `range_constraints`."""
         return self.z[self.n : self.n + len(self.rows.C)]
 
     @property
@@ -181,14 +181,14 @@ class _Path:
         return lam, mu
 
     def _density(self, v: Array) -> Continuum:
-        """The density's part at some variables. The last is remembered: the step tried last is the step taken."""
+        """Return the density's part at some variables, cached: the step taken is the one tried last."""
         at = v[: self.n]
         if self._last is None or not np.array_equal(self._last[0], at):
             self._last = at.copy(), self.problem.continuum(at)
         return self._last[1]
 
     def assess(self) -> tuple[float, float, float, Continuum]:
-        """Value of the fill of the current floors, bound from the current duals and its margin, and the density's part."""
+        """Return the value of the current floors' fill, the bound from the current duals with its margin, and the density's part."""
         problem, a, part = self.problem, self.floors, self._density(self.v)
         gradient, constant = part.gradient, part.constant
         value = constant + float(a @ gradient)
@@ -198,7 +198,7 @@ class _Path:
         return value, *lower_bound(problem, constant, gradient, self.multipliers), part
 
     def step(self, part: Continuum) -> bool:
-        """Move once along the path; False when the equations can no longer be solved."""
+        """Take one step along the path; return False if the equations can no longer be solved."""
         rows, s, z, n = self.rows, self.s, self.z, self.n
         slope = rows.cost.copy()
         slope[:n] += part.gradient
@@ -213,7 +213,7 @@ class _Path:
             return False
 
         def solve(goal: float, first: _Step | None = None) -> _Step:
-            """Newton step to products = goal, with Mehrotra's correction from the affine step `first`."""
+            """Return the Newton step to products = goal, with Mehrotra's correction from the affine step `first`."""
             short = goal - z * s - (first.z * first.s if first else 0.0)
             d = inverse(np.concatenate([rows.transposed(short / s) - residual, -miss]))
             dv, dy = d[: len(self.v)], d[len(self.v) :]
@@ -222,7 +222,7 @@ class _Path:
 
         strayed = float(np.abs(residual[:n]) @ self.v[:n]) / len(s)
         if strayed > 10 * t:
-            # The last step left the region where its quadratic model held: recentre before going on.
+            # The last step left the region of its quadratic model: recentre before going on.
             goal = min(max(t, 0.1 * strayed), 3.0 * t)
             step = solve(goal)
             self._advance(step, self._armijo(step, part, slope, goal, 25))
@@ -234,7 +234,7 @@ class _Path:
         step = solve(goal, affine)
         reach = self._armijo(step, part, slope, goal, 1)
         if reach == 0.0:
-            # The correction spoilt the descent; without it the direction is one of descent for certain.
+            # With the correction the step does not descend; without it it does.
             step = solve(goal)
             reach = self._armijo(step, part, slope, goal, 25)
         self._advance(step, reach)
@@ -245,7 +245,7 @@ class _Path:
         return min([1.0, *(1.0 / max(float((-d / x).max()), 1e-300) for x, d in pairs)])
 
     def _armijo(self, step: _Step, part: Continuum, slope: Array, goal: float, tries: int) -> float:
-        """Step length at which F − goal·Σ log falls as promised; 0 when `tries` halvings do not find one."""
+        """Return a step length at which F − goal·Σ log meets Armijo's condition; 0 if `tries` halvings find none."""
         reach = min(1.0, 0.995 * self._longest(step))  # the boundary itself is never reached
         problem, rows = self.problem, self.rows
         if float(np.abs(rows.missing(self.v)).max(initial=0.0)) > 1e-9 * problem.span:
@@ -268,14 +268,14 @@ class _Path:
         self.v = self.v + reach * step.v
         self.z = self.z + reach * step.z
         self.y = self.y + reach * step.y
-        # Recomputed, so that errors do not add up; never below what the step itself left.
+        # Recompute, so that errors do not accumulate, but stay above a fraction of the step's own slacks.
         self.s = np.maximum(self.rows.times(self.v) - self.rows.b, (self.s + reach * step.s) * 1e-3)
 
 
 def _at_point_masses(
     problem: FloorProblem, floors: Array, lam: Array, mu: Array
 ) -> tuple[float, float, Array]:
-    """What point masses add to the loss of the floors' fill; and, with slopes there, to a bound's constant and gradient."""
+    """Return the contribution of point masses to the loss of the floors' fill and, with slopes there, to a bound's constant and gradient."""
     points, weights = problem.atoms
     table = pieces(problem, floors)
     rows = table.rows_at(points, table.at(points))
@@ -294,14 +294,14 @@ def newton(
     gap : float
         Relative gap to stop at.
     deadline : Deadline, optional
-        The step that would pass it is not taken.
+        Time limit; a step expected to exceed it is not taken.
     steps : int
-        At most.
+        Most steps.
 
     Returns
     -------
     FloorSolution
-        The best found, also when the iteration stalls first: the caller judges its `gap`.
+        The best found, even if the iteration stalls: the caller judges its `gap`.
 
     Examples
     --------
@@ -353,13 +353,13 @@ def newton(
 Method = Callable[..., FloorSolution]
 METHODS: dict[str, Method] = {"newton": newton, "cutting-planes": cutting_planes, "exchange": worst_case}
 LEAST_GAP = 1e-13
-"""Below it the margins for rounding decide, not the method."""
+"""Least gap asked of a method: below it the margins for rounding dominate."""
 
 
 def check_feasible(problem: FloorProblem, epsilon: float, unit: tuple[float, float] = (0.0, 1.0)) -> None:
     """Raise InfeasibleError, with the smallest feasible ε, unless the outermost outputs allow unbiasedness."""
     needed = smallest_epsilon(problem.bins, *problem.reach)
-    # Equality up to rounding is let through: Duchi et al.'s outputs sit exactly there, and are checked exactly later.
+    # Equality up to rounding passes: Duchi et al.'s outputs lie exactly there, and are checked exactly later.
     if needed > epsilon * (1 + 1e-15) + 1e-15:
         first, last, lower, upper = (
             unit[0] + unit[1] * v for v in (problem.bins[0], problem.bins[-1], problem.lower, problem.upper)
@@ -372,7 +372,7 @@ def check_feasible(problem: FloorProblem, epsilon: float, unit: tuple[float, flo
 
 
 def _distinct(number: float, other: float) -> str:
-    """The number in as few digits as tell it from the other."""
+    """Return the number in nine digits, or in full if these do not distinguish it from the other."""
     short = f"{number:.9g}"
     return repr(number) if short == f"{other:.9g}" else short
 
@@ -391,14 +391,14 @@ def uncapped(
     ----------
     problem : FloorProblem
     gap : float
-        Relative gap between value and lower bound to stop at.
+        Relative gap between value and lower bound at which to stop.
     method : {"newton", "cutting-planes", "exchange"}, optional
-        The only one to try; by default those that fit, in order.
+        The only method to try; by default those that fit, in order.
     start : ndarray (m,), optional
-        Floors that cutting planes begin with.
+        Floors from which cutting planes start.
     deadline : Deadline, optional
     **options
-        `steps` that each method takes at most, for an expected loss.
+        `steps`, the most steps of each method, for an expected loss.
 
     Returns
     -------
@@ -425,7 +425,7 @@ def uncapped(
         except SolverError as error:
             failure = error
             continue
-        except InfeasibleError as error:  # the outermost outputs decide, and were asked
+        except InfeasibleError as error:  # the outermost outputs decide, and were checked before
             words = f"{attempt.__name__} calls feasible floors infeasible ({error.reason})"
             failure = SolverError(words, solver=attempt.__name__, status="defect")
             continue
@@ -439,19 +439,19 @@ def uncapped(
 
 
 def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[Method]:
-    """What to try, in order; only cutting planes can use a guess."""
+    """Return the methods to try, in order; only cutting planes can use a guess."""
     if method is not None:
         return [METHODS[method]]
     if problem.objective == "worst":
         return [worst_case]
-    # Point masses alone make the loss piecewise linear, which planes fit and Newton's quadratics do not.
+    # With point masses only the loss is piecewise linear, which planes fit and Newton's quadratics do not.
     if problem.bias > 0 or not problem.has_density:
         return [cutting_planes]
     return [cutting_planes, newton] if guessed else [newton, cutting_planes]
 
 
 def expected(problem: FloorProblem, floors: Array) -> float:
-    """F(a), with the bias budget of the problem."""
+    """Return F(a), with the bias budget of the problem."""
     return pieces(problem, floors).expected_loss(problem)
 
 
@@ -481,12 +481,12 @@ def best_floors(
     Raises
     ------
     InfeasibleError
-        The cap is below the least possible mean squared error, which `least` of the error holds.
+        The cap is below the least possible mean squared error, which the error's `least` states.
     """
     if problem.max_mse is None:
         return uncapped(problem, gap, method, start, deadline)
     cap, deadline = problem.max_mse, deadline or Deadline(None)
-    # The exact law's squared error is the floors' to rounding, and must be within the cap.
+    # The exact law's squared error equals the floors' up to rounding, and must be within the cap.
     goal = cap * (1 - LEAST_GAP)
     problem = replace(problem, max_mse=None)
     square = replace(problem, loss=Loss(squared=1.0))
@@ -536,7 +536,7 @@ def best_floors(
 def _mixture(
     square: FloorProblem, cap: float, below: _Point, above: _Point, point: Callable[[Array], _Point]
 ) -> _Point:
-    """On the segment between the two, the point that uses the cap fully."""
+    """Return the point between the two at which the cap is tight."""
 
     def excess(share: float) -> float:
         return expected(square, (1 - share) * below.floors + share * above.floors) - cap

@@ -1,17 +1,17 @@
-"""OPTM, from *Privacy-Aware Randomized Quantization via Linear Programming*: the best of the selection family, of given bins or over a grid of bins.
+"""OPTM, from *Privacy-Aware Randomized Quantization via Linear Programming*: the best of the selection family, for given bins or over a grid of bins.
 
 Source: Theorems 3–6 and Algorithm 2. Up to four bins the
-paper's linear program (`OPTM.problem`) is solved for a grid of boxes of bounds that linearise it: one pair (o, u) of a grid at a
-time, the best is held, and each box is solved from the last one's basis. Theorem 6 has three bounds whatever m is, searched on a
-grid of their own that is refined twice around the best. Beyond four bins the bilinear problem is followed down (`descent`).
+paper's linear program (`OPTM.problem`) is solved for a grid of boxes, bounds (o, u) that linearise it; each
+box is solved from the last one's basis. Theorem 6 has three bounds for any m, searched on a
+grid of their own that is refined twice around the best. Beyond four bins the bilinear problem is solved by successive linearisation (`descent`).
 
 **Algorithm 2** is a grid over bins around a grid of boxes. The authors' search at m = 4: outer bins ±(c + Δ), Δ ∈ {1, 1.1, …, 2}, inner bins ±{0.1, …, 1}, bounds
 :math:`o = l, u = l + 0.01`, l = 0.01, …, 0.99: 10,890 linear programs per ε. Here one chunk of work is one
 choice of bins; its linear programs are changes of one, each solved from the last basis.
 
-**Where the rest is.** The program, theorem by theorem, and grids of boxes: `selection_program`. What is proved of the law, and its audit: `QuantizerProof` and
-`audit` in `proofs`. The lower bound: `dual_pieces`. The release: `mechanism`. How it is found: search of boxes and repair in `selection_problem`,
-rational rows in `exact_law`; `sampling` draws from them.
+**Other modules.** The program, theorem by theorem, and grids of boxes: `selection_program`. Proofs of the law, and its audit: `QuantizerProof` and
+`audit` in `proofs`. The lower bound: `dual_pieces`. The release: `mechanism`. Search of boxes and repair: `selection_problem`;
+rational rows: `exact_law`; `sampling` draws from them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from mechdesign.typing import Array
 _BOX = 'must be a md.Grid, "successive", or a pair of arrays (o, u)'
 
 
-_ROOM = 0.02  # of ε, that a box around a descended mechanism costs
+_ROOM = 0.02  # share of ε reserved for a box around a mechanism found by descent
 
 
 @serializable("optm")
@@ -68,19 +68,19 @@ class OPTM(QuantizerDesign, ModelledDesign):
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
         Law of the input.
     loss : "absolute", "squared", dict of weights, or convex callable
-        With boxes, the program minimises Lemma 1's linear upper bound of it (of the absolute loss for callables);
-        "successive" minimises the exact loss. The value reported is always the exact loss.
+        With boxes, the program minimises Lemma 1's linear upper bound of it (for callables, of the absolute loss);
+        "successive" minimises the exact loss. The reported value is always the exact loss.
     input_range : (float, float), optional
         The support of a law by default; with samples as prior it must be stated.
     constraints : {"theorem5", "theorem6", "across-outputs"}
-        Theorem 5 (each output by itself, at all pairs of inputs), the compact Theorem 6, or what the paper's authors solve for
+        Theorem 5 (each output by itself, at all pairs of inputs), the compact Theorem 6, or the authors' constraints for
         asymmetric bins (Table 2): every maximum against every minimum of any output, which is stricter.
     families : {"auto", "symmetric", "separate"}
         One mirrored family (symmetric bins) or two (Theorem 4). "auto" follows the bins.
     box : Grid or (o, u) or "successive" or None
-        How products are linearised: a `Grid` with the axis ``level`` (and ``width``, one value; for separate
-        families also ``level_right``), a pair of triangular arrays, or "successive": no box, but loss and
-        privacy linearised again and again at the current mechanism, down to a local optimum of the exact problem. None
+        Linearisation of products: a `Grid` with the axis ``level`` (and ``width``, one value; for separate
+        families also ``level_right``), a pair of triangular arrays, or "successive": loss and
+        privacy are linearised repeatedly at the current mechanism, down to a local optimum of the exact problem. None
         takes the paper's grid up to four bins and "successive" beyond.
 
     Raises
@@ -98,7 +98,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
        \min_q \ \text{Lemma 1's bound of } E|M(X) - X| \quad \text{s.t.} \quad
        \sum_i q_n(i) = 1, \quad q_j(i) \le q_i(i) \ (j > i), \quad z(q, u) \le e^\varepsilon w(q, o) ,
 
-    z and w being largest and smallest probabilities of an output with one factor replaced by its bound::
+    with z and w the largest and smallest probabilities of an output with one factor replaced by its bound::
 
         Q = Selection(bins, input_range, families=families)
         private = Q.private(privacy, theorem=constraints, box=Q.box(o, u))
@@ -152,20 +152,20 @@ class OPTM(QuantizerDesign, ModelledDesign):
     # -- model ----------------------------------------------------------------------------------------
 
     def searched_problem(self) -> SelectionProblem:
-        """The paper's program with what is searched, before any box is known to be feasible."""
+        """Return the paper's program with the boxes to search, before any is known to be feasible."""
         return self._stated(self._box)
 
     def _stated(self, box: Any) -> SelectionProblem:
-        """The paper's model: Lemma 1's bound of the loss, privacy by one of the theorems in a box."""
+        """Return the paper's model: Lemma 1's bound of the loss, privacy by one of the theorems in a box."""
         Q = Selection(self.bins, self.input_range, families=self.families)
         sides = Q.box(*box) if isinstance(box, tuple) else box
         privacy = Q.private(self.privacy, theorem=self.constraints, box=sides)
         return SelectionProblem(cp.Minimize(Q.lemma1(self.prior, self.loss)), (privacy,), design=self)
 
     def problem(self) -> SelectionProblem:
-        """Return the paper's program, feasible at the box that its parameters o and u hold: the best of those that are searched.
+        """Return the paper's program at the best box searched, at which it is feasible; its parameters o and u hold the box.
 
-        Boxes are searched as long as the parameters keep these values. Beyond four bins the box is the mechanism that the descent finds.
+        Boxes are searched as long as the parameters have these values. Beyond four bins the box surrounds the mechanism that the descent finds.
         """
         if not self._on_boxes:
             return self._around_descended()
@@ -174,7 +174,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         return stated if best is None else stated.with_initial_box(best.box)
 
     def _around_descended(self) -> SelectionProblem:
-        """The program in a narrow box around what the descent finds for a little less ε, so that the bounds have room."""
+        """Return the program in a narrow box around the mechanism that the descent finds for slightly less ε, so that the box is feasible."""
         epsilon = self.privacy.epsilon
         asked = replace(self, privacy=PureDP(epsilon * (1 - _ROOM)))
         found = asked.solve(certify=False).mechanism.selection
@@ -186,18 +186,18 @@ class OPTM(QuantizerDesign, ModelledDesign):
         return self._stated((q * (1 - width), np.minimum(q * (1 + width), 1.0)))
 
     def problem_of(self, result: Result) -> SelectionProblem:
-        """Return the program at the box that won."""
+        """Return the program at the best box."""
         if not self._on_boxes:
             return self.problem()
         return self._stated(None).problem_of(result)
 
     def box_of(self, result: Result) -> tuple[Array, Array]:
-        """Bounds o and u of the box that won, in the shape of the unknown."""
+        """Return bounds o and u of the best box, in the shape of the unknown."""
         return self._stated(None).box_of(result)
 
     @property
     def _box(self) -> Any:
-        """What is searched: the grid given, the paper's, or one box."""
+        """The given grid of boxes, the one given box, or None for the paper's grid."""
         if not isinstance(self.box, tuple):
             return self.box if isinstance(self.box, Grid) else None
         count = 1 if self.families == "symmetric" else 2
@@ -206,7 +206,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
     # -- solve ----------------------------------------------------------------------------------------
 
     def closed_forms(self) -> Iterator[Law]:
-        """Yield the member that selects the two outermost bins, where it is within the budget."""
+        """Yield the member that selects the two outermost bins, if it is within the budget."""
         yield from outermost(self, self.bins)
 
     def accelerated(
@@ -215,24 +215,24 @@ class OPTM(QuantizerDesign, ModelledDesign):
         algorithm: str | None = None,
         outputs: int = 64,
     ) -> Iterator[Law | Bound]:
-        """Search the boxes, or descend from the optimum over all mechanisms, which is also the lower bound.
+        """Search the boxes, or descend from the optimum over all mechanisms, which also gives the lower bound.
 
-        Neither search proves that no member of the family is better. The bound is that of every unbiased mechanism with these
+        Neither search proves that no member of the family is better. The bound is for all unbiased mechanisms with these
         bins, of the family or not.
 
         Parameters
         ----------
         clock : Clock
         algorithm : {"boxes", "successive"}, optional
-            The one that `box` says unless given.
+            By default as `box` states.
         outputs : int
-            "successive" draws from at most that many of the bins, chosen evenly; the others only divide the
-            inputs. Costs little accuracy, and keeps programs with hundreds of bins small.
+            "successive" draws from at most this many of the bins, chosen evenly; the others only divide the
+            inputs. This costs little accuracy, and keeps programs with hundreds of bins small.
 
         Raises
         ------
         InfeasibleError
-            No box tried admits a mechanism; says why, with the smallest feasible ε.
+            No box tried admits a mechanism; the error states the reason and the smallest feasible ε.
         """
         usable = spread(len(self.bins), integer("outputs", outputs, 4))
         if self._on_boxes if algorithm is None else algorithm == "boxes":
@@ -248,7 +248,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
             shared_floor=self.constraints == "across-outputs", usable=usable,
         )  # fmt: skip
         descent = Descent(blocks, self.privacy.epsilon, clock)
-        half = clock.part(0.5)  # the rest is for getting inside the budget
+        half = clock.part(0.5)  # the rest is for moving inside the budget
         any_mechanism = OptimalQuantizer(
             bins[usable], PureDP(epsilon), self.prior, self.loss, input_range=self.input_range
         ).solve(gap=clock.gap, certify=False, time_limit=half.limit())
@@ -267,13 +267,13 @@ class OPTM(QuantizerDesign, ModelledDesign):
 
     @property
     def _on_boxes(self) -> bool:
-        """Whether boxes linearise the program, as in the paper; products of more bins are followed down."""
+        """Whether boxes linearise the program, as in the paper; otherwise it is solved by descent."""
         if self.constraints == "theorem6" or isinstance(self.box, (tuple, Grid)):
             return True
         return self.box is None and len(self.bins) <= 4
 
     def _law(self, descent: Descent, point: LinearisedPoint, clock: Clock) -> Law:
-        """The point's mechanism; in exact arithmetic, solved again for a smaller budget where the floats are outside."""
+        """Return the point's mechanism, with certification in exact arithmetic, solved again for a smaller budget if rounding exceeds the budget."""
         budget, law, most, q = self.privacy.epsilon, None, self._stated(None).solved_epsilon, point.q
 
         def solved(epsilon: float) -> Any:
@@ -289,7 +289,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         return proved_law(self, floats, Quantizer.of_law(law, point.mechanism.selection))
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Constraints of the definition, and those of the program with its multipliers."""
+        """Tabulate the constraints of the definition, and those of the program with its multipliers."""
         return pd.concat([super().audit(result), result.duals], ignore_index=True)
 
 
@@ -308,7 +308,7 @@ def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
 
 
 def authors_bins() -> Grid:
-    """The published grid of bins at m = 4."""
+    """Return the published grid of bins at m = 4."""
     return Grid(delta=np.arange(10, 21) / 10, inner=np.arange(1, 11) / 10)
 
 
@@ -329,7 +329,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     families : {"auto", "separate"}
         Passed to `OPTM`.
     judge : {"loss", "objective"}
-        Compare points by their exact expected loss, or by the programs' own objective (Lemma 1's bound of it).
+        Whether points are compared by their exact expected loss, or by the programs' objective (Lemma 1's bound of it).
 
     Examples
     --------
@@ -369,10 +369,10 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         check_boxes("boxes", boxes)
         if not self.alphabets():
             raise DesignError.of("bins", bins, "no point of the grid is an increasing sequence of bins")
-        self.at(self.alphabets()[0])  # what OPTM refuses is refused here
+        self.at(self.alphabets()[0])  # raises if OPTM refuses the arguments
 
     def alphabets(self) -> list[tuple[float, ...]]:
-        """The choices of bins, in the grid's order, those that are no increasing sequence left out."""
+        """Return the choices of bins in the grid's order, without those that do not increase."""
         lower, upper = self.input_range
         chosen = []
         for p in self.bins:
@@ -384,12 +384,12 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
 
     @property
     def output_space(self) -> OutputSpace | None:
-        """All outputs that are tried; None where there is one choice of bins."""
+        """Space of all outputs tried; None if there is only one choice of bins."""
         alphabets = [tuple(mirrored_bins(np.array(bins)).tolist()) for bins in self.alphabets()]
         return OutputSpace.among(alphabets) if len(set(alphabets)) > 1 else None
 
     def at(self, bins: tuple[float, ...], box: object = None) -> OPTM:
-        """The design for one choice of bins."""
+        """Return the design for one choice of bins."""
         return OPTM(
             bins,
             self.privacy,
@@ -414,15 +414,15 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         return replace(self.at(tuple(bins.tolist()), self.boxes).problem(), design=self)
 
     def problem_of(self, result: Result) -> SelectionProblem:
-        """Return the program at the bins and the box that won."""
+        """Return the program at the best bins and box."""
         return self.at(tuple(result.mechanism.bins.tolist()), self.boxes).problem_of(result)
 
     def box_of(self, result: Result) -> Any:
-        """Bounds o and u of the box that won, in the shape of the unknown."""
+        """Return bounds o and u of the best box, in the shape of the unknown."""
         return self.at(tuple(result.mechanism.bins.tolist()), self.boxes).box_of(result)
 
     def closed_forms(self) -> Iterator[Law]:
-        """Yield, for each choice of bins, the member that selects the two outermost, where it is within the budget."""
+        """Yield, for each choice of bins, the member that selects the two outermost, if it is within the budget."""
         alphabets = self.alphabets()
         table = self._table(alphabets, [[] for _ in alphabets])
         for ends in {bins[:: len(bins) - 1]: bins for bins in alphabets}.values():
@@ -440,28 +440,28 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     ) -> Iterator[Law | Bound]:
         """Solve every point and return the best mechanism, certified.
 
-        The points are swept by HiGHS; `solver` and other options are those of the last solve, at the best point.
-        The lower bound is that of every ε-private unbiased mechanism, of OPTM's family or not, with outputs among those of
-        all choices of bins (`output_space`). Losses that are functions have none.
+        HiGHS sweeps the points; `solver` and other options are for the last solve, at the best point.
+        The lower bound is for all ε-private unbiased mechanisms, of OPTM's family or not, with outputs among those of
+        all choices of bins (`output_space`). Callable losses have no bound.
 
         Parameters
         ----------
         clock : Clock
-            By its end, the table holds the choices of bins reached.
+            Time limit; at its end, the table holds the choices of bins reached.
         solver : str, optional
         store : path, optional
-            Finished bins are kept there; a killed run continues, and ends with the same bytes.
+            Folder of finished bins, from which a killed run continues, with the same bytes in the end.
         jobs, backend
             joblib's worker count and backend ("loky", "threading", "dask", "ray").
         bar : bool
-            Whether a progress bar is shown, where there is a terminal.
+            Whether a terminal shows a progress bar.
         **options
-            The solver's own.
+            Options of the solver.
 
         Raises
         ------
         InfeasibleError
-            No point of the search has an answer, and the first is proved to have none.
+            No point of the search is feasible, and the first is proved infeasible.
         """
         alphabets = self.alphabets()
         task = Sweeping(self._searched_problem, {}, judge=self.judge == "loss")
@@ -486,15 +486,15 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         return [f"best bins: {bins} of {count} linear programs", *super().lines(result)]
 
     def _searched_problem(self, bins: tuple[float, ...]) -> SelectionProblem:
-        """The programs of all boxes for one choice of bins."""
+        """Return the programs of all boxes for one choice of bins."""
         return self.at(bins, self.boxes).searched_problem()
 
     def _table(self, alphabets: list[tuple[float, ...]], rows: list[Row]) -> pd.DataFrame:
-        """Of each choice of bins that was reached: the best box, its score, feasible programs, programs."""
+        """Tabulate for each choice of bins reached the best box, its score, and the numbers of feasible and of all programs."""
         columns = self.boxes.columns()
         found = []
         for bins, row in zip(alphabets, rows):
-            scores = np.array([*row, None], dtype=float)  # of none reached or feasible, no number
+            scores = np.array([*row, None], dtype=float)  # NaN if no box was reached or feasible
             best, feasible = int(np.argmin(np.nan_to_num(scores, nan=np.inf))), np.isfinite(scores).sum()
             level = [values[best] if feasible else 0.0 for values in columns.values()]
             found.append((*bins, *level, scores[best], int(feasible), len(row)))
@@ -502,7 +502,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         return pd.DataFrame(found, columns=[*names, *columns, "value", "feasible", "programs"])
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:
-        """What a store is bound to."""
+        """Return the definition that a store must match."""
         texts = {name: dumps(getattr(self, name)) for name in ("privacy", "prior", "loss", "boxes")}
         plain = {name: getattr(self, name) for name in ("constraints", "families", "judge")}
         return {

@@ -14,10 +14,10 @@ is a lower bound that rises, and every a it visits gives a mechanism (Benders 19
 per group of inputs). The worst case is one group, with a plane for each of the worst inputs (`worst_case`). New planes
 are taken at the program's solution. HiGHS keeps its basis between rounds.
 
-Designs that need it: samples as the prior, of which the loss is piecewise linear (Newton's method took up to 73 times as long:
-line *cutting planes* of results/ablations), bias budgets, the worst case, and what the Newton iteration could not finish.
+The method serves samples as prior, for which the loss is piecewise linear (Newton's method took up to 73 times as long:
+line *cutting planes* of results/ablations), bias budgets, the worst case, and problems on which the Newton iteration stalls.
 
-**Worst case**: cuts at the worst inputs, with a least favourable prior as the proof.
+**Worst case**: cuts at the worst inputs, with a least favourable prior as proof.
 
 .. math:: \min_{a \in A} \max_{x \in [lo, hi]} V(x; a)
 
@@ -68,9 +68,9 @@ class Planes:
     table : Pieces
         The fill.
     inputs : ndarray
-        The ends of the groups; of the worst case, the input of each plane.
+        The ends of the groups; for the worst case, the input of each plane.
     owner : ndarray, optional
-        The group that each of the prior's point masses is in; None for the worst case.
+        The group of each of the prior's point masses; None for the worst case.
     """
 
     value: float
@@ -111,9 +111,9 @@ class Bundle:
     ----------
     problem : FloorProblem
     groups : int
-        Epigraph variables θ.
+        Number of epigraph variables θ.
     unit : float
-        Loss that counts as 1 in the program.
+        Unit of the loss in the program.
     deadline : Deadline
     """
 
@@ -135,7 +135,7 @@ class Bundle:
         self.multipliers, self.weights = np.zeros(len(self.reach)), np.zeros(0)
 
     def add(self, floors: Array, found: Planes) -> None:
-        """Take in the planes found at `floors`."""
+        """Add the planes found at `floors`."""
         if found.value < self.value:
             self.best, self.value = floors, found.value
         above = np.zeros((len(found.group), len(self.heights)))
@@ -149,7 +149,7 @@ class Bundle:
 
     @property
     def proof(self) -> DualPieces | None:
-        """The planes that the bound averages: chords on their groups' inputs, lines at point masses or worst inputs."""
+        """Return the planes that the bound averages: chords on their groups' inputs, lines at point masses or worst inputs."""
         return multipliers_of(self.problem, self._averaged(), self.multipliers)
 
     def _averaged(self) -> Iterator[Array]:
@@ -164,7 +164,7 @@ class Bundle:
             yield lines(self.problem, x, share, *self.problem.slopes(x, *table.outputs(x)))
 
     def solve(self) -> Array | None:
-        """Return the program's floors, and raise the lower bound; None where the deadline came first."""
+        """Solve the program, raise the lower bound, and return the floors; None if the deadline came first."""
         if self.program.solve() is not Status.OPTIMAL:
             return None
         fixed = self.program.row_dual[: len(self.reach)] * self.unit
@@ -175,7 +175,7 @@ class Bundle:
             nu = np.maximum(fixed, 0.0)
             constant, gradient = float(weights @ self.constants), weights @ self.gradients
             bound, margin = lower_bound(self.problem, constant, gradient, nu)
-            # Weights are rounded down to add up to no more than one.
+            # Weights are rounded down, so that they sum to at most one.
             lost = 2e-13 * self.problem.scale
             if bound - lost > self.lower_bound:
                 self.lower_bound, self.margin = bound - lost, margin + lost
@@ -193,10 +193,10 @@ def minimise(
     deadline: Deadline | None,
     steps: int = 400,
 ) -> FloorSolution:
-    """Minimise the loss that `oracle` gives planes of, for expected and worst-case losses alike."""
+    """Minimise a loss, expected or worst-case, whose planes `oracle` returns."""
     floors = problem.centre if start is None else problem.inside(start)
     found = oracle(floors)
-    # In units of a loss next to nothing, costs times ρ would be beyond the 1e15 that HiGHS takes.
+    # In units of a tiny loss, costs times ρ would exceed HiGHS's limit of 1e15.
     bundle = Bundle(problem, groups, max(abs(found.value), 1e-5 * problem.scale), deadline or Deadline(None))
     narrowest, stalled = math.inf, 0
     for _ in range(steps):
@@ -205,7 +205,7 @@ def minimise(
         distance = bundle.value - bundle.lower_bound
         stalled = 0 if distance < 0.9 * narrowest else stalled + 1
         narrowest = min(narrowest, distance)
-        # HiGHS solves to 1e-10: below that, cuts pile up without any progress.
+        # HiGHS solves to 1e-10: below that, cuts accumulate without progress.
         enough = stalled > patience(bundle.value, bundle.lower_bound, bundle.margin)
         if answer is None or distance <= gap * abs(bundle.value) or enough:
             break
@@ -232,7 +232,7 @@ def cutting_planes(
 ) -> FloorSolution:
     """Minimise the expected loss over the floors by cutting planes.
 
-    Arguments and answer as of `mechdesign.quantizers.newton.uncapped`; `start` is cut at first.
+    Arguments and result are as in `mechdesign.quantizers.newton.uncapped`; the first cuts are at `start`.
     """
     edges = np.linspace(problem.lower, problem.upper, int(np.clip(4 * len(problem.bins), 16, 64)) + 1)
 
@@ -259,11 +259,11 @@ def worst_case(
     Parameters
     ----------
     problem : FloorProblem
-        Its prior plays no part.
+        The problem; its prior is not used.
     gap : float
-        Relative gap to stop at.
+        Relative gap at which to stop.
     start : ndarray (m,), optional
-        Floors to cut at first.
+        Floors of the first cuts.
     deadline : Deadline, optional
 
     Returns

@@ -1,14 +1,14 @@
-r"""A table of output probabilities that somebody else printed: what it breaks, where, and how far it is from the best.
+r"""Audit of somebody else's printed table of output probabilities: violated constraints, and its distance from the optimum.
 
-The table is :math:`P_{ij} = \Pr[M(x_i) = y_j]`. It is held, in fractions of the entries as they are printed, against
+The table is :math:`P_{ij} = \Pr[M(x_i) = y_j]`. Its entries, exact as printed, are checked against
 
 .. math:: P_{ij} \le e^{\varepsilon} P_{kj} \quad\text{or}\quad \sum_j [P_{ij} - e^{\varepsilon} P_{kj}]_+ \le \delta
           \qquad \text{for all inputs } i, k,
 
 and its expected loss :math:`\sum_i w_i \sum_j P_{ij}\,\ell(y_j - x_i)` against the least of every mechanism between the same
-inputs and outputs that keeps the privacy asked: once unbiased, once with the table's own bias at every input. Both are declared as a
-problem on a `Table`, and their lower bounds proved from rows and multipliers; the means of the table, which are fractions, are rows of doubles, and
-what these are off by is taken off, times its multiplier.
+inputs and outputs that meets the required privacy: once unbiased, once with the table's own bias at every input. Both are declared as a
+problem on a `Table`, and their lower bounds proved from rows and multipliers; the table's means are fractions but rows have doubles, so their
+rounding error times its multiplier is subtracted.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from mechdesign.typing import Array, Numbers
 
 _T = TypeVar("_T")
 _ENTRIES = 40_000
-_ROWS = 200_000  # of the program under (ε, δ): ordered pairs of inputs, times outputs
-_COARSEST = Fraction(1, 10**9)  # of tables of doubles: what a solver leaves
+_ROWS = 200_000  # most rows of the program under (ε, δ): ordered pairs of inputs, times outputs
+_COARSEST = Fraction(1, 10**9)  # least rounding of tables of doubles: a solver's tolerance
 _EPSILON = 200
-_SHOWN = 20  # faults of a table, at most
-_BITS = 128  # of e^ε, rounded down
+_SHOWN = 20  # most faults of a table that a message lists
+_BITS = 128  # fractional bits of e^ε, rounded down
 _MISSING = {
     "",
     "None",
@@ -57,33 +57,33 @@ _MISSING = {
     "sNaN",
     "NaT",
     "<NA>",
-}  # as libraries write it: what is missing compares with nothing
+}  # texts of libraries for missing entries
 
 
 @dataclass(frozen=True, eq=False)
 class TableAudit:
-    """What `audit_table` found.
+    """Result of `audit_table`.
 
     Attributes
     ----------
     inputs, outputs : arrays
     privacy : PureDP or ApproximateDP
-        What is claimed.
+        The claimed privacy.
     epsilon, delta : float
-        The least ε of pure privacy that the table keeps, rounded up (infinite where an output has probability 0 at some inputs
-        only); the least δ at the ε claimed, rounded up.
+        The least ε of pure privacy that the table satisfies, rounded up (infinite if an output has probability 0 at some inputs
+        only); the least δ at the claimed ε, rounded up.
     constraints : pandas.DataFrame
-        One row each: family ("privacy", "row sums"), index, left and right side, slack, and whether the digits that are
-        printed leave room for it to hold; least slack first.
+        One row per constraint: family ("privacy", "row sums"), index, left and right side, slack, and whether it can hold within
+        the printed digits; least slack first.
     biases : pandas.DataFrame
         For every input: bias and expected loss.
     value : float
         Expected loss under the weights, rounded up.
     lower_bound, lower_bound_same_bias : float or None
-        Proved: no mechanism between these inputs and outputs with the privacy claimed costs less, if it is unbiased, or has the
-        table's bias at every input. None: there is no such mechanism, or the program is too large (`notes`).
+        Proved lower bound on the loss of mechanisms between these inputs and outputs with the claimed privacy that are unbiased, or have the
+        table's bias at every input. None if there is no such mechanism, or the program is too large (`notes`).
     best : TableProblem
-        The unbiased table of least expected loss, declared: ``best.solve()`` is a mechanism to put in its place.
+        The problem of the unbiased table of least expected loss: ``best.solve()`` gives a mechanism to replace the table.
     """
 
     inputs: Array
@@ -103,12 +103,12 @@ class TableAudit:
 
     @property
     def holds(self) -> bool:
-        """Whether the table, exactly as printed, keeps the privacy claimed."""
+        """Whether the table, exactly as printed, satisfies the claimed privacy."""
         return bool((self._rows("privacy")["slack"] >= 0).all())
 
     @property
     def distance(self) -> float | None:
-        """By which share the table costs more than the least with its own bias; negative where the table breaks its budget for it."""
+        """Relative excess of the table's loss over the lower bound with its own bias; it may be negative if the table exceeds its budget."""
         bound = self.lower_bound_same_bias
         return None if not bound else self.value / bound - 1
 
@@ -160,7 +160,7 @@ def audit_table(
     percent: bool = False,
     index: str | None = None,
 ) -> TableAudit:
-    """Audit a table of output probabilities against the privacy that is claimed, and against the best there is.
+    """Audit a table of output probabilities against the claimed privacy, and against the optimum.
 
     Parameters
     ----------
@@ -168,14 +168,14 @@ def audit_table(
         The probability of output j at input i. A data frame has the inputs as index and the outputs as columns; a file has
         the outputs in its first line and an input at the head of every other.
     inputs, outputs : array_like
-        Numbers, distinct; only where `table` is an array.
+        Distinct numbers; only if `table` is an array.
     privacy : PureDP or ApproximateDP
-        What is claimed.
+        The claimed privacy.
     weights : array_like, shape (n,), optional
-        Of the inputs in the expected loss; equal by default.
+        Weights of the inputs in the expected loss; equal by default.
     loss : "squared", "absolute", dict of the two, or callable
     rounding : float, optional
-        Half a unit of the last digit printed; by default of the most decimals that an entry has, and 1e-9 at least.
+        Half a unit of the last printed digit; by default that of the entry with the most decimals, and at least 1e-9.
     time_limit : float, optional
         Seconds for each of the two programs.
     skip : int
@@ -183,7 +183,7 @@ def audit_table(
     percent : bool
         Whether entries are in percent, as 12.5 or 12.5%.
     index : str, optional
-        Heading of the column of a file that holds the inputs; columns before it are left out. The first when not given.
+        Heading of a file's column of inputs; columns before it are left out. By default the first column.
 
     Returns
     -------
@@ -192,7 +192,7 @@ def audit_table(
     Raises
     ------
     DesignError
-        Entries that are missing, negative or no number, rows that do not sum to 1 within the digits printed: all of them, named by row
+        Entries that are missing, negative or no number, rows that do not sum to 1 within the printed digits: the error lists them by row
         and column.
 
     Examples
@@ -283,7 +283,7 @@ def audit_table(
 
 
 def _kept(faults: list[str], read: Callable[..., _T], *arguments: Any) -> _T | None:
-    """What is read; where it is refused, None, and the reason is added."""
+    """Return what `read` returns; if it raises DesignError, add the message to `faults` and return None."""
     try:
         return read(*arguments)
     except DesignError as error:
@@ -292,7 +292,7 @@ def _kept(faults: list[str], read: Callable[..., _T], *arguments: Any) -> _T | N
 
 
 def _raise(faults: list[str]) -> None:
-    """All faults in one error, of many the first."""
+    """Raise all faults in one error, or the first `_SHOWN` of many."""
     if faults:
         more = len(faults) - _SHOWN
         several = f"table: {len(faults)} faults: " if len(faults) > 1 else ""
@@ -302,7 +302,7 @@ def _raise(faults: list[str]) -> None:
 def _read(
     table: object, inputs: Numbers | None, outputs: Numbers | None, percent: bool, faults: list[str]
 ) -> tuple[list[list[Any]], Array, Array]:
-    """Entries as numbers or decimals, None for one that is refused; inputs, outputs."""
+    """Return entries as numbers or decimals, None for refused ones, with inputs and outputs."""
     if isinstance(table, pd.DataFrame):
         if inputs is not None or outputs is not None:
             raise DesignError(
@@ -337,7 +337,7 @@ def _read(
 
 
 def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.DataFrame:
-    """The table of a file; lines of another length than the first are faults."""
+    """Return the table of a file; lines whose length differs from the first are faults."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = enumerate(islice(csv.reader(file), skip, None), skip + 1)
@@ -400,7 +400,7 @@ def _distinct(name: str, values: Numbers) -> Array:
 
 
 def _cell(value: Any, x: float, y: float, percent: bool) -> Decimal | Fraction:
-    """An entry, exactly as it is written; of a double its shortest decimal."""
+    """Return an entry exactly as written; a double by its shortest decimal."""
     where = f"table: the probability of output {y:g} at input {x:g}"
     if isinstance(value, Fraction):
         found: Decimal | Fraction = value
@@ -421,7 +421,7 @@ def _cell(value: Any, x: float, y: float, percent: bool) -> Decimal | Fraction:
 
 
 def _decimals(value: Decimal | Fraction) -> int:
-    """How many decimals an entry is printed with."""
+    """Return the number of decimals of an entry as printed."""
     return max(0, -int(value.as_tuple().exponent)) if isinstance(value, Decimal) else 0
 
 
@@ -433,7 +433,7 @@ def _weights(values: Numbers, size: int) -> Array:
 
 
 def _off(rows: list[list[Fraction]], places: list[float], unit: Fraction) -> Iterator[str]:
-    """Rows that do not sum to 1 within the digits printed."""
+    """Yield faults of rows that do not sum to 1 within the printed digits."""
     for place, row in zip(places, rows, strict=True):
         if abs(sum(row, Fraction(0)) - 1) > unit * len(row):
             remedy = "give rounding=, half a unit of the last digit printed, if that explains it"
@@ -446,7 +446,7 @@ def _off(rows: list[list[Fraction]], places: list[float], unit: Fraction) -> Ite
 def _privacy(
     table: list[list[Fraction]], x: Array, y: Array, privacy: PureDP | ApproximateDP, unit: Fraction
 ) -> tuple[list[tuple[Any, ...]], float, float]:
-    """Constraints with their slack, the least pure ε, and the least δ at the ε asked: in integers over one denominator."""
+    """Return the constraints with their slack, the least pure ε, and the least δ at the given ε, in integers over one denominator."""
     whole = math.lcm(unit.denominator, *(p.denominator for row in table for p in row))
     law = np.array([[int(p * whole) for p in row] for row in table], dtype=object)
     half, scale = int(unit * whole), 1 << _BITS
@@ -490,13 +490,13 @@ def _privacy(
 def _least(
     problem: TableProblem, means: list[Fraction], time_limit: float | None, words: str
 ) -> tuple[float | None, tuple[str, ...]]:
-    """Lower bound of the tables with these means, which rows of doubles state to within rounding, or a note why there is none."""
+    """Return a lower bound for tables with these means, which rows of doubles state up to rounding, or None with a note on the reason."""
     declared = problem.declared
     if isinstance(problem.privacy, ApproximateDP) and declared.n * (declared.n - 1) * declared.m > _ROWS:
         size = f"{declared.n} inputs and {declared.m} outputs have more than {_ROWS} constraints"
         return None, (f"no lower bound of mechanisms {words}: {size} under (ε, δ)",)
     bounds = (one for one in problem.improve(Clock(time_limit)) if isinstance(one, Bound))
-    try:  # first the least loss of each input, which no rows prove, then that of the rows
+    try:  # the first bound is the least loss of each input, the second that of the rows
         found = max(islice(bounds, 2), key=lambda one: one.value)
     except InfeasibleError as error:
         return None, (f"no mechanism {words} has {guarantee(problem.privacy)}: {error}",)

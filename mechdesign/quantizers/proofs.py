@@ -1,15 +1,15 @@
-r"""What every quantizer design shares: its question, what a result of it says, and its proofs, checked with integers and fractions alone.
+r"""Base of quantizer designs: question, results, and proofs that are checked with integers and fractions only.
 
-Two theorems, each applied to the question (a `QuantizerDesign`) and the law (a `Quantizer` with its exact law):
+Two theorems are applied to the question (a `QuantizerDesign`) and the law (a `Quantizer` with its exact law):
 
-- `QuantizerProof`: since p is affine between knots, the ends of the segments are all there is to check of rows, bias and privacy;
+- `QuantizerProof`: since p is affine between knots, rows, bias and privacy need checks at the ends of the segments only;
   the expected (or worst-case) loss is a sum (or a maximum) of quadratics between knots and outputs;
 - `DualBound`: multipliers bound the loss of every mechanism from below (`dual_pieces`).
 
 Masses and moments of a prior that is not rational are stored with the proof that integrates over them, and recomputed (`moments`).
 
 **Exact expected and worst-case loss** of a rational quantizer, for losses :math:`w_1 |t| + w_2 t^2`. Between neighbouring knots and bins E ℓ(M(x) − x)
-is a quadratic in x: its values at both ends and in the middle of the cell say everything, each a combination of rows at the ends of the segment, by running sums.
+is a quadratic in x, determined by its values at both ends and in the middle of the cell, each a combination of rows at the ends of the segment, by running sums.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ from mechdesign.typing import Array, Numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Units in the last place by which outputs may differ from those asked for: what an exact law needs at the edge.
+# Units in the last place by which outputs may differ from the design's: an exact law needs them at the edge of feasibility.
 _ULPS = 16
 EXACT = 4096
-"""Entries of a law that are valued in fractions and verified before they are certified; of more, floats with a margin: fractions take four times the design's time."""
+"""Most entries of a law whose loss is computed in fractions before certification; more use floats with a margin, as fractions take four times the design's time."""
 
 
 class _ExactRows:
-    """The rows of an exact law at both ends of every segment, and how far each is from its limits in fractions."""
+    """The rows of an exact law at both ends of every segment, and their slacks in fractions."""
 
     def __init__(self, law: ExactLaw, ratio: Fraction, max_bias: float) -> None:
         segments = range(len(law.knots) - 1)
@@ -83,7 +83,7 @@ class _ExactRows:
         self.places = [int(b * self.unit) for b in law.bins]
 
     def near(self, family: str, slack: Array) -> Array:
-        """The slacks of a family, those of at most 1e-9 computed anew and rounded down."""
+        """Return the slacks of a family, with those of at most 1e-9 recomputed in fractions and rounded down."""
         per_row, found = len(slack) // len(self.rows), slack.copy()
         below = cache(lambda output, weight, total: round_down(self.tops[output] - Fraction(weight, total)))
         for n in np.flatnonzero(slack <= ACTIVE).tolist():
@@ -106,7 +106,7 @@ class QuantizerDesign(Design):
 
     Attributes
     ----------
-    privacy : PureDP, or of `MetricQuantizer` others
+    privacy : PureDP, or others for `MetricQuantizer`
     prior : Prior
     loss : Loss
     input_range : (float, float)
@@ -127,11 +127,11 @@ class QuantizerDesign(Design):
 
     @property
     def among(self) -> MechanismClass:
-        """The family of the design, if it is not one that seeks the best of every mechanism."""
+        """The family of the design; designs that seek the best of all mechanisms override it."""
         return family(f"{type(self).__name__} mechanism")
 
     def with_outputs(self, which: str) -> str:
-        """One of all mechanisms with such outputs that meet the design's requirements, in words."""
+        """Return words for a mechanism with such outputs that meets the design's requirements."""
         cap = "" if self.max_mse is None else " within the cap on the squared error"
         if not self.max_bias:
             return f"unbiased mechanism with {which}{cap}"
@@ -140,39 +140,39 @@ class QuantizerDesign(Design):
 
     @property
     def searches_outputs(self) -> bool:
-        """Whether the outputs are those that a search found, and the lower bound without outputs of its own speaks of these only."""
+        """Whether a search finds the outputs, so that a lower bound without outputs of its own holds for these only."""
         return False
 
     @property
     def output_space(self) -> OutputSpace | None:
-        """All outputs that a search may choose from, of which its lower bound speaks; None where they are given."""
+        """Space of outputs from which a search may choose and for which its lower bound holds; None if they are given."""
         return None
 
     def privacy_claims(self, law: ExactLaw) -> Iterator[Claim]:
-        r"""Whether :math:`\max_x p(x, i) \le \rho \min_x p(x, i)` for every output, with a proved rational :math:`\rho \le e^{\varepsilon}`."""
+        r"""Check that :math:`\max_x p(x, i) \le \rho \min_x p(x, i)` for every output, with a proved rational :math:`\rho \le e^{\varepsilon}`."""
         privacy = instance("privacy", self.privacy, PureDP)
         rho = exp_lower(min(privacy.epsilon, 700.0))
         slack = min(rho * low - high for low, high in zip(*law.extremes()))
         yield Claim(f"privacy loss at most {privacy.epsilon!r}", PROVED, round_down(slack), slack >= 0)
 
     def allows(self, outputs: object) -> bool:
-        """Whether a mechanism with these outputs is one that the design allows; a search overrides this."""
+        """Whether the design allows a mechanism with these outputs; a search overrides this."""
         asked = np.asarray(getattr(self, "bins"), dtype=float)  # noqa: B009
         given = np.asarray(outputs, dtype=float)
         return asked.shape == given.shape and np.allclose(given, asked, _ULPS * np.finfo(float).eps, 0)
 
     def loss_of(self, mechanism: Quantizer) -> float:
-        """The expected or the worst-case loss of a mechanism, in floats."""
+        """Return the expected or the worst-case loss of a mechanism, in floats."""
         instance("mechanism", mechanism, Quantizer)
         if self.objective == "worst":
             return mechanism.worst_case_loss(self.loss)[0]
         return mechanism.expected_loss(self.prior, self.loss)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        r"""Every constraint of the definition at both ends of every segment, recomputed from the mechanism alone.
+        r"""Tabulate every constraint of the definition at both ends of every segment, recomputed from the mechanism alone.
 
         :math:`p(x, i) \le e^{\varepsilon} \min_{x'} p(x', i)`, :math:`\sum_i p(x, i) = 1`, :math:`\sum_i B_i p(x, i) = x` and
-        :math:`p(x, i) \ge 0`. Of an exact law a slack of at most 1e-9 is computed in fractions, and rounded down.
+        :math:`p(x, i) \ge 0`. For an exact law, slacks of at most 1e-9 are computed in fractions, and rounded down.
         """
         mechanism, epsilon = result.mechanism, min(self.privacy.epsilon, 700.0)
         law, rows = mechanism.law, mechanism.rows
@@ -242,13 +242,13 @@ class QuantizerDesign(Design):
         )
 
     def _two_outputs(self) -> Quantizer:
-        """Duchi's two outputs over the design's inputs."""
+        """Return Duchi's two outputs over the design's inputs."""
         unit, (low, high) = duchi(self.privacy.epsilon), self.input_range
         bins = (low + high) / 2 + (high - low) / 2 * unit.bins
         return Quantizer(bins, np.array([low, high]), unit.starts, unit.ends)
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Duchi's two outputs and Laplace noise at the same ε."""
+        """Yield Duchi's two outputs and Laplace noise at the same ε."""
         loss, pure = self.loss, isinstance(self.privacy, PureDP)
         low, high = self.input_range
         if pure:
@@ -259,7 +259,7 @@ class QuantizerDesign(Design):
             yield "Laplace noise", loss.absolute * scale + 2 * loss.squared * scale**2
 
     def remarks(self, result: Result) -> list[str]:
-        """The outputs that practically never come."""
+        """Name the outputs of negligible probability."""
         return never_sent(
             [shown(b) for b in result.mechanism.bins], result.mechanism.extremes()[1], "outputs"
         )
@@ -294,20 +294,20 @@ class QuantizerDesign(Design):
         return fig
 
     def errors(self, result: Result, question: Any = None) -> Accuracy:
-        """Errors averaged over the prior of `question`, or of this design; of the mean, where the question has clients."""
+        """Return errors averaged over the prior of `question`, or of this design; for a question with clients, those of the mean."""
         if getattr(question, "clients", None) is not None:
             return question.mean.accuracy(result.mechanism)  # type: ignore[no-any-return]
         found: Accuracy = result.mechanism.errors((self if question is None else question).prior)
         return found
 
 
-# Agreement asked of what is computed again in floats.
+# Tolerance for numbers recomputed in floats.
 _FLOATS = 1e-9
-# Of bounds computed again with 60 digits: half of what they are widened by.
+# Tolerance for bounds recomputed with 60 digits: half of their widening.
 _APART = 2.0**-101
-# What the floats of a value may have lost.
+# Relative rounding error of a value in floats.
 _MARGIN = 5e-13
-# The ε from which floats may be off by more than that: costs come with a factor of e^ε into the bound.
+# ε from which floats may be off by more than that: costs enter the bound with a factor of e^ε.
 _STEEP = 7.0
 
 
@@ -317,7 +317,7 @@ def _parts(stated: Certificate) -> tuple[QuantizerDesign, ExactLaw]:
     Raises
     ------
     DesignError
-        They are of other classes, or do not fit together: another input range, or outputs that were not asked for.
+        Their classes are wrong, or they do not fit together: another input range, or outputs that the question does not allow.
     """
     design = instance("question", stated.question, QuantizerDesign)
     law = instance("law", instance("law", stated.law, Quantizer).law, ExactLaw)
@@ -329,7 +329,7 @@ def _parts(stated: Certificate) -> tuple[QuantizerDesign, ExactLaw]:
 
 
 def _outputs(stated: Certificate) -> tuple[QuantizerDesign, tuple[Fraction, ...]]:
-    """Return question and outputs of a certificate about a quantizer, unbiased or not; errors as `_parts`."""
+    """Return question and outputs of a certificate about a quantizer, unbiased or not; errors as in `_parts`."""
     if not isinstance(stated.law, BiasedQuantizer):
         design, law = _parts(stated)
         return design, law.bins
@@ -340,12 +340,12 @@ def _outputs(stated: Certificate) -> tuple[QuantizerDesign, tuple[Fraction, ...]
 
 
 def law_claims(law: ExactLaw, max_bias: float) -> Iterator[Claim]:
-    """Whether an exact law is one, and its bias within what is allowed."""
+    """Check that rows of an exact law are probabilities, and its bias within `max_bias`."""
     unit = math.lcm(*(b.denominator for b in law.bins))
     bins = [int(b * unit) for b in law.bins]
     least = total = bias = Fraction(0)
     for x, weights, common in law.limits():
-        # in integers first: of a sound law nothing is left to divide
+        # in integers first: for a sound law there is nothing to divide
         over, low = sum(weights) - common, min(weights)
         scale = common * unit * x.denominator
         off = sum(map(mul, bins, weights)) * x.denominator - common * unit * x.numerator
@@ -361,7 +361,7 @@ def law_claims(law: ExactLaw, max_bias: float) -> Iterator[Claim]:
 
 
 def private_claims(design: QuantizerDesign, law: ExactLaw) -> Iterator[Claim]:
-    """Whether a law is one, its bias within what is allowed, and private as the question says (`privacy_claims`)."""
+    """Check that rows are probabilities, the bias is within its bound, and the law is private (`privacy_claims`)."""
     yield from law_claims(law, design.max_bias)
     yield from design.privacy_claims(law)
 
@@ -369,7 +369,7 @@ def private_claims(design: QuantizerDesign, law: ExactLaw) -> Iterator[Claim]:
 def _moments_claim(
     design: QuantizerDesign, stated: PriorMoments | None, needed: PriorMoments | None
 ) -> Claim | None:
-    """Whether stored moments are those of the question's prior; None where none are stored, nor needed."""
+    """Check that stored moments are those of the question's prior; None if none are stored, nor needed."""
     if stated is None and needed is None:
         return None
     apart = math.inf if stated is None or needed is None else stated.apart(needed)
@@ -389,7 +389,7 @@ def _integrated(design: QuantizerDesign, loss: Loss) -> bool:
 @serializable("quantizer-proof")
 @dataclass(frozen=True, eq=False)
 class QuantizerProof(Proof):
-    """An affine law is private, and has a bias of at most b, if its rows at the ends of every segment are and do.
+    """Theorem: an affine law is private, with a bias of at most b, if its rows at the ends of every segment are.
 
     Its loss is a quadratic in the input between neighbouring knots and outputs (`quadratics`): the expectation is a combination of the prior's masses and
     moments on these cells, the supremum the largest end or peak.
@@ -398,7 +398,7 @@ class QuantizerProof(Proof):
     Parameters
     ----------
     moments : PriorMoments, optional
-        Of a prior that is not rational, on the cells of the law.
+        Moments of a prior that is not rational, on the cells of the law.
     """
 
     moments: PriorMoments | None = None
@@ -421,7 +421,7 @@ class QuantizerProof(Proof):
         )
 
     def exactly(self, design: QuantizerDesign, law: ExactLaw, loss: Loss, objective: str) -> Fraction:
-        """The loss of the law, rounded up by the width of the prior's enclosures only."""
+        """Return an upper bound of the law's loss, exact up to the width of the prior's enclosures."""
         if objective == "worst":
             return worst_upper(law, loss)
         return expected_upper(law, _integrals(design, self.moments), loss)
@@ -432,7 +432,7 @@ class QuantizerProof(Proof):
         fits = _moments_claim(design, self.moments, self._needed(design, law))
         if fits is not None:
             yield fits
-            if not math.isfinite(fits.margin):  # nothing can be integrated
+            if not math.isfinite(fits.margin):  # integration is impossible
                 return
         worst, value = design.objective == "worst", stated.value
         claim = f"{'worst-case' if worst else 'expected'} loss at most {value!r}"
@@ -442,7 +442,7 @@ class QuantizerProof(Proof):
             yield self._at_most(claim, design, law, design.loss, value, design.objective)
         else:
             found = design.loss_of(stated.law)
-            # of a loss that cancels, the rounding is that of its size
+            # if terms of the loss cancel, rounding is relative to their size
             apart = stated.law.bins[:, None] - stated.law.input_range
             room = _FLOATS * abs(found) + 1e-14 * float(abs(design.loss(apart)).max())
             yield Claim(claim, RECOMPUTED, value - found, abs(value - found) <= room)
@@ -460,14 +460,14 @@ class QuantizerProof(Proof):
 
 
 def _in_floats(design: QuantizerDesign, entries: int) -> bool:
-    """Whether floats with a margin are stated in place of what exact arithmetic takes longer for than a design."""
+    """Whether to use floats with a margin, as exact arithmetic would take longer than the design."""
     return entries > EXACT and design.privacy.epsilon < _STEEP
 
 
 def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[float, QuantizerProof]:
     """Return the loss of a mechanism with an exact law, rounded up, and its proof.
 
-    Exact where that takes no longer than a design; else the floats' loss and what their sums may have lost.
+    It is exact if that takes no longer than the design; otherwise the loss in floats plus a margin for rounding.
     """
     law = instance("law", mechanism.law, ExactLaw)
     proof = QuantizerProof.of(design, law)
@@ -480,13 +480,13 @@ def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[floa
 @serializable("quantizer-dual-bound")
 @dataclass(frozen=True, eq=False)
 class DualBound(Proof):
-    """Lines below the loss, averaged over the inputs, bound the loss of every mechanism (`dual_pieces`).
+    """Theorem: lines below the loss, averaged over the inputs, bound the loss of every mechanism (`dual_pieces`).
 
     Parameters
     ----------
     duals : DualPieces
     moments : PriorMoments, optional
-        Of a prior that is not rational, on the stretches of inputs that the multipliers speak of.
+        Moments of a prior that is not rational, on the multipliers' intervals of inputs.
     """
 
     duals: DualPieces
@@ -515,7 +515,7 @@ class DualBound(Proof):
         return PROVED if design.objective == "worst" or Moments(design.prior).proved else RECOMPUTED
 
     def among(self, stated: Certificate) -> MechanismClass:
-        """Every mechanism with the law's outputs, or with any between two; those of some outputs where a search chose among them."""
+        """Return the class of mechanisms with the law's outputs, or with the multipliers' own; the design's class if a search chose the law's."""
         design, duals = instance("question", stated.question, QuantizerDesign), self.duals
         if duals.outputs is None and design.searches_outputs:
             return design.among
@@ -523,14 +523,14 @@ class DualBound(Proof):
         return every(noun) if duals.outputs is None or duals.between else menu(noun)
 
     def _asked(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Asked:
-        """What the multipliers bound; `outputs` are the law's. The bias is that allowed, or the largest that any mechanism has."""
+        """Return the problem that the multipliers bound; `outputs` are the law's. Its bias is the allowed one, at most the largest of any mechanism."""
         (low, high), places = map(Fraction, design.input_range), self.duals.places(outputs)
         moments = None if design.objective == "worst" else _integrals(design, self.moments)
         bias = min(design.max_bias, float(max(high - places[0], places[-1] - low)))
         return Asked(places, (low, high), design.privacy.epsilon, design.loss, moments, bias, design.max_mse)
 
     def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
-        """The bound that the multipliers prove, in exact arithmetic."""
+        """Return the bound that the multipliers prove, in exact arithmetic."""
         return self.duals.lower_bound(self._asked(design, outputs))
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
@@ -568,7 +568,7 @@ class DualBound(Proof):
             yield Claim(claim, PROVED, -math.inf, False)
             return
         margin = self.proved(design, outputs) - Fraction(stated.lower_bound)
-        # The floats of a prior's moments come with a factor ρ into the bound.
+        # Errors of a prior's moments in floats enter the bound with a factor ρ.
         loose = _FLOATS + 1e-3 * _FLOATS * float(
             min(exp_lower(min(privacy.epsilon, 700.0)), Fraction(10**300))
         )
@@ -577,7 +577,7 @@ class DualBound(Proof):
 
 
 def proved_law(design: QuantizerDesign, law: Law, mechanism: Quantizer) -> Law:
-    """Return a law with the exact mechanism in its place, its loss rounded up, and the proofs of both."""
+    """Return a law with the exact mechanism, its loss rounded up, and their proofs."""
     value, proof = certified_value(design, mechanism)
     return replace(law, mechanism=mechanism, value=value, proofs=(proof,))
 
@@ -586,7 +586,7 @@ OUTERMOST = "only the two outermost outputs are used: no program was solved"
 
 
 def outermost(design: QuantizerDesign, bins: Iterable[float]) -> Iterator[Law]:
-    """Yield the unbiased mechanism that uses the first and the last of these outputs, where it is within ε."""
+    """Yield the unbiased mechanism that uses the first and the last of these outputs, if it is within ε."""
     law = outermost_law(bins, design.input_range)
     if excess_loss(law, design.privacy.epsilon) <= 0:
         mechanism = Quantizer.of_law(law)
@@ -599,7 +599,7 @@ def proved_bound(
 ) -> Bound:
     """Return the lower bound that multipliers prove for mechanisms with these outputs, rounded down.
 
-    Where exact arithmetic takes longer than a design, and `found` is what floats say, it is that less what they may have lost.
+    If exact arithmetic takes longer than the design, it is the bound in floats, `found`, minus a margin for rounding.
     """
     proof = DualBound.of(design, duals)
     if found is not None and _in_floats(design, len(duals.pieces) * np.size(outputs)):
@@ -612,7 +612,7 @@ Quadratic = tuple[fmpq, fmpq, fmpq, fmpq, fmpq]
 
 
 class _Row:
-    """One law of the outputs, which are integers in units of 1/unit: its mean loss at any input."""
+    """Mean loss at any input of one row of probabilities; outputs are integers in units of 1/unit."""
 
     def __init__(self, bins: list[int], unit: int, weights: list[int], common: int, loss: Loss) -> None:
         self.bins, self.unit, self.common = bins, unit, common
@@ -635,17 +635,17 @@ class _Row:
 
 
 def inner_edges(law: ExactLaw, start: Fraction, end: Fraction) -> list[Fraction]:
-    """The ends of a segment and the outputs between."""
+    """Return the ends of a segment and the outputs between."""
     return [start, *law.bins[bisect_right(law.bins, start) : bisect_left(law.bins, end)], end]
 
 
 def cell_edges(law: ExactLaw) -> list[Fraction]:
-    """Knots and the outputs between: on each cell the expected loss is a quadratic."""
+    """Return knots and the outputs between: on each cell the expected loss is a quadratic."""
     return [law.knots[0], *(x for ends in pairwise(law.knots) for x in inner_edges(law, *ends)[1:])]
 
 
 def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
-    """Ends u, v of every cell, and a, b, c: E ℓ = a + b t + c t² there, t = (x − u)/(v − u)."""
+    """Yield ends u, v of every cell, and a, b, c with E ℓ = a + b t + c t² there, t = (x − u)/(v − u)."""
     unit = math.lcm(*(b.denominator for b in law.bins))
     bins = [int(b * unit) for b in law.bins]
     last: tuple[list[int], int] = [], 1
@@ -653,7 +653,7 @@ def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
     for k, ends in enumerate(pairwise(law.knots)):
         rows = []
         for side in (0, 1):
-            if (found := law.weights(k, side)) != last:  # where the law is continuous, once a knot
+            if (found := law.weights(k, side)) != last:  # for a continuous law once per knot
                 row, last = _Row(bins, unit, *found, loss), found
             rows.append(row)
 
@@ -670,12 +670,12 @@ def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
 
 
 def upper(coefficient: fmpq, enclosure: tuple[int, int]) -> fmpq:
-    """The largest the product can be, in units of 2⁻¹⁶⁰."""
+    """Return the largest value of the product, in units of 2⁻¹⁶⁰."""
     return coefficient * enclosure[1 if coefficient > 0 else 0]
 
 
 def expected_upper(law: ExactLaw, moments: Moments, loss: Loss) -> Fraction:
-    """An upper bound of E ℓ(M(X) − X), above it by the width of the prior's enclosures only."""
+    """Return an upper bound of E ℓ(M(X) − X), exact up to the width of the prior's enclosures."""
     cells = list(quadratics(law, loss))
     edges = [cells[0][0], *(v for _, v, *_ in cells)]
     total = fmpq(0)
@@ -691,7 +691,7 @@ def expected_upper(law: ExactLaw, moments: Moments, loss: Loss) -> Fraction:
 
 
 def worst_upper(law: ExactLaw, loss: Loss) -> Fraction:
-    """sup over inputs of E ℓ(M(x) − x): the largest end or peak of the quadratics, exact."""
+    """Return sup over inputs of E ℓ(M(x) − x), the largest end or peak of the quadratics, exactly."""
     best = fmpq(0)
     for _, _, a, b, c in quadratics(law, loss):
         best = max(best, a, a + b + c)

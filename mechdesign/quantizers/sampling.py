@@ -1,14 +1,14 @@
 r"""Samplers for quantizers: a fast one for simulation and an exact one for deployment.
 
-**Fast.** One uniform number, 16 bits of it first, and one look-up in a guide table per value (`GuideTable`); tensors are rounded to
-one end of their segment at random, keeping the mean, and count the curves of that row by bisection.
+**Fast.** Each value takes one uniform number, 16 bits of it first, and one look-up in a guide table (`GuideTable`); tensors are rounded at
+random to one end of their segment, with the mean preserved, and find the output in that row by bisection.
 
 **Exact.** The same two steps with integers and the operating system's randomness only
 (`mechdesign.evidence.sampling`). Inputs are doubles, hence dyadic rationals, and enter exactly.
 
-**A guide table** takes one uniform number to one output, by a single look-up nearly always. The output at x is the number of curves :math:`C_i(x) = \sum_{j \le i} p(x, j)` at or below a uniform u. The strip of
-inputs and uniforms is cut into a grid; where no curve passes through a rectangle, its output is known beforehand
-(Chen and Asau 1974, for a law that moves with x). Elsewhere the curves are climbed from the lowest one that could be next.
+**A guide table** maps one uniform number to one output, nearly always by a single look-up. The output at x is the number of curves :math:`C_i(x) = \sum_{j \le i} p(x, j)` at or below a uniform u. The strip of
+inputs and uniforms is cut into a grid; if no curve passes through a rectangle, its output is known beforehand
+(Chen and Asau 1974, for a law that varies with x). Otherwise curves are compared one by one, from the lowest possible one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any
     t = (values - knots[k]) / (knots[k + 1] - knots[k])
     row = 2 * k + (torch.rand(values.shape, generator=generator, device=x.device, dtype=kind) < t)
     u = torch.rand(values.shape, generator=generator, device=x.device, dtype=kind)
-    # The output is the number of curves at or below u, found by halves.
+    # The output is the number of curves at or below u, found by bisection.
     m, curves = len(table.bins), tensor(np.cumsum(table.rows, axis=1).ravel())
     found = torch.zeros_like(row)
     for bit in reversed(range((m - 1).bit_length())):
@@ -94,7 +94,7 @@ def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any
 
 
 class ExactSampler:
-    """Draws from an exact law, bit for bit, in a time that does not depend on the inputs.
+    """Sampler of an exact law, bit for bit, in a time independent of the inputs.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class ExactSampler:
         self.law = law
         self.bins = np.array([float(b) for b in law.bins])
         self.knots = np.array([float(x) for x in law.knots])
-        # A double is at or above a knot where it is at or above the first double that is.
+        # A double is at or above a knot if it is at or above the first double that is.
         self._from = np.array([_first_double(x) for x in law.knots])
         self.rows = IntegerRows(self._row, 2 * (len(law.knots) - 1))
 
@@ -113,25 +113,25 @@ class ExactSampler:
         return self.weights(number // 2, number % 2)
 
     def weights(self, segment: int, end: int) -> list[int]:
-        """The row's probabilities as integers over their least common denominator."""
+        """Return the row's probabilities as integers over their least common denominator."""
         weights, common = self.law.weights(segment, end)
         if sum(weights) != common:
             raise DesignError(f"row {(segment, end)} of the exact law does not sum to 1")
         return weights
 
     def draw(self, x: Array) -> Array:
-        """One output for every input."""
+        """Draw one output for every input."""
         flat = np.ascontiguousarray(x, dtype=float).ravel()
         segment = self._segments(flat)
         drawn = self.rows.draw(2 * segment + self._upward(flat, segment))
         return np.asarray(self.bins[drawn].reshape(np.shape(x)))
 
     def _segments(self, x: Array) -> npt.NDArray[np.intp]:
-        """Segment of each input, compared with the exact knots."""
+        """Return the segment of each input, compared with the exact knots."""
         return np.clip(np.searchsorted(self._from, x, side="right") - 1, 0, len(self.knots) - 2)
 
     def _upward(self, x: Array, segment: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
-        """Exact Bernoulli((x − x_k)/(x_{k+1} − x_k)) for every input."""
+        """Draw an exact Bernoulli((x − x_k)/(x_{k+1} − x_k)) for every input."""
         a, b = self.knots[segment], self.knots[segment + 1]
         # Doubles err by a few ulps relative to the larger operand.
         error = 16 * np.finfo(float).eps * (1 + (np.abs(a) + np.abs(x)) / (b - a))
@@ -145,18 +145,18 @@ class ExactSampler:
 
 
 def _first_double(x: Fraction) -> float:
-    """The least double that is not below x."""
+    """Return the least double that is not below x."""
     near = float(x)
     return near if near >= x else math.nextafter(near, math.inf)
 
 
-_ROOM = 1e-12  # by which a curve may be misplaced
-_LARGEST = 1 << 14  # rectangles for each output: up to 85 outputs a byte each, which fit a core's cache
+_ROOM = 1e-12  # tolerance for the places of curves
+_LARGEST = 1 << 14  # most rectangles for each output: a byte each up to 85 outputs, which fit the cache
 _PIECE = 1 << 16
 _WAITING = (
     1 << 13
 )  # values that are climbed together: few enough for the cache, enough to outweigh the cost of a call
-_SHORT = 16  # random bits that a value takes, where they settle it
+_SHORT = 16  # random bits that usually decide a value
 
 
 class GuideTable:
@@ -166,14 +166,14 @@ class GuideTable:
     ----------
     table : PiecewiseTable
     draws : int
-        How many are wanted: a larger grid pays for itself later.
+        Expected number of draws: more draws justify a larger grid.
     """
 
     def __init__(self, table: PiecewiseTable, draws: int) -> None:
         m, knots = len(table.bins), table.knots
         self.bins, self.knots = table.bins, knots
         size = min(max(draws // 4, 1 << 8), _LARGEST * m)
-        self.bits = min(size.bit_length() // 2, _SHORT)  # of u, that choose the row
+        self.bits = min(size.bit_length() // 2, _SHORT)  # bits of u that select the row
         self.columns = size >> self.bits
         self.scale = self.columns / (knots[-1] - knots[0])
         curves = np.cumsum(np.stack([table.starts, table.ends]), axis=-1)
@@ -182,16 +182,16 @@ class GuideTable:
         self._width, self.segment = np.diff(knots), segment_finder(knots)
         least, most = self._columns_extremes(curves[:, :, : m - 1])
         sure, most_above = (self._counted(part) for part in (most + _ROOM, least - _ROOM))
-        # In rectangle (c, r) at least sure[c, r] curves are below u, and at most those that begin below its top.
+        # In rectangle (c, r) at least sure[c, r] curves are below u, and at most those that start below its top.
         first = sure[:, :-1].ravel()
         kind = np.clip(most_above[:, 1:].ravel() - first, 0, 2)
-        # The output where no curve is in the rectangle; m further where one is, 2 m further where several are.
+        # The output if no curve is in the rectangle; plus m if one is, plus 2 m if several are.
         self.codes = (first + m * kind).astype(np.min_scalar_type(3 * m))
         self._coded = np.tile(table.bins, 3)
 
     def _columns_extremes(self, curves: Array) -> tuple[Array, Array]:
-        """The least and the largest value of every curve in every column, each (columns + 1, m − 1)."""
-        # Rounding keeps the order of inputs, so that these are limits of the columns that inputs of a segment fall into.
+        """Return the least and the largest value of every curve in every column, each (columns + 1, m − 1)."""
+        # Rounding is monotone, so that these bound the columns of a segment's inputs.
         ends = self._first_place(self.knots, np.empty(len(self.knots))) >> self.bits
         y, begin, end = (self.knots - self.knots[0]) * self.scale, ends[:-1], ends[1:]
         count = end - begin + 1
@@ -210,7 +210,7 @@ class GuideTable:
         return least, most
 
     def _counted(self, curves: Array) -> Indices:
-        """How many curves of each column are at or below r / 2^bits, for r = 0, …, 2^bits."""
+        """Count the curves of each column at or below r / 2^bits, for r = 0, …, 2^bits."""
         rows = 1 << self.bits
         row = np.clip(np.ceil(curves * rows), 0, rows + 1).astype(np.intp)
         place = row + (rows + 2) * np.arange(len(curves))[:, None]
@@ -227,7 +227,7 @@ class GuideTable:
         """
         piece = max(1, min(_PIECE, x.size))
         numbers, codes = np.empty(piece), np.empty(piece, dtype=self.codes.dtype)
-        near: list[tuple[Any, ...]] = []  # where curves are in the rectangle: place, input, row, code
+        near: list[tuple[Any, ...]] = []  # draws with curves in their rectangle: place, input, row, code
         for start in range(0, x.size, piece):
             part, into = x[start : start + piece], out[start : start + piece]
             check_inside(part, (self.knots[0], self.knots[-1]))
@@ -246,17 +246,17 @@ class GuideTable:
                 near.clear()
 
     def _first_place(self, x: Array, y: Array) -> Indices:
-        """Index of the lowest rectangle of each input's column, in the memory of `y`."""
+        """Return the index of the lowest rectangle of each input's column, in the memory of `y`."""
         np.subtract(x, self.knots[0], out=y)
         y *= self.scale
-        # With this added the last bits of a double count rows: what is left of them is cut off.
+        # After this addition the last bits of a double count rows, and fractions of them are cut off.
         y += 2.0 ** (52 - self.bits)
         place = y.view(np.int64)
         place &= (1 << 52) - (1 << self.bits)
         return place
 
     def _climbed(self, x: Array, row: Indices, code: Indices, rng: np.random.Generator) -> Array:
-        """Outputs where curves are near: the rows' further bits are drawn, and curves at or below counted."""
+        """Return outputs for rectangles with curves: draw further bits of u and count the curves at or below it."""
         u = rng.random(len(x))
         u += row
         u *= 2.0**-self.bits
@@ -281,13 +281,13 @@ class GuideTable:
 
 
 def _short_words(rng: np.random.Generator, count: int) -> npt.NDArray[np.uint16]:
-    """16 random bits for each value: a quarter of the numbers that doubles would take."""
+    """Draw 16 random bits for each value, with a quarter of the random words that doubles would take."""
     words = rng.integers(0, 2**64 - 1, -(-count // 4), dtype=np.uint64, endpoint=True)
     return words.view(np.uint16)[:count]
 
 
 def segment_finder(knots: Array) -> Callable[[Array], Indices]:
-    """Return what finds the segments of inputs by a uniform grid: at once where no knot is near the grid cell, 1.3 to 2.7 times as fast as bisection."""
+    """Return a function that finds segments of inputs by a uniform grid: without bisection if no knot is near the grid cell, 1.3 to 2.7 times as fast."""
     cells = min(256 * len(knots), _LARGEST)
     scale = cells / (knots[-1] - knots[0])
     edges = np.linspace(knots[0], knots[-1], cells + 1)

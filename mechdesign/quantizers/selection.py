@@ -1,6 +1,6 @@
-r"""Selections of two neighbouring outputs: the families of weights, and mechanisms with or without bias that draw by them.
+r"""Selection of one output on each side of the input: families of probabilities, and mechanisms with or without bias that draw by them.
 
-Draw one bin on each side of the input, and round between them without bias.
+The unbiased mechanism draws one bin on each side of the input, and rounds between them without bias.
 
 For x in :math:`[B_j, B_{j+1})`
 
@@ -12,7 +12,7 @@ For x in :math:`[B_j, B_{j+1})`
 Source: *Privacy-Aware Randomized Quantization via Linear Programming*, §3. RQM and ERM are two members:
 :func:`rqm_family`, :func:`erm_family`.
 
-**With bias**: choose between the two by the exponential mechanism.
+**With bias**, the exponential mechanism chooses between the two.
 
 With the pair (l, r) drawn as in the unbiased family, the output is :math:`B_l` with probability
 
@@ -20,7 +20,7 @@ With the pair (l, r) drawn as in the unbiased family, the output is :math:`B_l` 
 
 that is, with weights :math:`e^{-\beta |B - x|}`; β = 0 is a fair coin, β → ∞ takes the nearer bin. Each probability
 p(x, i) is a positive combination of logistic functions that all fall (i left of x) or all rise (i right of x) in x, so on
-every interval between bins it is monotone and its extremes are at the interval's ends: the privacy loss is exact.
+every interval between bins it is monotone, with extremes at the interval's ends: the privacy loss is exact.
 
 Source: *Privacy-Aware Randomized Quantization via Linear Programming*, the biased extension.
 """
@@ -69,7 +69,7 @@ _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
 
 
 def check_bins(bins: Numbers) -> Array:
-    """Return bins as a read-only float array, or raise DesignError naming what is wrong with them."""
+    """Return bins as a read-only float array, or raise DesignError."""
     found = increasing("bins", bins)
     if max(-found[0], found[-1]) > LARGEST:
         raise DesignError.of("bins", found[[0, -1]].tolist(), _UNITS)
@@ -77,7 +77,7 @@ def check_bins(bins: Numbers) -> Array:
 
 
 def check_range(input_range: object, bins: Array | None = None) -> tuple[float, float]:
-    """Return the input range as two floats, checked to be covered by the bins."""
+    """Return the input range as two floats; raise DesignError unless the bins cover it."""
     lower, upper = interval("input_range", input_range)
     if max(-lower, upper) > LARGEST:
         raise DesignError.of("input_range", (lower, upper), _UNITS)
@@ -90,12 +90,12 @@ def check_range(input_range: object, bins: Array | None = None) -> tuple[float, 
 
 
 def symmetric_bins(bins: Array) -> bool:
-    """Whether the bins mirror exactly about zero."""
+    """Whether the bins are exactly symmetric about zero."""
     return bool(np.all(bins == -bins[::-1]))
 
 
 def mirrored_bins(bins: Array) -> Array:
-    """Return bins that mirror exactly about zero where they did up to rounding (as from ``linspace``)."""
+    """Make bins exactly symmetric about zero if they are so up to rounding (as from ``linspace``)."""
     mirrored = (bins - bins[::-1]) / 2
     if np.all(np.abs(mirrored - bins) <= 8 * np.finfo(float).eps * np.abs(bins).max()):
         mirrored.setflags(write=False)
@@ -104,7 +104,7 @@ def mirrored_bins(bins: Array) -> Array:
 
 
 def spread(m: int, count: int) -> Indices:
-    """Choose `count` of m bins evenly, the outermost among them, symmetrically.
+    """Choose `count` of m bins evenly and symmetrically, including the outermost.
 
     >>> spread(8, 4)
     array([0, 3, 4, 7])
@@ -117,7 +117,7 @@ def spread(m: int, count: int) -> Indices:
 
 
 def rqm_family(m: int, q: float) -> Array:
-    """Selection probabilities of RQM (Youn et al. 2023); shape (m − 1, m − 1), row n has n + 1 entries.
+    """Return the selection probabilities of RQM (Youn et al. 2023); shape (m − 1, m − 1), row n has n + 1 entries.
 
     q_j(1) = (1−q)^(j−1), q_j(i) = q (1−q)^(j−i) for 1 < i ≤ j.
     """
@@ -129,7 +129,7 @@ def rqm_family(m: int, q: float) -> Array:
 
 
 def erm_family(bins: Array, gamma: float) -> Array:
-    """Selection probabilities of ERM: q_j(i) ∝ exp(γ (B_i − B_j) / (2 (B_j − B_1))), q_1(1) = 1."""
+    """Return the selection probabilities of ERM: q_j(i) ∝ exp(γ (B_i − B_j) / (2 (B_j − B_1))), q_1(1) = 1."""
     return erm_families(bins)(gamma)
 
 
@@ -146,7 +146,7 @@ def erm_families(bins: Array) -> Callable[[float], Array]:
 
 
 class SelectionPlaces:
-    """What all selection mechanisms with the same bins and input range share: where a bin's neighbours are.
+    """Geometry shared by all selection mechanisms with the same bins and input range.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class SelectionPlaces:
         self._ends = [(bins - x, x - bins) for x in (starts, ends)]
 
     def tables(self, left: Array, right: Array) -> tuple[Array, Array]:
-        """One-sided limits of p at the segments' ends, each (K, m), for two families of selection probabilities."""
+        """Return the one-sided limits of p at the segments' ends, each (K, m), for two families of selection probabilities."""
         j, m = self._below, len(self.bins)
         ql, qr = np.zeros((2, len(j), m))
         ql[:, :-1] = left[j - 1]
@@ -203,12 +203,12 @@ class SelectionFamilies:
         settle(self, bins=bins, **families)
 
     def segments(self, input_range: tuple[float, float]) -> tuple[Array, Array, Array]:
-        """Knots (K + 1,) and the one-sided limits of p at the segments' ends, each (K, m)."""
+        """Return knots (K + 1,) and the one-sided limits of p at the segments' ends, each (K, m)."""
         places = SelectionPlaces(self.bins, input_range)
         return places.knots, *places.tables(self.left, self.right)
 
     def to_frame(self) -> pd.DataFrame:
-        """Tidy table: side, interval j, bin i (1-based, as in the paper), probability."""
+        """Return a tidy table: side, interval j, bin i (1-based, as in the paper), probability."""
         m, parts = len(self.bins), []
         for side, family in (("left", self.left), ("right", self.right)):
             n, i = np.tril_indices(m - 1)
@@ -233,7 +233,7 @@ class SelectionFamilies:
         return SelectionLaw(bins, weights(self.left), weights(self.right), lower, upper)
 
     def rounds(self, law: object) -> bool:
-        """Whether the probabilities are the weights of a selection law, to their last digits."""
+        """Whether the probabilities equal those of a selection law up to rounding."""
         if not isinstance(law, SelectionLaw) or law.bins != tuple(map(Fraction, self.bins.tolist())):
             return False
         exact, shown = (np.stack([held.left, held.right]) for held in (self.of_law(law), self))
@@ -267,7 +267,7 @@ def _family(name: str, given: Numbers, m: int) -> Array:
 
 
 def summing_to_one(table: Array) -> Array:
-    """Divide rows by their sums; those that are one but for rounding stay, so that nothing is divided twice."""
+    """Divide rows by their sums, except for sums of one up to rounding, so that no row is divided twice."""
     sums = table.sum(axis=1)
     return table / np.where(np.abs(sums - 1) <= 4e-16 * (len(table) + 1), 1.0, sums)[:, None]
 
@@ -309,7 +309,7 @@ class BiasedQuantizer(Saved):
         return self.selection.bins
 
     def _on_interval(self, x: Array, j: int) -> Array:
-        """p(x, ·) for inputs (n,) on interval j (1-based); shape (n, m)."""
+        """Return p(x, ·) for inputs (n,) on interval j (1-based); shape (n, m)."""
         bins, m = self.bins, len(self.bins)
         ql, qr = self.selection.left[j - 1, :j], self.selection.right[m - j - 1, : m - j][::-1]
         middle = bins[:j, None] + bins[None, j:]
@@ -322,17 +322,17 @@ class BiasedQuantizer(Saved):
 
     @cached_property
     def _knots(self) -> Array:
-        """Ends of the intervals between bins that the input range covers."""
+        """Ends of the intervals between bins within the input range."""
         return cell_edges(self.bins, np.array(self.input_range))
 
     def _parts(self, points: list[Array]) -> Iterator[Array]:
-        """Probabilities at the points given for each interval, as limits from inside it."""
+        """Yield the probabilities at given points of each interval, as limits from inside it."""
         first = np.searchsorted(self.bins, self._knots[:-1], side="right")
         for x, j in zip(points, np.minimum(first, len(self.bins) - 1).tolist()):
             yield self._on_interval(x, j)
 
     def probabilities(self, x: Numbers, *, clip: bool = False) -> Array:
-        """Output probabilities; inputs of any shape, outputs in one more axis."""
+        """Return output probabilities for inputs of any shape, with outputs in a further axis."""
         x = inside(x, self.input_range, clip=clip)
         flat, knots = x.ravel(), self._knots
         which = np.clip(np.searchsorted(knots, flat, side="right") - 1, 0, len(knots) - 2)
@@ -343,12 +343,12 @@ class BiasedQuantizer(Saved):
         return out.reshape(*x.shape, len(self.bins))
 
     def extremes(self) -> tuple[Array, Array]:
-        """Smallest and largest probability of each output over the input range, each (m,)."""
+        """Return the smallest and largest probability of each output over the input range, each (m,)."""
         ends = np.concatenate([*self._parts([np.array(pair) for pair in pairwise(self._knots)])])
         return ends.min(axis=0), ends.max(axis=0)
 
     def privacy_loss(self) -> float:
-        """Exact ε, rounded up by the rounding error of its sums."""
+        """Return the exact ε, rounded up by the rounding error of its sums."""
         low, high = self.extremes()
         reachable = high > 0
         if np.any(low[reachable] == 0):
@@ -358,7 +358,7 @@ class BiasedQuantizer(Saved):
         return float(np.log(high[reachable] / low[reachable]).max() + slack)
 
     def proved_loss(self) -> float:
-        r"""An upper bound of ε proved in integers: every logistic function enclosed through rational exponentials.
+        r"""Return an upper bound of ε proved in integers, with every logistic function enclosed through rational exponentials.
 
         With :math:`u_i = e^{-\beta B_i}` and :math:`v = e^{2 \beta x}`, the lower bin of a pair has probability
         :math:`1/(1 + u_l u_r v)`; each factor is enclosed to 240 bits.
@@ -379,7 +379,7 @@ class BiasedQuantizer(Saved):
                 for end, v in enumerate(reversed(enclosed(2 * beta * x))):
                     for l, r in product(range(j), range(j, m)):
                         pair = left[l] * right[r - j]
-                        # The larger power makes the lower bin's share smaller: the ends cross over.
+                        # A larger power lowers the lower bin's share, so bounds swap.
                         odds = factors[l][1 - end] * factors[r][1 - end] * v
                         share = (unit**4 // (unit**3 + odds)) + end
                         p[end][l] += pair * share
@@ -393,18 +393,18 @@ class BiasedQuantizer(Saved):
         return log_upper(max(Fraction(b, a) for a, b in pairs))
 
     def bias(self, x: Numbers) -> Array:
-        """E M(x) − x."""
+        """Return E M(x) − x."""
         means: Array = self.probabilities(x) @ self.bins
         return means - finite("x", x)
 
     def max_bias(self, points: int = 2001) -> float:
-        """Largest |bias| over a fine grid and both sides of every bin."""
+        """Return the largest |bias| over a fine grid and both sides of every bin."""
         count = max(3, integer("points", points, 1, 10**6) // (len(self._knots) - 1))
         inputs = [np.linspace(a, b, count) for a, b in pairwise(self._knots)]
         return float(max(np.abs(p @ self.bins - x).max() for x, p in zip(inputs, self._parts(inputs))))
 
     def expected_loss(self, prior: object, loss: object = "absolute") -> float:
-        """E ℓ(M(X) − X), by adaptive quadrature to 1e-12 on every interval."""
+        """Return E ℓ(M(X) − X), by adaptive quadrature to 1e-12 on every interval."""
         chosen = Loss.of(loss)
         law = Prior.of(prior, self.input_range)
 
@@ -416,7 +416,7 @@ class BiasedQuantizer(Saved):
         return float(law.integrals(integrand, self._knots).sum())
 
     def errors(self, prior: object) -> Accuracy:
-        """Standard deviation, mean absolute error and 95% half-width under a prior."""
+        """Return standard deviation, mean absolute error and 95% half-width under a prior."""
         return accuracy(self, prior)
 
     def sample(self, x: Numbers, *, rng: Randomness = None, clip: bool = False) -> Array:
@@ -436,8 +436,8 @@ class BiasedQuantizer(Saved):
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw with integers and the operating system's randomness, for deployment.
 
-        The pair has the exact weights of the selection; the logistic function is rounded at 240 bits, within what
-        `proved_loss` encloses.
+        The pair has the exact weights of the selection; the logistic function is rounded at 240 bits, within the
+        enclosures of `proved_loss`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""A problem on selection probabilities: OPTM's model with whatever else is asked of them, searched over boxes, repaired and proved."""
+"""A problem on selection probabilities: OPTM's model with further constraints, searched over boxes, repaired and proved."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Indices, instance
 
 _ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients")
-_RARE = 1e-9  # an output less likely than that is not used
+_RARE = 1e-9  # probability below which an output is dropped
 
 
 @serializable("selection-problem")
@@ -57,14 +57,14 @@ _RARE = 1e-9  # an output less likely than that is not used
 class SelectionProblem(Problem, QuantizerDesign):
     """A problem on selection probabilities, declared by `Selection`.
 
-    The objective is `Selection.lemma1`; the value of a result is the exact expected loss. The lower bound is that of every unbiased mechanism with
-    these bins, of the family or not: further rows only raise what the best selection costs, so that it holds with them too.
+    The objective is `Selection.lemma1`; the value of a result is the exact expected loss. The lower bound is for all unbiased mechanisms with
+    these bins, of the family or not: further rows only raise the optimum, so that it holds with them too.
     """
 
     default_gap = 1e-4
 
     def check(self) -> None:
-        """Raise DesignError where the problem is no model of OPTM's with affine or piecewise linear rows."""
+        """Raise DesignError unless the problem is OPTM's model with affine or piecewise linear rows."""
         if len(self.requirements) != 1:
             raise DesignError.of("private", len(self.requirements), "must be one requirement of a selection")
         if getattr(self.objective.expr, "question", None) is None:
@@ -80,7 +80,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     @property
     def asked(self) -> SelectionPrivacy:
-        """The requirement."""
+        """The one requirement, a `SelectionPrivacy`."""
         found: SelectionPrivacy = self.requirements[0]
         return found
 
@@ -108,7 +108,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     @property
     def loss(self) -> Loss:  # type: ignore[override]
-        """What Lemma 1 bounds, and results report exactly."""
+        """The loss that Lemma 1 bounds and results report exactly."""
         found: Loss = self.objective.expr.question.loss
         return found
 
@@ -120,7 +120,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     @property
     def unchanged(self) -> bool:
-        """Whether the parameters hold what they held at first."""
+        """Whether the parameters have their initial values."""
         initial_box = self.asked.initial_box
         return initial_box is not None and all(map(np.array_equal, initial_box, self.box))
 
@@ -133,7 +133,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     @property
     def own_rows(self) -> SelectionRows:
-        """Rows of the person's own, in numbers."""
+        """Return the user's own rows, in numbers."""
         held: SelectionRows | None = self.__dict__.get("_own")
         if held is None:
             self.check_values()
@@ -151,14 +151,14 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     @property
     def solved_epsilon(self) -> float:
-        """The budget, or a smaller one where its floors would be lost in a linear program's tolerance."""
+        """The budget, or a smaller one if its floors would be below a linear program's tolerance."""
         least = smallest_epsilon(self.unknown.bins, *self.input_range)
         return solved_epsilon(self.privacy.epsilon, least, RESOLVED)
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Search the boxes, solve the best, and move its selection into privacy and the person's rows exactly.
+        """Search the boxes, solve the best, and move its selection inside privacy and the user's rows exactly.
 
-        Whether another box is better stays open. HiGHS sweeps the boxes; a solver that is named solves the best again.
+        The search does not prove that no other box is better. HiGHS sweeps the boxes; a named solver solves the best again.
         """
         yield from loss_bounds(self, self.bins, clock)
         search = BoxSearch(self, clock, solver, options)
@@ -170,10 +170,10 @@ class SelectionProblem(Problem, QuantizerDesign):
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         stated = self.with_initial_box(self.box) if self.searched else self.at_box(self.box)
         stated.__dict__["_own"] = self.own_rows
-        return ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
+        return ModelledDesign._result(stated, incumbent, clock)  # at the parameters' present values
 
     def law(self, found: Found, search: BoxSearch, clock: Clock) -> Law:
-        """The mechanism of a point: in exact arithmetic, solved again for a smaller budget where the floats are outside."""
+        """Return the mechanism of a point in exact arithmetic, solved again for a smaller budget if rounding exceeds the budget."""
         budget, exact, notes = self.privacy.epsilon, None, search.notes(found)
 
         def solved(epsilon: float) -> tuple[Found, Deployed] | None:
@@ -197,11 +197,11 @@ class SelectionProblem(Problem, QuantizerDesign):
         return replace(law, proofs=(*law.proofs, OwnRowsProof(exact.witness)), notes=tuple(notes))
 
     def _families(self, columns: Array) -> SelectionFamilies:
-        """Selection probabilities of a solver's columns, cleaned of its noise: no input alone reaches an output that is hardly drawn."""
+        """Return the selection probabilities of a solver's columns without its noise: outputs of negligible probability are dropped at all inputs."""
         m, table = len(self.unknown.bins), np.maximum(columns[: self.unknown.size], 0.0)
         table = table.reshape(self.unknown.shape)
         left, right = table[: m - 1].copy(), table[-(m - 1) :].copy()
-        j = np.array(self.unknown.met)  # intervals that inputs are in, which rows j and m - j are of
+        j = np.array(self.unknown.met)  # intervals with inputs, which use rows j and m - j
         drawn = np.maximum(
             np.append(left[j - 1].max(axis=0), 0.0), np.append(right[m - j - 1].max(axis=0), 0.0)[::-1]
         )
@@ -212,7 +212,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         return SelectionFamilies(self.unknown.bins, left, right)
 
     def deployed(self, found: Found, clock: Clock) -> Deployed:
-        """Integer weights next to a solver's columns: rounded, or where there are own rows moved inside these exactly."""
+        """Return integer weights near a solver's columns: rounded, or if there are own rows moved inside these exactly."""
         if not self.own:
             families = self._families(found.columns)
             return Deployed(families.exact(self.input_range), families, (), {})
@@ -225,7 +225,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         return Deployed(law, SelectionFamilies.of_law(law), witness, missed)
 
     def exact_columns(self, law: SelectionLaw, witness: tuple[Fraction, ...]) -> Exact:
-        """The unknown at a law, and further columns, in rationals."""
+        """Return the unknown at a law, and further columns, in rationals."""
         m, symmetric = len(self.unknown.bins), self.unknown.symmetric
         weights = (*law.left, *(() if symmetric else law.right))
         shaped = [len(row) for row in weights] == [
@@ -242,9 +242,9 @@ class SelectionProblem(Problem, QuantizerDesign):
         return found
 
     def points(self, values: Mapping[str, Array]) -> tuple[Programs, Callable[..., Array]]:
-        """Return the programs of all values of parameters of the box, or of the boxes searched, and what judges their answers.
+        """Return the programs for all parameter values of the box, or for the boxes searched, and the function that scores their solutions.
 
-        The box is affine in the parameters, so that its values at 0 and at each unit vector are all that is read of it.
+        The box is affine in the parameters, so that its values at 0 and at each unit vector determine it.
         """
         search, held = BoxSearch(self), parameters_of(self, values)
         before = {name: p.value for name, p in held.items()}
@@ -266,23 +266,23 @@ class SelectionProblem(Problem, QuantizerDesign):
     # -- what a result says ---------------------------------------------------------------------------------------
 
     def problem_of(self, result: Result) -> SelectionProblem:
-        """Return the problem at the box that won."""
+        """Return the problem at the best box."""
         return self.at_box(result.box)
 
     def at_box(self, box: tuple[Array, Array]) -> SelectionProblem:
-        """The same in one box, by parameters of its own."""
+        """Return the problem in one box, with parameters of its own."""
         o, u = self.unknown.box(*box)
         asked = replace(self.asked, o=o, u=u, boxes=None)
         return SelectionProblem(self.objective, (asked, *self.own))
 
     def with_initial_box(self, box: tuple[Array, Array]) -> SelectionProblem:
-        """The same, its parameters at a box that is known to be feasible."""
+        """Return the problem with its parameters at a box known to be feasible."""
         o, u = self.unknown.box(*box)
         asked = replace(self.asked, o=o, u=u, initial_box=box)
         return SelectionProblem(self.objective, (asked, *self.own), design=self.design)
 
     def box_of(self, result: Result) -> tuple[Array, Array]:
-        """Bounds o and u of the box that won, in the shape of the unknown; 0 and 1 where nothing is bounded."""
+        """Return bounds o and u of the best box, in the shape of the unknown; 0 and 1 for unbounded entries."""
         o, u = (np.array(side.value) for side in self.unknown.box())
         rows: Any = result.duals if result.duals is not None else pd.DataFrame(columns=AUDIT_COLUMNS)
         for name, side, column in (("lower", o, "lhs"), ("upper", u, "rhs")):
@@ -302,7 +302,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         return replace(said, more=said.more + own)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Constraints of the definition, those of the program with its multipliers, and the person's own."""
+        """Tabulate the constraints of the definition, those of the program with its multipliers, and the user's own."""
         return pd.concat([super().audit(result), result.duals], ignore_index=True)
 
     # -- files and prints -----------------------------------------------------------------------------------------
@@ -312,13 +312,13 @@ class SelectionProblem(Problem, QuantizerDesign):
         return cp.Problem(self.objective, [*self.asked.constraints(), *self.own])
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the linear program of the box that the parameters hold, for other programs: ``.mps`` or ``.lp``."""
+        """Write the linear program at the parameters' box, for other programs: ``.mps`` or ``.lp``."""
         o, u = self.box
         program = BoxSearch(self).programs((o[..., None], u[..., None])).program()
         program.write(str(check_writable(path)))
 
     def to_fields(self) -> dict[str, object]:
-        """What files hold: the question, the box, and the person's rows in numbers."""
+        """Return the fields of a file: the question, the box, and the user's rows in numbers."""
         own, (o, u) = self.own_rows, self.box
         families = "symmetric" if self.unknown.symmetric else "separate"
         asked = {"bins": self.bins, "privacy": self.privacy, "prior": self.prior, "loss": self.loss}
@@ -329,7 +329,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> SelectionProblem:
-        """Declare what a file holds, in CVXPY."""
+        """Declare the problem of a file, in CVXPY."""
         unknown = Selection(held["bins"], held["input_range"], families=held["families"])
         box = unknown.box(held["o"], held["u"])
         asked = unknown.private(held["privacy"], theorem=held["constraints"], box=box)
@@ -363,12 +363,12 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     @property
     def _said(self) -> list[str]:
-        """The person's own rows, a line a family."""
+        """Return the user's own rows, a line per family."""
         return [self.own_rows.printed(k) for k in range(len(self.own_rows.labels))] if self.own else []
 
 
 class Deployed(NamedTuple):
-    """A selection in integers: its law, the same in doubles, values of further columns, what dependent equalities are missed by."""
+    """A selection in integers: its law, the same in doubles, values of further columns, errors of dependent equalities."""
 
     law: SelectionLaw
     families: SelectionFamilies
@@ -387,19 +387,19 @@ _MEANING = {
 
 
 class BoxSearch:
-    """The best box of a problem.
+    """Search for the best box of a problem.
 
-    All boxes are changes of one program: 27 times as fast as a CVXPY model each (``results/ablations``). The grid itself is the
-    paper's algorithm, which its published numbers need; `descent` is 0.3% better where both apply.
+    All boxes are changes of one program, 27 times as fast as a CVXPY model each (``results/ablations``). The grid is the
+    paper's algorithm, needed for its published numbers; `descent` is 0.3% better where both apply.
 
     Parameters
     ----------
     problem : SelectionProblem
     clock : Deadline, optional
     solver : str, optional
-        Of the best box; HiGHS sweeps them all.
+        Backend for the best box; HiGHS sweeps them all.
     options : dict
-        The backend's own.
+        Options of the backend.
 
     Attributes
     ----------
@@ -417,11 +417,11 @@ class BoxSearch:
         clock = Deadline.of(clock)
         self.problem, self.clock, self.solver, self.options = problem, clock, solver, options or {}
         self.sweep, self.count, self.question = Sweep(clock), 0, problem.objective.expr.question
-        self.own = problem.own_rows if problem.own else None  # of the parameters' present values
+        self.own = problem.own_rows if problem.own else None  # at the parameters' present values
         self._six = problem.asked.theorem == "theorem6"
 
     def first_boxes(self) -> Boxes:
-        """What the search begins with."""
+        """Return the first boxes of the search."""
         problem, open_ = self.problem, self.problem.unknown.open
         if not problem.searched:
             o, u = problem.box
@@ -434,7 +434,7 @@ class BoxSearch:
         return grid_boxes(open_, used > 0, None if given == "paper" else given)
 
     def best(self, epsilon: float) -> Found | None:
-        """The point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible."""
+        """Return the point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible."""
         point = self._best_of(epsilon, self.first_boxes())
         if self._six and self.problem.searched:
             for _ in range(2):
@@ -457,7 +457,7 @@ class BoxSearch:
         return self.at((boxes[0][..., best], boxes[1][..., best]), epsilon)
 
     def at(self, box: tuple[Array, Array], epsilon: float) -> Found | None:
-        """The point of one box, with its multipliers; None where infeasible."""
+        """Return the point of one box, with its multipliers; None if infeasible."""
         programs = self.programs((box[0][..., None], box[1][..., None]), epsilon)
         program = programs.program(
             solver=self.solver, deadline=self.clock if self.problem.own else None, **self.options
@@ -469,7 +469,7 @@ class BoxSearch:
         return Found(box, solution, self.whole(np.ravel(solution.primal["x"])))
 
     def programs(self, boxes: Boxes, epsilon: float | None = None) -> Programs:
-        """Return the programs of boxes in numbers; ε is that of the privacy unless given."""
+        """Return the programs of boxes in numbers; ε is by default the requirement's."""
         unknown: Any = self.problem.unknown
         at = np.flatnonzero(unknown.open)
         families, used = self.problem.asked.families(unit_vectors(unknown.open), *boxes, epsilon)
@@ -490,7 +490,7 @@ class BoxSearch:
         return Programs(cost, self.question.constant, lower, np.full(len(cost), np.inf), [*blocks, *own])
 
     def whole(self, x: Array) -> Array:
-        """Values of the program's columns as the unknown's, row by row, and further columns behind; a last axis is that of columns."""
+        """Return values of the program's columns as those of the unknown, row by row, followed by further columns; the last axis is that of columns."""
         open_ = self.problem.unknown.open.ravel()
         n = int(open_.sum())
         found = np.zeros((*x.shape[:-1], open_.size + x.shape[-1] - n))
@@ -499,7 +499,7 @@ class BoxSearch:
         return found
 
     def judged(self, values: Array, x: Array) -> Array:
-        """What points of a search are compared by: their exact loss; for losses that are functions, and by Theorem 6, the objective."""
+        """Return the scores of points: their exact loss; for callable losses, and with Theorem 6, the objective."""
         unknown, (prior, loss, *_) = self.problem.unknown, self.question
         if self.problem.asked.theorem == "theorem6" or not loss.polynomial:
             return values
@@ -509,7 +509,7 @@ class BoxSearch:
         return found
 
     def audit(self, found: Found, selection: SelectionFamilies) -> pd.DataFrame:
-        """The rows at a mechanism, both sides as stated, with the solver's multipliers."""
+        """Tabulate the rows at a mechanism, both sides as stated, with the solver's multipliers."""
         unknown, (o, u) = self.problem.unknown, found.box
         q = np.concatenate([selection.left, selection.right])[: len(unknown.open)]
         families, used = self.problem.asked.families(unit_vectors(unknown.open), o[..., None], u[..., None])
@@ -545,7 +545,7 @@ class BoxSearch:
         )
 
     def notes(self, point: Found) -> list[str]:
-        """What a reader of the result should know."""
+        """Return notes for a reader of the result."""
         given = self.problem.loss.function is not None
         what = (
             "the absolute loss, while the value is the exact mean of the loss given" if given else "the value"
@@ -558,7 +558,7 @@ class BoxSearch:
         return found
 
     def infeasible(self) -> MechdesignError:
-        """Say why, once multipliers prove it of every box, and find the smallest feasible ε to a thousandth by bisection."""
+        """Return the error with its reason, once multipliers prove every box infeasible, and the smallest feasible ε to a thousandth by bisection."""
         problem, m = self.problem, len(self.problem.bins)
         kind, epsilon = problem.asked.theorem, problem.privacy.epsilon
         programs = self.programs(self.first_boxes(), epsilon)
@@ -590,7 +590,7 @@ class BoxSearch:
         return InfeasibleError(reason, smallest_epsilon=high if found else None)
 
     def _disordered(self) -> bool:
-        """Whether it is proved that no q meets Theorem 6's order, which no ε is part of."""
+        """Whether no q provably meets Theorem 6's order, which does not depend on ε."""
         boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
         programs = self.programs(boxes)
         kept = [block for block in programs.blocks if block.name in ("normalisation", "order")]
@@ -600,12 +600,12 @@ class BoxSearch:
 @serializable("own-rows-proof")
 @dataclass(frozen=True, eq=False)
 class OwnRowsProof(Proof):
-    """Rows of the person's own hold at the integer weights of a selection, in rationals.
+    """Proof in rationals that the user's own rows hold at the integer weights of a selection.
 
     Parameters
     ----------
     witness : tuple of Fraction
-        What the further variables of piecewise linear atoms may be: any that meet their rows bound the atoms from above.
+        Values of the further variables of piecewise linear atoms: any that meet their rows bound the atoms from above.
     """
 
     witness: tuple[Fraction, ...]
@@ -624,7 +624,7 @@ _DENSE = 300  # unknowns up to which their unit vectors are an array
 
 
 class Found(NamedTuple):
-    """The best point of a search: its box, the solver's answer, and what the unknown is there, further columns behind it."""
+    """The best point of a search: its box, the solver's solution, and the values of the unknown followed by further columns."""
 
     box: tuple[Array, Array]
     solution: Solution
@@ -632,7 +632,7 @@ class Found(NamedTuple):
 
 
 class SelectionRows(Declared):
-    """A person's own rows in numbers, as of a table of which the q_n(i) with i > n are 0."""
+    """A user's own rows in numbers, as for a table whose entries q_n(i) with i > n are 0."""
 
     @cached_property
     def zeros(self) -> frozenset[int]:
@@ -641,14 +641,14 @@ class SelectionRows(Declared):
         return self.forced(np.flatnonzero(~open_).tolist())
 
     def cell(self, j: int) -> str:
-        """The name of an unknown, as in the paper."""
+        """Return the name of an unknown, as in the paper."""
         n, i = divmod(j, self.m)
         side = "" if self.n == self.m else " left" if n < self.m else " right"
         return f"q_{n % self.m + 1}({i + 1}){side}"
 
 
 def _own_blocks(own: SelectionRows, at: Indices) -> tuple[list[Block], int]:
-    """The person's rows over the unknowns at these places, and the number of further columns behind them."""
+    """Return the user's rows over the unknowns at these places, and the number of further columns after them."""
     blocks, columns = [], np.append(at, np.arange(own.cells, own.width))
     for k, label in enumerate(own.labels):
         for equal in (True, False):
@@ -660,9 +660,9 @@ def _own_blocks(own: SelectionRows, at: Indices) -> tuple[list[Block], int]:
 
 
 def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:
-    """Rows of a program as an audit lists them, from each family's name, labels, both sides, and multipliers.
+    """Return rows of a program in the form of an audit, from each family's name, labels, both sides, and multipliers.
 
-    Both sides are sums of doubles: what lies within their rounding is no slack, on either side.
+    Both sides are sums of doubles: differences within their rounding count as 0.
     """
     parts = []
     for name, labels, lhs, rhs, dual in families:
@@ -673,14 +673,14 @@ def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFr
 
 
 def unit_vectors(open_: Array) -> Any:
-    """The unknowns as vectors of their own values, in the shape of the unknown: an array, or of many `Cells`."""
+    """Return the unknowns as unit vectors, in the shape of the unknown: an array, or `Cells` if there are many."""
     count = int(open_.sum())
     numbers = (np.cumsum(open_.ravel()) - 1).reshape(open_.shape).astype(np.int64)
     return Cells(numbers, count) if count > _DENSE else np.eye(count)[numbers] * open_[..., None]
 
 
 def _block(name: str, parts: list[Any]) -> Block:
-    """Rows at most 0 as numbers, of one box or of many."""
+    """Return rows of the form ``<= 0`` in numbers, for one box or many."""
     if sparse.issparse(parts[0]):
         return Block.of(name, sparse.vstack(parts), 0.0)
     boxes = max((len(part) for part in parts if part.ndim > 2), default=0)

@@ -6,12 +6,12 @@ its end, with :math:`q_{m-j}(m+1-r)`, and x is rounded between the two without b
 
 .. math:: p(x, i) = q_j(i) \sum_{r > j} q_{m-j}(m+1-r) \frac{B_r - x}{B_r - B_i},
 
-a product of an *outer* unknown and a sum of *inner* ones; those to the right are the same seen from the other end. Privacy compares such products,
+a product of an *outer* unknown and a sum of *inner* ones; outputs to the right are the mirror image. Privacy compares such products,
 and is linear in the unknowns once one factor is replaced by its bound in a box :math:`o \le q \le u`:
 
 .. math:: w = o_j(i) \sum_r \dots \le p(x, i) \le z = u_j(i) \sum_r \dots
 
-The rows are stated once (`SelectionPrivacy.families`). Of CVXPY's variable and parameters they are constraints; of `Cells`, and the numbers of
+The rows are stated once (`SelectionPrivacy.families`). Applied to CVXPY's variable and parameters they are constraints; applied to `Cells` and the numbers of
 many boxes, they are the coefficients that a sweep changes.
 """
 
@@ -45,12 +45,12 @@ Boxes = tuple[Array, Array]
 
 
 def authors_boxes() -> Grid:
-    """The published grid of boxes at m = 4: o = 0.01, …, 0.99 and u = o + 0.01."""
+    """Return the published grid of boxes at m = 4: o = 0.01, …, 0.99 and u = o + 0.01."""
     return Grid(level=np.arange(1, 100) / 100, width=[0.01])
 
 
 def check_boxes(name: str, grid: object) -> None:
-    """Refuse what is no grid of boxes: an axis of another name would be tried, and change nothing."""
+    """Raise DesignError unless `grid` is a grid of boxes: an axis of another name would have no effect."""
     if not isinstance(grid, Grid) or not {"level"} <= set(grid.axes) <= {"level", "level_right", "width"}:
         raise DesignError.of(
             name, grid, "must be a Grid with the axis level, and level_right and width where wanted"
@@ -58,33 +58,33 @@ def check_boxes(name: str, grid: object) -> None:
 
 
 def checked_boxes(boxes: object) -> object:
-    """Return "paper", or a grid of boxes; refuse what is neither."""
+    """Return "paper", or a grid of boxes; raise DesignError for anything else."""
     if not isinstance(boxes, str) or boxes != "paper":
         check_boxes("boxes", boxes)
     return boxes
 
 
 def whole(open_: Flags) -> Boxes:
-    """The one box [0, 1]."""
+    """Return the single box [0, 1]."""
     return np.zeros((*open_.shape, 1)), open_[..., None].astype(float)
 
 
 def grid_boxes(open_: Flags, used: Flags, grid: Grid | None) -> Boxes:
-    """Boxes of a grid over the one or two rows that have bounds.
+    """Return the boxes of a grid over the one or two rows that have bounds.
 
     A row q_n of two unknowns has one degree of freedom: q_n(1) in [o, u], q_n(2) in [1 − u, 1 − o].
 
     Parameters
     ----------
     open_, used : bool arrays in the shape of the unknown
-        Which entries are unknowns, and which of them have a bound in some row.
+        Entries that are unknowns, and those with a bound in some row.
     grid : Grid, optional
-        The paper's unless given.
+        By default the paper's.
 
     Raises
     ------
     DesignError
-        There are more rows, longer ones, or the grid has other axes.
+        More rows have bounds, or longer ones, or the grid has other axes.
     """
     rows = np.flatnonzero(used.any(axis=1))
     if not len(rows):
@@ -108,12 +108,12 @@ def grid_boxes(open_: Flags, used: Flags, grid: Grid | None) -> Boxes:
 def theorem6_boxes(
     open_: Flags, lowers: Flags, uppers: Flags, around: tuple[Array, Array] | None = None
 ) -> Boxes:
-    """A grid over Theorem 6's bounds, or a finer one around a box; o must make e^ε w large, u must keep z small.
+    """Return a grid over Theorem 6's bounds, or a finer one around a box; large o raise e^ε w, small u lower z.
 
     Parameters
     ----------
     open_, lowers, uppers : bool arrays in the shape of the unknown
-        Which entries are unknowns, have a lower bound in some row, an upper one.
+        Entries that are unknowns, that have a lower bound in some row, and that have an upper one.
     around : (o, u), optional
     """
     sides = [(high, *at) for high, part in ((0, lowers & ~uppers), (1, uppers)) for at in np.argwhere(part)]
@@ -140,9 +140,9 @@ _LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
 
 @dataclass(frozen=True)
 class Side:
-    """The outputs as one end sees them: of each pair the first is of that end's family, the outer one, the second of the other end's.
+    """The outputs seen from one end of the range: each pair holds first that end's family, the outer one, then the other end's.
 
-    ``q[0][n - 1, i - 1]`` is :math:`q_n(i)`; o and u are its bounds, and `used` marks by 1 and 2 where o and u stand for it.
+    ``q[0][n - 1, i - 1]`` is :math:`q_n(i)`; o and u are its bounds, and `used` marks by 1 and 2 where o and u replace it.
     """
 
     bins: Array
@@ -155,7 +155,7 @@ class Side:
     sign: int = 1
 
     def mirrored(self) -> Side:
-        """The same seen from the other end."""
+        """Return the outputs seen from the other end."""
         q, o, u, used = (pair[::-1] for pair in (self.q, self.o, self.u, self.used))
         return Side(-self.bins[::-1], -self.upper, -self.lower, q, o, u, used, -self.sign)
 
@@ -165,21 +165,21 @@ class Side:
         return [b for b in self.bins.tolist() if self.lower <= b <= self.upper]
 
     def alone(self, n: int, family: int = 0) -> tuple[str, Any]:
-        """q_n(n) of the outer family (0) or the inner one (1): what an output gets at its own bin."""
+        """Return q_n(n) of the outer family (0) or the inner one (1): an output's probability at its own bin."""
         side = "left" if (family == 0) == (self.sign > 0) else "right"
         return f"q_{n}({n}) {side}", self.q[family][n - 1, n - 1]
 
     def interval(self, x: float, before: bool) -> int:
-        """The j of the interval [B_j, B_{j+1}) of an input; `before` that of its limit from the left."""
+        """Return the j of an input's interval [B_j, B_{j+1}); with `before`, of the limit from the left."""
         j = int(np.searchsorted(self.bins, x, side="left" if before else "right"))
         return min(max(j, 1), len(self.bins) - 1)
 
     def linearised(
         self, i: int, x: float, *, outer: Any = None, inner: Any = None, before: bool = False
     ) -> tuple[str, Any]:
-        """Return p(x, i), i left of x, with the outer factor or the inner ones replaced by bounds, and mark them in `used`; without any the outer one by 1.
+        """Return p(x, i), i left of x, with the outer factor or the inner ones replaced by given bounds, marked in `used`; by default the outer one by 1.
 
-        Where a factor is q_1(1) = 1 it is exact. `before` takes the limit from the left.
+        It is exact if the factor is q_1(1) = 1. `before` takes the limit from the left.
         """
         b, m, j = self.bins, len(self.bins), self.interval(x, before)
         ends = b[: j - 1 : -1]  # B_r for r = m, m - 1, ..., j + 1
@@ -198,11 +198,11 @@ class Side:
 
 
 Comparison = tuple[list[tuple[str, Any]], list[tuple[str, Any]]]
-"""Largest and smallest probabilities, each of which is compared with each."""
+"""Largest and smallest probabilities; each of the former is compared with each of the latter."""
 
 
 def theorem5(side: Side, *, across: bool = False) -> Iterator[Comparison]:
-    """Theorem 5: of every output inside or below the range its largest probabilities, and its smallest going right.
+    """Yield Theorem 5's comparisons: for every output inside or below the range its largest probabilities, and its smallest ones to the right.
 
     Inside, the largest is at the bin itself, q_i(i) or its mirror image; the smallest is a limit from the left at a bin, or p(upper, i). Below
     the range both are among the lower end, the bins inside and the upper end. `across` bounds the largest by 1 for the outer factor, the
@@ -225,13 +225,13 @@ def theorem5(side: Side, *, across: bool = False) -> Iterator[Comparison]:
 
 
 def across_outputs(sides: Sequence[Side]) -> Iterator[Comparison]:
-    """What the paper's authors solve for asymmetric bins: every largest against every smallest of *any* output, which is stricter than privacy."""
+    """Yield the authors' comparisons for asymmetric bins: every largest probability against every smallest of *any* output, which is stricter than privacy."""
     groups = [group for side in sides for group in theorem5(side, across=True)]
     yield [z for large, _ in groups for z in large], [w for _, small in groups for w in small]
 
 
 def theorem6(side: Side) -> Iterator[Comparison]:
-    """Theorem 6: {z(−c, s − 1), q_s(s)} against {w(B_t, 1), w(c, 1)}, B_s and B_t the first and last bin inside [−c, c].
+    """Yield Theorem 6's comparison: {z(−c, s − 1), q_s(s)} with {w(B_t, 1), w(c, 1)}, B_s and B_t the first and last bin inside [−c, c].
 
     Its order makes these the largest and smallest of all outputs. It is conservative: at m = 4 infeasible below ε = log 3, and at every
     ε where the order contradicts itself (bins ±a, ±b with a > 3b).
@@ -243,7 +243,7 @@ def theorem6(side: Side) -> Iterator[Comparison]:
 
 
 def theorem6_order(side: Side) -> Iterator[tuple[Any, Any]]:
-    """The order that Theorem 6 asks for: pairs of vectors, the first at most the second."""
+    """Yield the order that Theorem 6 requires: pairs of vectors, the first at most the second."""
     q, b, m = side.q[0], side.bins, len(side.bins)
     s, t = _inside(side)
     n, i = np.tril_indices(m - 2)
@@ -271,7 +271,7 @@ def _inside(side: Side) -> tuple[int, int]:
 
 
 def dominance(side: Side) -> tuple[Any, Any]:
-    """Lemma 2: q_j(i) <= q_i(i), j > i; of i = 1, where q_1(1) = 1, it says nothing."""
+    """Return Lemma 2's sides, q_j(i) <= q_i(i) for j > i; for i = 1 it is trivial, as q_1(1) = 1."""
     j, i = (v + 1 for v in np.tril_indices(len(side.bins) - 2, -1))
     return side.q[0][j, i], side.q[0][i, i]
 
@@ -280,7 +280,7 @@ def dominance(side: Side) -> tuple[Any, Any]:
 
 
 class Cells:
-    """The unknowns as unit vectors: an index selects rows of the identity where it selects variables of CVXPY's."""
+    """The unknowns as unit vectors: an index that selects CVXPY variables selects rows of the identity here."""
 
     def __init__(self, numbers: Indices, count: int) -> None:
         self._numbers, self._units = numbers, sparse.eye_array(count, format="csr")
@@ -294,12 +294,12 @@ class Cells:
 
 
 def _times(bound: Any, form: Any) -> Any:
-    """A bound times a linear form; of many boxes each of their bounds, along the first axis."""
+    """Return a bound times a linear form; for many boxes with each of their bounds, along the first axis."""
     return bound * form if isinstance(form, cp.Expression) else np.multiply.outer(bound, form)
 
 
 def _stacked(forms: Iterable[tuple[str, Any]], places: Indices) -> Any:
-    """Forms as one vector, some of them more than once: of numbers shape (boxes or 1, forms, unknowns)."""
+    """Stack forms at these places, perhaps repeated, into one vector; in numbers of shape (boxes or 1, forms, unknowns)."""
     held = [form for _, form in forms]
     if isinstance(held[0], cp.Expression):
         return cp.hstack(held)[places]
@@ -311,7 +311,7 @@ def _stacked(forms: Iterable[tuple[str, Any]], places: Indices) -> Any:
 
 
 class Family(NamedTuple):
-    """Rows ``left <= right``, and what each compares."""
+    """Rows ``left <= right`` with their labels."""
 
     name: str
     labels: list[str]
@@ -320,7 +320,7 @@ class Family(NamedTuple):
 
 
 def _compared(groups: Iterable[Comparison], ratio: float) -> Iterator[Family]:
-    """Each largest probability is at most e^ε times each smallest one of its group."""
+    """Yield rows: each largest probability is at most e^ε times each smallest one of its group."""
     for z, w in groups:
         if not (z and w):
             continue
@@ -341,7 +341,7 @@ class SelectionPrivacy(Requirement):
     o, u : cvxpy.Expression
         The box o, u in the shape of the unknown: parameters, or affine in them.
     boxes : Grid, "paper", or None
-        Boxes that are searched as long as the parameters hold `initial_box`; None for the one that they hold.
+        Boxes that are searched as long as the parameters hold `initial_box`; None uses the parameters' box only.
     initial_box : (o, u), optional
         Values of the parameters when the requirement was made.
     """
@@ -355,20 +355,20 @@ class SelectionPrivacy(Requirement):
     points = ()  # rows of tables: none, those of the theorem are `families`
 
     def check(self, inputs: int) -> None:
-        """Nothing: the unknown's shape is checked by `Selection.private`."""
+        """Check nothing: `Selection.private` checks the unknown's shape."""
 
     def parameters(self) -> list[cp.Parameter]:
-        """Those of the box."""
+        """Return the parameters of the box."""
         return [*self.o.parameters(), *self.u.parameters()]
 
     def families(self, q: Any, o: Any, u: Any, epsilon: float | None = None) -> tuple[list[Family], Any]:
-        """Return the rows, and where o (1), u (2) or both (3) stand for an unknown.
+        """Return the rows, and a mask of entries that o (1), u (2) or both (3) replace.
 
         Parameters
         ----------
         q, o, u : CVXPY expressions, or `Cells` and arrays whose last axis is that of boxes
         epsilon : float, optional
-            That of the privacy unless given.
+            By default the requirement's.
         """
         unknown: Selection = self.unknown
         m, used = len(unknown.bins), np.zeros(unknown.shape, dtype=int)
@@ -387,7 +387,7 @@ class SelectionPrivacy(Requirement):
         return found, used
 
     def constraints(self) -> list[cp.Constraint]:
-        """The rows in CVXPY, each family by its name."""
+        """Return the rows in CVXPY, with each family's name."""
         q, o, u = self.unknown, self.o, self.u
         found, used = self.families(q, o, u)
         at = tuple(np.nonzero(used))
@@ -407,8 +407,8 @@ class SelectionPrivacy(Requirement):
 class Selection(Unknown):
     r"""Selection probabilities of bins: the unknown of OPTM, and a CVXPY variable.
 
-    ``Q[n - 1, i - 1]`` is :math:`q_n(i)`, the probability of bin i of the n on one side of the input; entries with i > n are 0. Bins that
-    mirror about zero have one family for both ends, others two (Theorem 4): the rows of the right one follow those of the left one.
+    ``Q[n - 1, i - 1]`` is :math:`q_n(i)`, the probability of bin i among the n on one side of the input; entries with i > n are 0. Bins
+    symmetric about zero have one family for both ends, others two (Theorem 4): the rows of the right one follow those of the left one.
 
     Parameters
     ----------
@@ -447,14 +447,14 @@ class Selection(Unknown):
         self.open = triangle > 0
 
     def stated(self) -> dict[str, Any]:
-        """What the numbers of a problem hold of it: those of a table of distributions."""
+        """Return the fields that describe the unknown in a problem's numbers, those of a table of distributions."""
         rows, columns = (tuple(range(size)) for size in self.shape)
         return {"inputs": rows, "outputs": columns, "of": "person", "neighbours": "add-remove"}
 
     def box(
         self, low: Any = None, high: Any = None, *, row: int | None = None
     ) -> tuple[cp.Parameter, cp.Parameter]:
-        """Return CVXPY parameters o and u in the shape of the unknown, with values: 0 and 1 unless given, or given for one row n."""
+        """Return CVXPY parameters o and u in the shape of the unknown, with given values, for one `row` if stated, and 0 and 1 elsewhere."""
         sides = []
         for name, given, default in (("o", low, 0.0), ("u", high, 1.0)):
             value = np.where(self.open, default, 0.0)
@@ -467,7 +467,7 @@ class Selection(Unknown):
         return sides[0], sides[1]
 
     def box_at(self, level: Any, width: float = 0.01) -> tuple[Any, Any]:
-        """Return o and u of four mirrored bins, affine in one number: q_2(1) in [level, level + width], q_2(2) in what is left to 1.
+        """Return o and u for four symmetric bins, affine in one number: q_2(1) in [level, level + width], q_2(2) in the complement.
 
         Examples
         --------
@@ -488,7 +488,7 @@ class Selection(Unknown):
         return moved + o, moved + u
 
     def check_theorem(self, theorem: str) -> None:
-        """Raise DesignError for what is no theorem, and bins that Theorem 6 says nothing of."""
+        """Raise DesignError for an unknown theorem, and for bins that Theorem 6 does not cover."""
         inside = (self.bins >= self.input_range[0]) & (self.bins <= self.input_range[1])
         if one_of("theorem", theorem, THEOREMS) == "theorem6" and not self.symmetric:
             remedy = (
@@ -505,12 +505,12 @@ class Selection(Unknown):
         ----------
         privacy : PureDP
         theorem : {"theorem5", "theorem6", "across-outputs"}
-            Theorem 5 (each output by itself, at all pairs of inputs), the compact Theorem 6, or what the paper's authors solve for asymmetric bins (Table 2): every
+            Theorem 5 (each output by itself, at all pairs of inputs), the compact Theorem 6, or the authors' constraints for asymmetric bins (Table 2): every
             maximum against every minimum of any output, which is stricter.
         box : (o, u), Grid, or None
-            CVXPY parameters in the shape of the unknown, expressions affine in parameters, or arrays: bounds that stand for one factor of
-            each product. Boxes of a `Grid` (axes ``level``, ``width`` and for two families ``level_right``) are searched, those of the
-            paper's for None, as long as the parameters keep their values.
+            CVXPY parameters in the shape of the unknown, expressions affine in parameters, or arrays: bounds that replace one factor of
+            each product. Boxes of a `Grid` (axes ``level``, ``width`` and for two families ``level_right``), or for None of the paper's grid,
+            are searched as long as the parameters have their initial values.
         """
         instance("privacy", privacy, PureDP)
         self.check_theorem(theorem)
@@ -529,19 +529,19 @@ class Selection(Unknown):
     # -- outputs and losses -------------------------------------------------------------------------------
 
     def probability(self, output: int, x: float | None = None) -> cp.Expression:
-        r"""Return an upper bound of an output's probability, convex in q: at any input, or at one.
+        r"""Return an upper bound of an output's probability, convex in q, over all inputs or at one.
 
-        Of inputs in :math:`[B_j, B_{j+1})` and an output i left of them, with the largest share of all r in place of their mean,
+        For inputs in :math:`[B_j, B_{j+1})` and an output i left of them, with the largest share of all r instead of their mean,
 
         .. math:: p(x, i) \le q_j(i) \frac{B_m - x}{B_m - B_i},
 
-        which is largest at the least x; an output to the right is the same seen from the other end. At any input it is exact of outputs inside the
-        range, whose probability is largest at the bin itself (Lemma 2), and where one of the two factors is 1. So a cap on it is met, if by more than is asked of outer ones.
+        which is largest at the least x; an output to the right is the mirror image. Over all inputs it is exact for outputs inside the
+        range, whose probability is largest at the bin itself (Lemma 2), and if one of the two factors is 1. A cap on it caps the probability, for outer outputs conservatively.
 
         Parameters
         ----------
         output : int
-            Its position, from 0, as in `Table`.
+            Position of the output, from 0, as in `Table`.
         x : float, optional
 
         Examples
@@ -573,7 +573,7 @@ class Selection(Unknown):
         .. math:: \sum_j w_j \tfrac12 (\zeta^{L}_j + \zeta^{R}_{m-j} + B_{j+1} - B_j), \qquad
                   \zeta_n = \sum_i q_n(i) (B_n - B_i), \quad w_j = \Pr[B_j \le X < B_{j+1}],
 
-        and the same of squared losses, one factor of each product relaxed. For a loss that is a function it is that of the absolute loss.
+        and similarly for squared losses, with one factor of each product relaxed. For a callable loss it is the bound of the absolute loss.
         """
         held, form = Prior.ranged(prior, self.input_range)[0], Loss.of(loss)
         question = Question(held, form, *self._lemma1(held, form))
@@ -600,7 +600,7 @@ class Selection(Unknown):
         return cost, constant
 
     def expected(self, q: Array, prior: Prior, loss: Loss) -> Array:
-        """Exact expected loss of many values of the unknown, along the first axis, for polynomial losses: bilinear in the two families."""
+        """Return the exact expected loss, bilinear in the two families, for many values of the unknown along the first axis; polynomial losses only."""
         m, total = len(self.bins), np.zeros(len(q))
         for j, moments in self._intervals(prior):
             costs = pair_costs(loss, moments, self.bins[:j], self.bins[j:][::-1])
@@ -609,13 +609,13 @@ class Selection(Unknown):
         return total
 
     def _intervals(self, prior: Prior) -> Iterator[tuple[int, Array]]:
-        """Every interval [B_j, B_{j+1}) that meets the range: j, and the prior's moments there."""
+        """Yield j and the prior's moments for every interval [B_j, B_{j+1}) that meets the range."""
         kept = np.unique(np.clip(self.bins, *self.input_range))
         yield from zip(self.met, prior.moments(kept))
 
     @property
     def met(self) -> list[int]:
-        """The j of all intervals [B_j, B_{j+1}) that meet the range."""
+        """Return the j of all intervals [B_j, B_{j+1}) that meet the range."""
         # Intervals are half-open, but the range is closed: its last piece keeps the mass at the upper end.
         edges = np.clip(self.bins, *self.input_range)
         found: list[int] = np.searchsorted(edges, np.unique(edges)[1:]).tolist()
@@ -623,7 +623,7 @@ class Selection(Unknown):
 
 
 class Question(NamedTuple):
-    """What Lemma 1 bounds, and its coefficients."""
+    """Prior and loss of Lemma 1's bound, and its coefficients."""
 
     prior: Prior
     loss: Loss
@@ -632,7 +632,7 @@ class Question(NamedTuple):
 
 
 def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
-    """E ℓ on an interval for every pair of bins left and right of it, from the prior's moments of order 0, 1, 2 there.
+    """Return E ℓ on an interval for every pair of bins left and right of it, from the prior's moments of order 0, 1, 2 there.
 
     Rounding x between l and r costs 2 (x − l)(r − x)/(r − l) in absolute error and (x − l)(r − x) in squared.
     """

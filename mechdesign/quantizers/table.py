@@ -1,4 +1,4 @@
-r"""Output probabilities that are affine in the input between knots: the table that everything is computed from.
+r"""Tables of output probabilities that are affine in the input between knots, and their errors and losses.
 
 .. math:: p(x, i) = (1 - t)\, s_{k,i} + t\, e_{k,i}, \qquad x \in [x_k, x_{k+1}),\; t = \frac{x - x_k}{x_{k+1} - x_k}
 
@@ -25,11 +25,11 @@ from mechdesign.problem.priors import Prior
 from mechdesign.typing import Array, Numbers, as_given
 
 LARGEST = 1e100
-"""Beyond it squares, and products with them, leave the range of doubles; below its inverse too."""
+"""Largest magnitude: beyond it, or below its inverse, squares and products with them leave the range of doubles."""
 
 
 def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) -> Array:
-    """Return inputs as an array, or raise `DataError` where one is outside the range (unless `clip`) or NaN."""
+    """Return inputs as an array, or raise `DataError` if one is outside the range (unless `clip`) or NaN."""
     lower, upper = input_range
     one_of("clip", clip, (True, False))
     values = doubles(x)
@@ -42,7 +42,7 @@ def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) 
 
 
 def check_inside(values: Array, input_range: tuple[float, float]) -> None:
-    """Raise `DataError` where an input is outside the range, or NaN."""
+    """Raise `DataError` if an input is outside the range, or NaN."""
     lower, upper = input_range
     # NaN makes either comparison false
     if values.size and not (values.min() >= lower and values.max() <= upper):
@@ -50,7 +50,7 @@ def check_inside(values: Array, input_range: tuple[float, float]) -> None:
 
 
 def doubles(x: Numbers) -> Array:
-    """Return inputs as an array of doubles, or raise `DataError` where they are no numbers or would be rounded."""
+    """Return inputs as an array of doubles, or raise `DataError` if they are no numbers or would be rounded."""
     try:
         given = as_given(x)
         values = as_doubles("x", given)
@@ -61,7 +61,7 @@ def doubles(x: Numbers) -> Array:
 
 
 def cell_edges(bins: Array, knots: Array) -> Array:
-    """Return the sorted union of the knots and of the bins between the first and the last of them.
+    """Return the sorted union of the knots and the bins between the first and the last knot.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def cell_edges(bins: Array, knots: Array) -> Array:
 
 
 def loss_from_floats(low: Array, high: Array) -> float:
-    """Return the privacy loss of outputs with these least and largest probabilities, rounding errors added."""
+    """Return the privacy loss of outputs with these least and largest probabilities, plus rounding errors."""
     reachable = high > 0
     if np.any(low[reachable] == 0):
         return math.inf
@@ -125,21 +125,21 @@ class PiecewiseTable:
 
     @property
     def input_range(self) -> tuple[float, float]:
-        """Where inputs may be."""
+        """Range of the inputs."""
         return float(self.knots[0]), float(self.knots[-1])
 
     @property
     def rows(self) -> Array:
-        """Starts and ends one after the other, segment by segment; shape (2 K, m)."""
+        """Starts and ends alternating, segment by segment; shape (2 K, m)."""
         return np.stack([self.starts, self.ends], axis=1).reshape(-1, len(self.bins))
 
     def segment(self, x: Array) -> npt.NDArray[np.intp]:
-        """Index of the segment of each input."""
+        """Return the index of the segment of each input."""
         x = inside(x, self.input_range, clip=True)
         return np.clip(np.searchsorted(self.knots, x, side="right") - 1, 0, len(self.knots) - 2)
 
     def probabilities(self, x: Numbers, *, clip: bool = False) -> Array:
-        """Output probabilities p(x, ·); inputs of any shape, the outputs in one more axis of length m.
+        """Return output probabilities p(x, ·) for inputs of any shape, with outputs in a further axis of length m.
 
         Raises
         ------
@@ -158,20 +158,20 @@ class PiecewiseTable:
         return (1 - t) * self.starts[k] + t * self.ends[k]
 
     def cells(self) -> tuple[Array, Array, Array]:
-        """Edges of the cells (n + 1,), the probabilities at the start of each and their slopes, both (n, m)."""
+        """Return the edges of the cells (n + 1,), the probabilities at the start of each and their slopes, both (n, m)."""
         edges = cell_edges(self.bins, self.knots)
         k = self.segment(edges[:-1])
         slope = (self.ends[k] - self.starts[k]) / np.diff(self.knots)[k][:, None]
         return edges, self.starts[k] + slope * (edges[:-1] - self.knots[k])[:, None], slope
 
     def extremes(self) -> tuple[Array, Array]:
-        """Smallest and largest probability of each output over the input range, each (m,)."""
+        """Return the smallest and largest probability of each output over the input range, each (m,)."""
         rows = self.rows
         return rows.min(axis=0), rows.max(axis=0)
 
 
 def accuracy(mechanism: Any, prior: object) -> Accuracy:
-    """Errors of a mechanism averaged over a prior: the half-width from rows at the middle of 2,000 equal stretches."""
+    """Return the errors of a mechanism averaged over a prior; the half-width uses rows at the middles of 2,000 equal intervals."""
     law = Prior.of(prior, mechanism.input_range)
     low, high = mechanism.input_range
     edges = np.linspace(low, high, 2001)
@@ -185,13 +185,13 @@ def accuracy(mechanism: Any, prior: object) -> Accuracy:
 
 
 def loss_at(table: PiecewiseTable, x: Array, loss: Loss) -> Array:
-    """E ℓ(M(x) − x), element-wise."""
+    """Return E ℓ(M(x) − x), element-wise."""
     means: Array = np.sum(table.probabilities(x) * loss(table.bins - x[..., None]), axis=-1)
     return means
 
 
 def _quadratics(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
-    """Edges and coefficients (K', 3): on each cell E ℓ = a + b h + c h², h = x − left edge."""
+    """Return edges and coefficients (K', 3): on each cell E ℓ = a + b h + c h², h = x − left edge."""
     bins = table.bins
     edges, p, slope = table.cells()
     left = edges[:-1]
@@ -214,7 +214,7 @@ def _quadratics(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
 
 
 def mean_loss(table: PiecewiseTable, prior: Prior, loss: Loss) -> float:
-    """E ℓ(M(X) − X): partial moments of order 0–2 on every cell; adaptive quadrature for callables."""
+    """Return E ℓ(M(X) − X), by partial moments of order 0–2 on every cell, or adaptive quadrature for callables."""
     if not loss.polynomial:
         edges = table.cells()[0]
 
@@ -232,7 +232,7 @@ def mean_loss(table: PiecewiseTable, prior: Prior, loss: Loss) -> float:
 def loss_peaks(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
     """Return, for each cell, the input at which E ℓ(M(x) − x) is largest, and its value there.
 
-    A quadratic's peak is exact; for callables 33 points a cell are tried and the best of them refined.
+    A quadratic's peak is exact; for callables the best of 33 points per cell is refined.
     """
     if loss.polynomial:
         edges, coefficients = _quadratics(table, loss)
@@ -264,10 +264,10 @@ def loss_peaks(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
 
 
 def largest_loss(table: PiecewiseTable, loss: Loss) -> tuple[float, float]:
-    """Return sup over inputs of E ℓ(M(x) − x), and where; of a callable loss, an upper bound within 1e-9 of it.
+    """Return sup over inputs of E ℓ(M(x) − x), and its place; for a callable loss, an upper bound within 1e-9 of it.
 
-    On a cell probabilities are affine and a convex ℓ is below its chord, so that the quadratic of the two is above the
-    curve; cells on which it is above the best value seen are halved.
+    On a cell probabilities are affine and a convex ℓ is below its chord, so that the product of the two, a quadratic, is above the
+    curve; cells on which it exceeds the best value so far are halved.
     """
     if loss.polynomial:
         where, values = loss_peaks(table, loss)

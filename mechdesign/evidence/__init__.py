@@ -1,10 +1,10 @@
 """What may be called proved: results, certificates, exact arithmetic, and the files that carry them.
 
-`Result` is what every design returns, `Certificate` what it proves: a question, a law, two numbers and the proofs that speak
-of them, checked without the solver. ``exact`` encloses what doubles cannot hold, ``sampling`` draws integers from
+Every design returns a `Result`. Its `Certificate` holds a question, a law, two numbers and their proofs, which are
+checked without the solver. ``exact`` encloses numbers that doubles cannot hold, ``sampling`` draws integers from
 the operating system's randomness, ``serialize`` reads and writes result files as data.
 
-Imports nothing of the package but solvers, errors, plotting and typing: evidence does not know what it is evidence of.
+Of the package it imports solvers, errors, plotting and typing only: evidence does not depend on any design.
 """
 
 import lazy_loader

@@ -1,9 +1,9 @@
-r"""What an attacker gains: how many of the guilty are found, at most, by who accuses a given share of the innocent.
+r"""Bounds on attackers: the largest share of the guilty that a test finds if it accuses a given share of the innocent.
 
 With γ = e^ε, an (ε, δ)-private answer allows a test that accuses a share α of the innocent to find at most
 :math:`\min(\gamma\alpha + \delta,\; (\gamma - 1 + \delta + \alpha)/\gamma)` of the guilty (Wasserman and Zhou 2010; Dong, Roth and Su 2022).
-Every point (ε, δ) of a mechanism's profile is such a bound, so that any of them hold together; those of all ε are the best
-test. The advantage, what is found less what is accused, is largest where both shares sum to 1: at most
+Every point (ε, δ) of a mechanism's profile gives such a bound, and all of them hold at once; together, all ε give the best
+test. The advantage, the share found less the share accused, is largest where both shares sum to 1: at most
 :math:`(\gamma - 1 + 2\delta)/(\gamma + 1)`, which is δ(0) at ε = 0.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NOTHING = 1e-12
-"""What no attacker notices: the curve has no points where δ is this near its least value."""
+"""The curve ends where δ is this near its least value: no attacker notices the difference."""
 _POINTS = 24
 _FAR = 500.0
 _ROUNDING = 1e-14
@@ -47,16 +47,16 @@ def share(name: str, value: object) -> float:
 
 @dataclass(frozen=True)
 class Attack:
-    """A bound on every attacker who accuses this share of the innocent, whatever else is known of everybody.
+    """A bound on every attacker who accuses this share of the innocent, whatever else they know.
 
     Attributes
     ----------
     alpha : float
-        The innocent who are accused: the false alarms.
+        Share of the innocent who are accused: the false-positive rate.
     found : float
-        The guilty who are found, at most.
+        Largest share of the guilty who are found: an upper bound of the power.
     prior : float or None
-        How likely guilt is before the answer is seen.
+        Probability of guilt before the answer is seen.
     """
 
     alpha: float
@@ -65,7 +65,7 @@ class Attack:
 
     @property
     def posterior(self) -> float | None:
-        """How often an accusation is right, at most: p·found/(p·found + (1 − p)α)."""
+        """Largest probability that an accusation is right: p·found/(p·found + (1 − p)α)."""
         if self.prior is None:
             return None
         right = self.prior * self.found
@@ -83,7 +83,7 @@ class Attack:
 @serializable("trade-off")
 @dataclass(frozen=True)
 class TradeOff:
-    r"""(ε, δ)-differential privacy at several points at once: as a requirement, and as what a mechanism allows an attacker.
+    r"""(ε, δ)-differential privacy at several points at once: a requirement, or a bound on attackers of a mechanism.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class TradeOff:
 
     @classmethod
     def of_profile(cls, profile: Callable[[float], float], at: Iterable[float] = ()) -> TradeOff:
-        """Points of an upper profile δ(ε): a grid up to where it is nothing, and the best ones for these shares of the innocent.
+        """Return points of an upper profile δ(ε): a grid up to its least value, and the best points at these shares of the innocent.
 
         The bounds are unimodal in ε, as δ is convex in e^ε.
         """
@@ -163,7 +163,7 @@ class TradeOff:
         alpha : float
             In (0, 1).
         prior : float, optional
-            How likely guilt is before the answer is seen, in (0, 1).
+            Probability of guilt before the answer is seen, in (0, 1).
         """
         alpha = share("alpha", alpha)
         prior = None if prior is None else share("prior", prior)
@@ -171,11 +171,11 @@ class TradeOff:
 
     @property
     def advantage(self) -> float:
-        """The guilty found less the innocent accused, at most."""
+        """Largest difference between the shares of the guilty found and of the innocent accused."""
         return min((math.expm1(min(e, _FAR)) + 2 * d) / (math.exp(min(e, _FAR)) + 1) for e, d in self.points)
 
     def plot(self, **options: float) -> Figure:
-        """Draw what is found at most against what is accused, and what a guess without the answer finds."""
+        """Draw the bound on the share found against the share accused, and the line of guesses without the answer."""
         alpha = np.concatenate([np.geomspace(1e-4, 0.01, 60)[:-1], np.linspace(0.01, 0.999, 200)])
         fig, axis = figure(**sized(options, 5.0, 3.2))
         axis.plot(alpha, [self.attack(a).found for a in alpha.tolist()], color=COLOURS[0], label="at most")

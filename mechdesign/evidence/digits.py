@@ -1,4 +1,4 @@
-"""Numbers as people read them, to the digits that mean something, rounded to the side that stays true; tables on a terminal and in LaTeX."""
+"""Print numbers to their significant digits, rounded to the side on which a bound stays true; tables on a terminal and in LaTeX."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the command line loads this module, and its help needs neit
 
 
 def shown(value: object, digits: int = 6) -> str:
-    """A cell of a table: numbers to `digits` significant digits, yes and no, a dash where there is nothing.
+    """Return the text of a table's cell: numbers to `digits` significant digits, yes and no, a dash for None and NaN.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def shown(value: object, digits: int = 6) -> str:
 
 
 def at_most(value: float, digits: int = 6) -> str:
-    """The number rounded up to so many significant digits: what is printed is an upper bound of what is known.
+    """Return the number rounded up to `digits` significant digits: the print stays an upper bound.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def at_most(value: float, digits: int = 6) -> str:
 
 
 def at_least(value: float, digits: int = 6) -> str:
-    """The number rounded down to so many significant digits.
+    """Return the number rounded down to `digits` significant digits.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def _rounded(value: float, digits: int, direction: str) -> str:
 
 
 def meaningful(gap: float | None, most: int = 9) -> int:
-    """How many digits of a value mean something when it is known to within a relative `gap`: one more than agree.
+    """Return the digits to print of a value that is known to within a relative `gap`: one more than agree.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def meaningful(gap: float | None, most: int = 9) -> int:
 
 
 def law_shown(law: FrozenLaw) -> str:
-    """A frozen law of SciPy as it was written.
+    """Return a frozen law of SciPy as its constructor's call.
 
     Examples
     --------
@@ -97,14 +97,14 @@ def law_shown(law: FrozenLaw) -> str:
 
 
 def fields_shown(value: Any) -> str:
-    """A dataclass as its fields, for those that hold a frozen law."""
+    """Return the repr of a dataclass some of whose fields are frozen laws."""
     held = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
     said = (f"{name}={law_shown(v) if hasattr(v, 'dist') else repr(v)}" for name, v in held)
     return f"{type(value).__name__}({', '.join(said)})"
 
 
 def gap_words(gap: float) -> str:
-    """A gap (v − b)/v in per cent; what is below 1e-9 is rounding.
+    """Return a gap (v − b)/v in per cent; gaps below 1e-9 are rounding.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def gap_words(gap: float) -> str:
 
 
 def within(gap: float) -> str:
-    """How far a value is from a bound that is less than half of it; "" of a nearer one.
+    """Say how far a value is from a lower bound below half of it; "" if the bound is nearer.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def within(gap: float) -> str:
 
 
 WIDTH = 100
-"""Columns where there is no terminal to ask."""
+"""Columns if there is no terminal."""
 
 
 def width() -> int:
@@ -135,7 +135,7 @@ def width() -> int:
 
 
 def folded(text: str, hang: int = 2) -> str:
-    """Fold lines at spaces to the terminal's width, what follows `hang` further in; an index such as ``P[x, y]`` stays whole.
+    """Fold lines at spaces to the terminal's width, with continuations indented by `hang`; an index such as ``P[x, y]`` stays whole.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def as_latex(frame: pd.DataFrame, *, float_format: str, caption: str | None = No
     float_format : str
         Such as ``"%.6g"``.
     caption : str, optional
-        With it the tabular stands in a table.
+        If given, the tabular is put into a table.
 
     Examples
     --------
@@ -196,11 +196,11 @@ def _mathematics(text: str) -> str:
 
 
 _NARROW = 80
-"""Of a table, where there is no terminal to ask."""
+"""Columns of a table if there is no terminal."""
 
 
 def console(width: int = _NARROW) -> Console:
-    """Standard output; `width` is for where there is no terminal to ask."""
+    """Return a console on standard output, `width` columns wide if it is no terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else width, soft_wrap=False)
@@ -214,7 +214,7 @@ def tabulated(
     digits: int = 4,
     width: int = _NARROW,
 ) -> Table:
-    """A table in which texts are folded and numbers never cut; texts are shown as they are, whatever markup a stranger's file writes into them."""
+    """Return a table that folds texts and never cuts numbers; markup in texts, which may come from a stranger's file, is shown as it is."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

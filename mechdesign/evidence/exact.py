@@ -1,4 +1,4 @@
-r"""Exact arithmetic: proved rational bounds of the exponential, doubles next to exact numbers; and the least point at which a budget is kept.
+r"""Exact arithmetic: proved rational bounds of the exponential, doubles next to exact numbers; and searches for the least point within a budget.
 
 Everything "certified" in this package rests on these few functions and on `fractions.Fraction`. A double is a
 dyadic rational, so bins, budgets and inputs enter exactly.
@@ -21,10 +21,10 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.solvers.deadline import Deadline, too_late
 
 _BITS = 256
-LARGEST = 2**14  # of an exponent: the sums have as many digits
+LARGEST = 2**14  # exponent: sums have as many digits
 
 
-@lru_cache(maxsize=1 << 14)  # one of both bounds
+@lru_cache(maxsize=1 << 14)  # both bounds use one sum
 def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
     """Fixed-point Taylor sum of e^x, x ≥ 0: (lower sum, number of terms, last term), in units of 2^-bits."""
     term = total = 1 << bits
@@ -45,8 +45,8 @@ def _exponent(x: Any) -> Fraction:
 def exp_lower(x: Fraction | float) -> Fraction:
     r"""Return a rational r with :math:`e^x (1 - 2^{-240}) < r \le e^x`.
 
-    For x ≥ 0 the truncated Taylor series with every term rounded down; for x < 0 the reciprocal of an upper
-    bound.
+    For x ≥ 0 it is the truncated Taylor series with every term rounded down; for x < 0, the reciprocal of an
+    upper bound.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def log_lower(ratio: Fraction) -> float:
 
 
 def _steps(start: float) -> Iterator[float]:
-    """Single units in the last place, then ever longer steps: next to one, 256 bits resolve less than a double."""
+    """Yield steps of one unit in the last place, then longer ones: next to one, 256 bits resolve less than a double."""
     for n in itertools.count():
         yield math.ldexp(math.ulp(start), max(0, n - 4))
 
@@ -140,7 +140,7 @@ def round_up(value: Fraction | float | int) -> float:
 
 
 def nearest(value: Any) -> float:
-    """Return the double next to an exact number, the outermost finite one beyond the range of doubles."""
+    """Return the double nearest to an exact number, or the outermost finite double beyond their range."""
     try:
         return float(value)
     except OverflowError:
@@ -148,24 +148,24 @@ def nearest(value: Any) -> float:
 
 
 def rational(value: Any) -> fmpq:
-    """The exact value of an integer, a double or a fraction."""
+    """Return the exact value of an integer, a double or a fraction."""
     return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
 
 
 def fraction(value: fmpq) -> Fraction:
-    """The same number in the standard library's arithmetic."""
+    """Return the same number in the standard library's arithmetic."""
     return Fraction(int(value.p), int(value.q))
 
 
 def safe_root(
     excess: Callable[[float], float], low: float, high: float, *, xtol: float = 1e-13, rtol: float = 1e-15
 ) -> float:
-    """Return a point next to the root of a monotone `excess` where ``excess(x) <= 0`` was seen to hold.
+    """Return a point next to the root of a monotone `excess` at which ``excess(x) <= 0`` was computed.
 
     Parameters
     ----------
     excess : callable
-        What is over the budget; of opposite sign at the two ends.
+        Excess over the budget; of opposite sign at the two ends.
     low, high : float
         Bracket, either way round.
 
@@ -193,7 +193,7 @@ def safe_root(
 
 
 def excess(value: float, budget: float) -> float:
-    """How far `value` is over `budget`: the log of their ratio above it, a relative difference below; its sign is exact.
+    """Return the excess of `value` over `budget`: the log of their ratio above it, the relative difference below; its sign is exact.
 
     Examples
     --------
@@ -205,14 +205,14 @@ def excess(value: float, budget: float) -> float:
 
 
 class Kept:
-    """A falling function, evaluated once a point, and what is known of the least point at which it is at most 0.
+    """A falling function, evaluated once a point, and the bracket known of the least point at which it is at most 0.
 
     Parameters
     ----------
     over : callable
-        How far a point is over the budget.
+        Excess of a point over the budget.
     deadline : Deadline
-        Past it, where a point keeps the budget, no further one is evaluated; a second later none at all.
+        Past it, no further point is evaluated if one within the budget is known; a second later none at all.
     """
 
     def __init__(self, over: Callable[[float], float], deadline: Deadline) -> None:
@@ -229,12 +229,12 @@ class Kept:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The largest point that is over the budget, and the least that keeps it."""
+        """Return the largest point seen over the budget, and the least within it."""
         over = max((x for x, far in self._seen.items() if far > 0), default=-math.inf)
         return over, min((x for x, far in self._seen.items() if far <= 0), default=math.inf)
 
     def least(self, search: Callable[[], float]) -> float:
-        """The point that a search finds; past the deadline the least seen to keep the budget."""
+        """Return the point that a search finds; past the deadline, the least point seen within the budget."""
         try:
             return search()
         except SolverError:
@@ -255,22 +255,22 @@ def least_kept(
     rtol: float = 1e-15,
     deadline: Deadline | None = None,
 ) -> float:
-    """Return the least point found at which a falling `over` was seen to be at most 0: a scale, its logarithm, or an ε that keeps a budget.
+    """Return the least point found at which a falling `over` is at most 0: a scale, its logarithm, or an ε within a budget.
 
     Steps grow from `start` until two points are on either side of the budget; between them a root is found.
 
     Parameters
     ----------
     over : callable
-        How far a point is over the budget; called once a point.
+        Excess of a point over the budget; called once a point.
     start, step, growth : float
         The first point, the first step, and the factor of each step to the next.
     least, most : float
-        No points outside are tried. `least` is returned where it keeps the budget, ``inf`` where `most` does not.
+        Limits of the points tried. Returns `least` if it is within the budget, ``inf`` if `most` is not.
     xtol, rtol : float
-        Of the root.
+        Tolerances of the root.
     deadline : Deadline, optional
-        Past it, the least point seen to keep the budget is returned as soon as there is one; SolverError where there is none a second later.
+        Past it, the least point within the budget is returned as soon as one is seen; SolverError if a second later there is none.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""The page a result prints itself on: one HTML file that needs nothing else, to be read, printed and handed over.
+"""Report pages: one self-contained HTML file for each result, to read, print and hand over.
 
-What a wing says is a sequence of `Section`; `page` renders them. Nothing is fetched from anywhere: figures are inline
+A wing gives a sequence of `Section`; `page` renders them. Nothing is fetched from anywhere: figures are inline
 SVG, the style sheet and the one script, which makes tables sortable, are in the page, and its own security policy forbids
-all else. Every text is escaped, wherever it came from. The page computes nothing: what it says was computed when it was made.
-`Exportable` is whatever has a table, a picture and such a page.
+all else. Every text is escaped, wherever it came from. The page computes nothing: all was computed when it was made.
+`Exportable` is the base class of all values with a table, a picture and such a page.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MARKED = {"proved", "recomputed", "claimed"}
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """A part of a page, under a heading of its own; what is given appears in the order of the parameters.
+    """A part of a page, under a heading of its own; its contents appear in the order of the parameters.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class Section:
     figure : callable, optional
         Returns the matplotlib Figure; called when the page is made.
     caption : str
-        Of the table, or of the figure where there is no table.
+        Caption of the table, or of the figure if there is no table.
     alt : str
-        What the figure shows, for those who do not see it; the caption or the title if not given.
+        Description of the figure for those who do not see it; the caption or the title by default.
     file : (str, str), optional
-        Name and text of a result file that the page carries, compressed, for the reader to save; of one too large, the page has the
-        fingerprint alone, and says so.
+        Name and text of a result file that the page carries, compressed, for the reader to save; if it is too large, the page
+        carries its fingerprint alone, and says so.
     code : str
         Commands or code to copy.
     rows, digits : int
@@ -161,7 +161,7 @@ def page(
 
 
 def as_given(said: Mapping[str, str | None], date: str | datetime.date | None) -> tuple[Section, ...]:
-    """The part of a page that repeats what its author says of it, with a date; none where nothing is said."""
+    """Return the part of a page that repeats the author's statements, with a date; none without statements."""
     lines = []
     for name, text in said.items():
         if text is not None and not (isinstance(text, str) and text.strip()):
@@ -221,19 +221,19 @@ def _rendered(section: Section, number: int, longest: int) -> dict[str, object]:
 
 
 def _together(text: str) -> str:
-    """A text whose equations are not broken at the end of a line."""
+    """Return the text with its equations kept from breaking at the end of a line."""
     return text.replace(" = ", "\u00a0=\u00a0")
 
 
 def _whole(text: str) -> Markup:
-    """A text whose numbers are not broken at the sign of an exponent."""
+    """Return the text with its numbers kept from breaking at the sign of an exponent."""
     from markupsafe import escape
 
     return _safe(re.sub(r"\d[\d.]*e-\d+", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 def _blocks(text: str) -> list[str | list[str]]:
-    """Paragraphs as strings, lists as lists."""
+    """Return paragraphs as strings, lists as lists."""
     found: list[str | list[str]] = []
     for block in text.strip().split("\n\n"):
         lines = [line.strip() for line in block.strip().splitlines()]
@@ -269,7 +269,7 @@ def _table(section: Section) -> dict[str, object]:
 
 
 def _kind(column: pd.Series) -> str:
-    """How a column is set: numbers to the right, long texts with room."""
+    """Return the style of a column: numbers to the right, long texts with room."""
     if column.dtype.kind in "iuf" or column.map(lambda v: isinstance(v, float)).any():
         return "number"
     return "words" if column.map(lambda v: isinstance(v, str) and len(v) > 30).any() else ""
@@ -301,14 +301,14 @@ _FONT = re.compile(r"font: ([^;\"]*?)([\d.]+px)[^;\"]*")
 
 
 def inline_picture(figure: Figure, prefix: str, title: str, description: str, *, longest: int) -> str:
-    """Return markup for a figure: an SVG element, or an image of pixels where that would be too long.
+    """Return markup for a figure: an SVG element, or an image of pixels if that is too long.
 
     Parameters
     ----------
     prefix : str
-        Put before every name in the drawing, so that two of them can stand on one page.
+        Put before every name in the drawing, so that one page can hold two drawings.
     title, description : str
-        Read aloud where the figure is not seen.
+        Texts for screen readers.
     longest : int
         Characters; a longer drawing is embedded as pixels.
     """
@@ -368,7 +368,7 @@ _LIBRARIES = ("mechdesign", "numpy", "scipy", "cvxpy", "clarabel", "highspy", "p
 
 
 def versions(*more: str) -> pd.DataFrame:
-    """What is installed: Python, the libraries that compute, and further ones."""
+    """Tabulate versions of Python, of the numerical libraries, and of further ones."""
     rows = [("python", platform.python_version())]
     for name in (*_LIBRARIES, *more):
         with suppress(metadata.PackageNotFoundError):
@@ -377,14 +377,14 @@ def versions(*more: str) -> pd.DataFrame:
 
 
 class Saved:
-    """Base class of what is saved to a file; prints a line a field."""
+    """Base class of values that are saved to files; prints a line a field."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as versioned JSON; `mechdesign.load` reads it back."""
         write_whole(path, dumps(self))
 
     def __str__(self) -> str:
-        """Its fields, a line each: large arrays shortened, and what is longer than three lines cut."""
+        """Return the fields, a line each: large arrays are shortened, and texts cut after three lines."""
         if not is_dataclass(self):
             return repr(self)
         lines, most = [type(self).__name__], 3 * width() - 20
@@ -399,7 +399,7 @@ class Saved:
 class Exportable(Saved, ABC):
     """Base class of results, frontiers and comparisons: they have a table, a picture and a page.
 
-    A class says what its table is (`to_frame`), draws itself (`plot`) and tells its page (`_page`: the arguments of
+    A class defines its table (`to_frame`), its picture (`plot`) and its page (`_page`: the arguments of
     `mechdesign.evidence.page.page`); the rest follows.
     """
 
@@ -419,7 +419,7 @@ class Exportable(Saved, ABC):
         Parameters
         ----------
         **options
-            Of `mechdesign.plotting.figure`: width and height in inches, …
+            Passed to `mechdesign.plotting.figure`: width and height in inches, …
 
         Returns
         -------
@@ -453,9 +453,9 @@ class Exportable(Saved, ABC):
         path : path
             Ends in ``.html``, by custom.
         dataset, author, purpose : str, optional
-            What the mechanism is for, as you say it. The page shows it as given: no file holds it, and no check speaks of it.
+            Your statement of what the mechanism is for. The page shows it as given: no file stores it, and no check covers it.
         date : str or datetime.date, optional
-            ``"2026-11-23"``; today, where one of the others is given.
+            ``"2026-11-23"``; today by default, if one of the others is given.
 
         Examples
         --------
@@ -490,7 +490,7 @@ class Exportable(Saved, ABC):
         ----------
         path : path, optional
         columns : sequence of str, optional
-            Of `to_frame`; all but the seconds and the notes in sentences by default.
+            Columns of `to_frame`; by default all but the seconds and the notes in sentences.
         """
         frame = self.to_frame()
         known = [str(name) for name in frame.columns]

@@ -1,16 +1,16 @@
-"""Evidence: a certificate is a question, a law, two numbers, and the proofs that speak of them.
+"""Evidence: a certificate is a question, a law, two numbers, and the proofs that cover them.
 
-There is one `Certificate`. What differs between mechanisms is the mathematics, and a piece of mathematics is a `Proof`:
+There is one `Certificate`. Mechanisms differ in their mathematics, and a piece of mathematics is a `Proof`:
 one theorem, the numbers it needs besides question and law (multipliers, enclosures), and a check that recomputes its
 claims from all of these in exact or outward-rounded arithmetic, with nothing from a solver.
 
 Question, law, value and lower bound are held once. A result shows them, its file stores them, and every proof reads
-them there: there is no second copy that a file could change on its own. `Result.checks` lists what the proofs of a result say of
-it, claim by claim, and what no proof covers.
+them there: there is no second copy that a file could change on its own. `Result.checks` lists every claim of the proofs of a
+result, and the claims that no proof covers.
 
-"Optimal" is said where value and lower bound meet and both are of every mechanism that answers the question. What is least of independent noise of one
-law, of one family or of one menu only, is the best of its class (`MechanismClass`), and other mechanisms may do better. The class follows from the
-design and its proof; a file that says another one is refused.
+A result is "optimal" if value and lower bound meet and the bound covers every mechanism that answers the question. The best independent noise of one
+law, of one family or of one menu is the best of its class only (`MechanismClass`), and other mechanisms may do better. The class follows from the
+design and its proof; a file that states another one is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mechdesign.typing import Indices, instance
 
 
 class Scope(enum.StrEnum):
-    """Width of a class, in the words that files use."""
+    """Width of a class; the values are the words of files."""
 
     EVERY = "every mechanism"
     INDEPENDENT = "independent noise of one law"
@@ -56,10 +56,10 @@ class MechanismClass:
     Parameters
     ----------
     scope : Scope
-        ``EVERY``: all that answer the question as the design states it. ``FAMILY``: those of one published or parametrised
-        family. ``MENU``: those that a design tries, or that have the outputs which a search found.
+        ``EVERY``: all mechanisms that answer the question as the design states it. ``FAMILY``: those of one published or
+        parametrised family. ``MENU``: those that a design tries, or that have the outputs which a search found.
     noun : str
-        What one of them is, in words that follow "every", "any" and "no": "additive noise for a real-valued query".
+        Name of one member, to follow "every", "any" and "no": "additive noise for a real-valued query".
 
     Examples
     --------
@@ -84,17 +84,17 @@ class MechanismClass:
 
 
 def every(noun: str) -> MechanismClass:
-    """All mechanisms that answer the question."""
+    """Return the class of all mechanisms that answer the question."""
     return MechanismClass(Scope.EVERY, noun)
 
 
 def family(noun: str) -> MechanismClass:
-    """Those of one family."""
+    """Return the class of one family."""
     return MechanismClass(Scope.FAMILY, noun)
 
 
 def menu(noun: str) -> MechanismClass:
-    """Those of one menu."""
+    """Return the class of one menu."""
     return MechanismClass(Scope.MENU, noun)
 
 
@@ -102,7 +102,7 @@ INDEPENDENT_NOISE = MechanismClass(Scope.INDEPENDENT, Scope.INDEPENDENT.value)
 LOG_CONCAVE_NOISE = MechanismClass(Scope.LOG_CONCAVE, Scope.LOG_CONCAVE.value)
 
 REAL_NOISE = "additive noise for a real-valued query"
-"""Of whole numbers only changes by whole numbers need be protected: other noise may cost less there."""
+"""Integer-valued queries change by integers only, so that other noise may cost less for them."""
 
 
 PROVED = "proved"
@@ -111,12 +111,12 @@ CLAIMED = "claimed"
 ABOUT_MECHANISM, ABOUT_FILE = "mechanism", "file"
 FIT = "its parts fit together"
 OWN_WORDS = "seconds and notes, and that what has no result has none, are the file's own words"
-"""What nothing in a comparison or a frontier shows."""
+"""Contents of a comparison or a frontier that nothing verifies."""
 
 
 @contextmanager
 def fitting() -> Iterator[None]:
-    """Say that parts do not fit together where computing with them fails: a file was changed."""
+    """Raise ResultFormatError ("parts do not fit together") if computing with them fails: a file was changed."""
     try:
         with np.errstate(all="ignore"):  # of absurd numbers nothing follows that a check would let pass
             yield
@@ -137,7 +137,7 @@ def fitting() -> Iterator[None]:
 
 
 def close(stated: Any, fresh: Any) -> bool:
-    """Whether a cell of a table is the one computed anew: the same word, or the same number to 1e-9 (or none, twice).
+    """Return whether a cell of a table equals the recomputed one: the same word, the same number to 1e-9, or NaN twice.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def close(stated: Any, fresh: Any) -> bool:
 
 _ROUNDING = 1e-12  # of a closed form in doubles
 SUBJECTS = ("privacy", "bias", "value", "lower bound")
-"""What a proof can speak of."""
+"""Subjects that a proof can cover."""
 
 
 class Claim(NamedTuple):
@@ -170,7 +170,7 @@ class Claim(NamedTuple):
     how : str
         `PROVED`, `RECOMPUTED` or `CLAIMED`.
     margin : float
-        What is left before the claim fails, 0 where it holds but for rounding; NaN where nothing is measured. Infinity proves nothing: it comes from
+        Slack before the claim fails, 0 if it holds up to rounding; NaN if nothing is measured. Infinity proves nothing: it comes from
         numbers that overflow.
     holds : bool
     about : str
@@ -188,12 +188,12 @@ CLAIM_COLUMNS = list(Claim._fields)
 
 
 def agreement(claim: str, how: str, holds: bool) -> Claim:
-    """Whether parts of a file agree with each other, with no margin."""
+    """Return the claim that parts of a file agree with each other, with no margin."""
     return Claim(claim, how, math.nan, holds, ABOUT_FILE)
 
 
 def unfit(error: MechdesignError) -> Claim:
-    """The one claim of parts that cannot be computed with, which fails."""
+    """Return the single claim, which fails, for parts that cannot be computed with."""
     reason = " ".join(str(error).split())[:200]
     return Claim(f"{FIT} ({reason})", PROVED, math.nan, False, ABOUT_FILE)
 
@@ -203,30 +203,30 @@ class Proof(ABC):
     """One theorem, applied to one certificate.
 
     A subclass is a frozen dataclass registered with `serializable`. Its docstring states the theorem with its source,
-    `speaks_of` lists its subjects, its fields are what the theorem needs besides question and law. `check` begins by
-    refusing (`instance`) a question or a law of another class than the theorem is about: an edited file can combine any
+    `speaks_of` lists its subjects, its fields hold the theorem's input besides question and law. `check` first
+    refuses (`instance`) a question or a law of another class than the theorem's: an edited file can combine any
     proof with any question.
     """
 
     finite: ClassVar[bool] = True
-    """Files may not give its numbers as infinite or NaN."""
+    """Whether its numbers in files must be finite."""
     speaks_of: ClassVar[tuple[str, ...]]
     bound_how: ClassVar[str] = PROVED
-    """How `check` checks the lower bound, where the proof speaks of one."""
+    """How `check` checks the lower bound, if the proof covers one."""
     not_linear: ClassVar[str] = "a closed form, a convex program or the scales of a family"
-    """What the lower bound comes from, where that is no finite linear program."""
+    """Source of the lower bound if that is no finite linear program."""
 
     def privacy_checked(self, stated: Certificate) -> str:
-        """Return how `check` checks privacy, where the proof speaks of it."""
+        """Return how `check` checks privacy, if the proof covers it."""
         return PROVED
 
     def bound_checked(self, stated: Certificate) -> str:
-        """Return how `check` checks the lower bound of this certificate: as its question says of its rows, where these are not exact."""
+        """Return how `check` checks the lower bound of this certificate: the question's `rows_how` if its rows are not exact."""
         how: str = getattr(stated.question, "rows_how", PROVED)
         return self.bound_how if how == PROVED else how
 
     def among(self, stated: Certificate) -> MechanismClass:
-        """Of which mechanisms the lower bound speaks: those of which the design seeks the best, where the theorem says no more."""
+        """Return the class that the lower bound covers: the design's own, unless the theorem covers more."""
         found: MechanismClass = stated.question.among
         return found
 
@@ -235,7 +235,7 @@ class Proof(ABC):
         """Recompute every claim of the theorem about `stated`."""
 
     def least(self, stated: Certificate, proved: Fraction | float, unit: str = "") -> Claim:
-        """Claim that no mechanism of the class costs less than the lower bound stated, which is at most what is `proved`; DesignError where none is stated."""
+        """Claim that no mechanism of the class costs less than the stated lower bound, which must be at most `proved`; DesignError if none is stated."""
         if (bound := stated.lower_bound) is None:
             raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
         room = proved - (Fraction(bound) if isinstance(proved, Fraction) else bound)
@@ -243,7 +243,7 @@ class Proof(ABC):
         return Claim(claim, self.bound_checked(stated), float(room), room >= 0)
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
-        """The finite linear program that the lower bound follows from; NoProgramError where there is none."""
+        """Return the finite linear program that implies the lower bound; NoProgramError if there is none."""
         raise NoProgramError(
             f"the lower bound comes from {self.not_linear}, not from a finite linear program: there is no certificate in VIPR of it"
         )
@@ -267,18 +267,18 @@ class Theorems(Protocol):
         """Return a lower bound of the cost of every mechanism of `bound_among`."""
 
     def bound_among(self, stated: Certificate, given: Any) -> MechanismClass:
-        """Return of which mechanisms `least_cost` speaks."""
+        """Return the class of mechanisms that `least_cost` covers."""
 
 
 @serializable("law-proof")
 @dataclass(frozen=True, eq=False)
 class LawProof(Proof):
-    """The law is private and costs at most the value, by the theorem of the question (`law_claims`).
+    """Prove that the law is private and costs at most the value, by the theorem of the question (`law_claims`).
 
     Parameters
     ----------
     given : DeltaInterval or tuple of Fraction, optional
-        What the theorem needs besides question and law (`law_takes`): an enclosure of what is consumed, or further variables of a problem.
+        Input of the theorem besides question and law (`law_takes`): an enclosure of the budget consumed, or further variables of a problem.
     """
 
     given: Any = None
@@ -300,12 +300,12 @@ class LawProof(Proof):
 @serializable("closed-bound")
 @dataclass(frozen=True, eq=False)
 class ClosedBound(Proof):
-    """No mechanism costs less than the theorem of the question says (`least_cost`): a closed form, but for numbers `given`.
+    """Prove the lower bound by the theorem of the question (`least_cost`): a closed form, apart from the numbers `given`.
 
     Parameters
     ----------
     given : tuple or float, optional
-        What the theorem needs besides question and law (`bound_takes`): multipliers, or a share of a scale.
+        Input of the theorem besides question and law (`bound_takes`): multipliers, or a share of a scale.
     """
 
     given: Any = None
@@ -335,18 +335,18 @@ class Rowed(Protocol):
 @serializable("rows-bound")
 @dataclass(frozen=True, eq=False)
 class RowsBound(Proof):
-    r"""Rows of the question's linear program with multipliers: nothing that the rows allow costs less than :math:`\sum_i y_i b_i`.
+    r"""Rows of the question's linear program with multipliers: every point that satisfies the rows costs at least :math:`\sum_i y_i b_i`.
 
     For :math:`\min c x` subject to rows :math:`A x \lessgtr b`, multipliers y of the sign that the senses allow, with reduced costs
-    :math:`c - y A \ge 0` (0 for a variable of either sign), prove :math:`c x \ge y b`. No multiplier needs to be a solver's, or good: those that
-    are only prove less. At cost 0 a positive bound proves that the rows have no solution (Farkas).
+    :math:`c - y A \ge 0` (0 for a variable of either sign), prove :math:`c x \ge y b`. The multipliers need not be optimal or come from a solver:
+    others only prove less. At cost 0 a positive bound proves that the rows have no solution (Farkas).
 
     Parameters
     ----------
     rows : array of int, shape (t,)
         Numbers of the rows, increasing.
     multipliers : tuple of Fraction, length t
-        Of an inequality, as the question states it, not negative; of an equality of either sign.
+        Not negative for an inequality, as the question states it; of either sign for an equality.
     """
 
     rows: Indices
@@ -359,7 +359,7 @@ class RowsBound(Proof):
             raise DesignError("rows: must be increasing numbers, each with its multiplier")
 
     def program(self, stated: Certificate) -> LinearBound:
-        """The rows with their multipliers."""
+        """Return the linear program of the rows with their multipliers."""
         return instance("question", stated.question, Rowed).linear_bound(self.rows, self.multipliers)
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
@@ -380,7 +380,7 @@ class Certificate(Saved):
     Parameters
     ----------
     question : Design
-        What was asked.
+        The design.
     law : object
         The mechanism, exactly as it is deployed.
     value : float
@@ -389,8 +389,8 @@ class Certificate(Saved):
         A lower bound of the cost of every mechanism of the class `among`.
     proofs : tuple of Proof
     agreements : callable, optional
-        Of a result, without arguments: the claims that its status and the class of its bound are those that its numbers allow. They are
-        checked with all others; a certificate's own file states neither.
+        Called without arguments by a result's checks: returns the claims that the result's status and the class of its bound are those that
+        its numbers allow. A certificate's own file states neither.
     """
 
     question: Any
@@ -412,7 +412,7 @@ class Certificate(Saved):
 
     @property
     def statement(self) -> dict[str, object]:
-        """What is claimed: the fields of the question, the value, and the lower bound with its class."""
+        """Return the claims as a dictionary: the fields of the question, the value, and the lower bound with its class."""
         asked = {f.name: getattr(self.question, f.name) for f in dataclasses.fields(self.question) if f.init}
         bound = {
             "lower_bound": self.lower_bound,
@@ -422,7 +422,7 @@ class Certificate(Saved):
 
     @property
     def subjects(self) -> set[str]:
-        """What some proof speaks of."""
+        """Subjects that some proof covers."""
         return {subject for proof in self.proofs for subject in proof.speaks_of}
 
     @property
@@ -439,7 +439,7 @@ class Certificate(Saved):
 
     @property
     def among(self) -> MechanismClass | None:
-        """Of which mechanisms the lower bound speaks; None where there is none."""
+        """Class of mechanisms that the lower bound covers; None without a lower bound."""
         if self.lower_bound is None:
             return None
         speaking = [proof for proof in self.proofs if "lower bound" in proof.speaks_of]
@@ -448,18 +448,18 @@ class Certificate(Saved):
 
     @property
     def _different(self) -> list[Proof]:
-        """The proofs, one that stands twice once: a file may repeat one a thousand times."""
+        """Return the proofs without repetitions: a file may repeat one a thousand times."""
         found: dict[object, Proof] = {}
         kinds = Counter(map(type, self.proofs))
         for proof in self.proofs:
             try:
                 found.setdefault(dumps(proof) if kinds[type(proof)] > 1 else type(proof), proof)
-            except DesignError:  # of what no file can hold
+            except DesignError:  # it holds a value that no file can
                 found[id(proof)] = proof
         return [*found.values()]
 
     def claims(self) -> Iterator[Claim]:
-        """Every claim, recomputed one proof after the other.
+        """Yield every claim, recomputed one proof after the other.
 
         Raises
         ------
@@ -472,7 +472,7 @@ class Certificate(Saved):
                 for claim in proof.check(self):
                     margin, holds = float(claim.margin), bool(claim.holds) and claim.margin != math.inf
                     margin = 0.0 if holds and margin < 0 else margin  # within what doubles lose
-                    if (claim.claim, holds) not in said:  # two proofs may speak of one subject
+                    if (claim.claim, holds) not in said:  # two proofs may cover one subject
                         yield claim._replace(margin=margin, holds=holds)
                     said.add((claim.claim, holds))
         known = self.subjects
@@ -490,7 +490,7 @@ class Certificate(Saved):
             yield from self._agreements()
 
     def privacy_claim(self) -> Claim:
-        """The claim of privacy, recomputed without the other proofs; the one that fails where one of its proof does."""
+        """Return the claim of privacy, recomputed without the other proofs; the failed claim if one of its proof fails."""
         with fitting():
             made = [c for proof in self.proofs if "privacy" in proof.speaks_of for c in proof.check(self)]
         failed = [claim for claim in made if not claim.holds]
@@ -508,7 +508,7 @@ class Certificate(Saved):
         Raises
         ------
         NoProgramError
-            No lower bound is known, it is no finite linear program's, or the program is too large to be written.
+            No lower bound is known, no finite linear program implies it, or the program is too large to be written.
         ResultFormatError
             The bound's proof does not hold.
 
@@ -542,7 +542,7 @@ class Certificate(Saved):
         write_whole(target, text)
 
     def checks(self) -> pd.DataFrame:
-        """One row a claim: claim, how, margin, holds, about. Parts that do not fit together are one check that fails."""
+        """Tabulate the claims: claim, how, margin, holds, about. If the parts do not fit together, one failed check says so."""
         found: list[Claim] = []
         try:
             for claim in self.claims():
@@ -554,7 +554,7 @@ class Certificate(Saved):
         return pd.DataFrame(found, columns=CLAIM_COLUMNS)
 
     def verify(self) -> bool:
-        """Whether every claim holds; ends at the first that does not."""
+        """Return whether every claim holds; end at the first that does not."""
         try:
             return all(claim.holds for claim in self.claims())
         except MissingExtra:
@@ -564,9 +564,9 @@ class Certificate(Saved):
 
 
 def counted(table: pd.DataFrame) -> str:
-    """How many claims about the mechanism hold, by how they were checked, and how many checks of the file.
+    """Count the claims about the mechanism that hold, by how they were checked, and the checks of the file.
 
-    Where the file does not agree with itself none is counted: they may be the claims of another mechanism.
+    If the file contradicts itself, no claim is counted: they may be the claims of another mechanism.
 
     Examples
     --------
@@ -585,7 +585,7 @@ def counted(table: pd.DataFrame) -> str:
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two values are equal: numbers and arrays of numbers by value, all others by what their files hold."""
+    """Return whether two values are equal: numbers and arrays of numbers by value, all others by their files."""
     if a is b:  # also what no file can hold: a prior of a law that files cannot name
         return True
     if isinstance(a, (Rational, float, np.number)) and isinstance(b, (Rational, float, np.number)):
@@ -596,7 +596,7 @@ def same(a: object, b: object) -> bool:
 
 
 def tightest(table: pd.DataFrame, rows: int) -> pd.DataFrame:
-    """The rows of least slack: the tightest of each family first, then the second of each, …"""
+    """Return the rows of least slack: the tightest of each family first, then the second of each, …"""
     ordered = table.sort_values("slack", kind="stable")
     rank = ordered.groupby("family", sort=False).cumcount()
     return ordered.iloc[np.argsort(rank, kind="stable")].head(max(rows, int((rank == 0).sum())))

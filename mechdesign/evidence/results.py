@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
 ACTIVE = 1e-9
-"""Slack of an active row of an audit, at most."""
+"""Largest slack of an active row of an audit."""
 
 
 def audit_rows(
@@ -63,7 +63,7 @@ def audit_rows(
 @serializable("accuracy")
 @dataclass(frozen=True)
 class Accuracy:
-    """How far off an answer is, in its own units; of several coordinates, of one of them on average.
+    """Errors of an answer, in its own units; of several coordinates, the average over them.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Accuracy:
     absolute_error : float
         Mean absolute error (mean distance, in a metric space).
     half_width : float
-        19 answers in 20 are off by at most this.
+        Bound on the error of 19 answers in 20.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class SolveReport:
     solver : str
         The backend that answered.
     status : Status
-        How it ended, in this package's words.
+        How the solve ended, in this package's words.
     seconds, build_seconds : float
         Time in the solver, time to build and compile the model.
     variables, constraints, iterations : int, optional
@@ -155,15 +155,15 @@ class SolveReport:
 class Result(Exportable):
     """Mechanism with its evidence, as every design returns it.
 
-    What only a design or a mechanism knows (the question in words, the table of constraints, the picture) the result
-    asks of these two; it has no subclass for a wing.
+    Design and mechanism supply what only they know (the question in words, the table of constraints, the picture);
+    no wing has a subclass of it.
 
     Parameters
     ----------
     design : Design
-        What was asked.
+        The question.
     mechanism : object
-        What is deployed.
+        The mechanism to deploy.
     value : float
         An upper bound of the mechanism's cost, computed from the mechanism.
     lower_bound : float, optional
@@ -171,18 +171,18 @@ class Result(Exportable):
     solver_report : SolveReport
         How the result was computed.
     notes : tuple of str
-        What a reader should know before trusting the result.
+        Warnings to read before trusting the result.
     proofs : tuple of Proof
-        The evidence; empty where none was asked for or found.
+        The evidence; empty if none was asked for or found.
     duals : DataFrame, optional
         Multipliers of the model's constraints: family, index, dual.
     table : DataFrame, optional
-        What a search tried, best first.
+        Candidates that a search tried, best first.
     asked_gap : float, optional
-        The relative gap that was asked for: what the status goes by.
+        The relative gap that was asked for, which decides the status.
     bound_class : Scope, optional
-        How wide the class is that the lower bound speaks of, as files state it; `among` follows from design and proofs, and
-        a result whose two differ is refused.
+        Width of the class that the lower bound covers, as files state it; `among` follows from design and proofs, and
+        a result is refused if the two differ.
     """
 
     design: Any
@@ -213,7 +213,7 @@ class Result(Exportable):
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> Result:
-        """Return the result of a file, which leaves out its proofs only where its status says so."""
+        """Return the result of a file, which may omit its proofs only if its status says so."""
         found = cls(**held)
         if not found.proofs and found.status is not Status.UNCERTIFIED:
             raise ResultFormatError(f"no proofs, and the status {found.status.value!r}, which needs them")
@@ -293,7 +293,7 @@ class Result(Exportable):
 
     @property
     def box(self) -> Any:
-        """Bounds o and u of the box that won, of a design that searches boxes (`OPTM`).
+        """Return the bounds o and u of the best box of a design that searches boxes (`OPTM`).
 
         Raises
         ------
@@ -312,17 +312,17 @@ class Result(Exportable):
         x : object
             The true answer; without a ledger several too, each of which consumes all of the budget unless nobody is in two.
         ledger : Ledger, optional
-            What is consumed is entered there before any noise is drawn; the answer then is a `mechdesign.plan.Released`. An entry is one
+            The budget consumed is entered there before any noise is drawn; the answer then is a `mechdesign.plan.Released`. An entry is one
             answer of the design's dimension.
         disjoint : bool
-            With a ledger: that nobody is in two of the answers, which then are one entry.
+            With a ledger: states that nobody is in two of the answers, which then are one entry.
         **options
-            Of the mechanism's `release`.
+            Passed to the mechanism's `release`.
 
         Raises
         ------
         DesignError
-            The ledger has not so much left, or there are several answers. Nothing is drawn then.
+            The ledger has too little left, or there are several answers. Nothing is drawn then.
         """
         if ledger is None:
             if disjoint is not False:
@@ -390,7 +390,7 @@ class Result(Exportable):
             return self.design.alternatives(self)
 
     def remarks(self) -> list[str]:
-        """Return warnings about the mechanism that its numbers do not show: outputs that never come, for example."""
+        """Return warnings about the mechanism that its numbers do not show: outputs of probability 0, for example."""
         said: list[str] = self.design.remarks(self)
         return said
 
@@ -410,7 +410,7 @@ class Result(Exportable):
         Parameters
         ----------
         question : optional
-            Whose prior errors are averaged over, where they depend on the input; the design's own when not given.
+            Question whose prior averages errors that depend on the input; the design's own by default.
         """
         if question is not None and not hasattr(question, "asks"):
             raise DesignError.of("question", question, "must be one of the questions of compare")
@@ -418,7 +418,7 @@ class Result(Exportable):
         return found
 
     def tradeoff(self, *at: float) -> TradeOff:
-        """Bound what an attacker gains by a trade-off curve: of the mechanism's exact profile, or of the requirement if no profile is known.
+        """Bound an attacker's gain by a trade-off curve: the mechanism's exact one, or the requirement's if no profile is known.
 
         Parameters
         ----------
@@ -440,14 +440,14 @@ class Result(Exportable):
         return found
 
     def attack(self, alpha: float, *, prior: float | None = None) -> Attack:
-        """Bound what an attacker finds who accuses a share `alpha` of the innocent; with a `prior`, also how often accusations are right."""
+        """Bound the share of the guilty found by accusing a share `alpha` of the innocent; with a `prior`, also how often accusations are right."""
         return self.tradeoff(share("alpha", alpha)).attack(alpha, prior=prior)
 
     # -- prints and pages --------------------------------------------------------------------------------
 
     def __str__(self) -> str:
         with fitting():
-            # a bound of a larger class than the design's says nothing of the digits of the value
+            # a bound for a larger class than the design's does not tell the digits of the value
             digits = meaningful(self.gap if self.among == self.design.among else None)
             lines = [f"value: {at_most(self.value, digits)}"]
             if self.lower_bound is not None:
@@ -479,7 +479,7 @@ OF_SEARCH = 'rows "model: …" of the audit are stated by the search, and not ch
 
 
 def _word(name: str, value: object, words: type[enum.StrEnum]) -> enum.StrEnum:
-    """Return the member that a word of files stands for, or raise DesignError."""
+    """Return the member of `words` with this value, or raise DesignError."""
     try:
         return words(str(value))
     except ValueError:
@@ -495,7 +495,7 @@ class Audit(pd.DataFrame):  # type: ignore[misc]  # pandas has no types
 
     def __repr__(self) -> str:
         rows = len(self) if len(self) <= _ROWS else 20
-        for most in (None, *range(width() // 2, 0, -1)):  # what names a row is cut where it is wider
+        for most in (None, *range(width() // 2, 0, -1)):  # cuts the names of rows until all fit
             said: str = self.to_string(max_rows=rows, max_colwidth=most, float_format="{:.4g}".format)
             if max(map(len, said.splitlines())) <= width():
                 break
@@ -506,7 +506,7 @@ class Audit(pd.DataFrame):  # type: ignore[misc]  # pandas has no types
 _ROWS = 80
 """Rows of an audit that are printed whole."""
 _ONE_IN = 0.01
-"""The share of the innocent whose accusation a page speaks of."""
+"""Share of the innocent accused by the attackers that a page bounds."""
 _HOW = {
     PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
     RECOMPUTED: "computed anew in floating-point numbers, with an estimate of the error",
@@ -524,7 +524,7 @@ def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> 
         others = "" if result.among.every else "; others may"
         down = " (rounded down)" * (float(at_least(bound, digits)) != bound)
         least = f"{result.bound_how}: no {result.among.noun} costs less{others}{down}"
-        if far := within(result.gap or 0.0):  # what cannot be near is no headline
+        if far := within(result.gap or 0.0):  # a distant bound is no headline
             facts.append(("Lower bound", "not near", f"{at_least(bound, digits)}, {least}; {far}"))
         else:
             facts.append(("Lower bound", at_least(bound, digits), least))
@@ -536,7 +536,7 @@ def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> 
     facts.append(("Status", result.status.value, asked))
     file = table["about"] == ABOUT_FILE
     made, agrees = table[~file], bool(table[file]["holds"].all())
-    # A certificate that is not of this mechanism proves nothing of it.
+    # The certificate of another mechanism proves nothing about this one.
     held = int(made["holds"].sum()) if agrees else 0
     counts = made["how"].value_counts()
     words = ", ".join(f"{counts[how]} {how}" for how in _HOW if how in counts)
@@ -610,7 +610,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
 
 
 def margin_of(claim: Any) -> float | str:
-    """What is left before a claim fails, or why nothing is measured."""
+    """Return the slack of a claim, or why nothing is measured."""
     unmeasured = "not checked" if claim.how == CLAIMED else "yes or no"
     return unmeasured if math.isnan(claim.margin) else float(claim.margin)
 
@@ -671,7 +671,7 @@ def _to_check(result: Result) -> Section:
 
 
 def _covered(text: str) -> bool:
-    """Return whether the stand-alone verifier covers a file, as far as half a second tells: the command on the page checks all of it."""
+    """Return whether the stand-alone verifier covers a file, as far as it reads in half a second; the command on the page checks all of it."""
     from mechdesign.verifier.reading import NotCovered, Refused, TooLarge
     from mechdesign.verifier.verify import verify as stand_alone
 

@@ -1,7 +1,7 @@
 r"""Exact sampling: integers, and the operating system's randomness.
 
-What leaves the machine must have exactly the law that was analysed, so that no floating-point number may take part in a
-draw. Every law here is one of integer weights :math:`w_0, \dots, w_{n-1}` with running sums :math:`C_i` and total C;
+Released numbers must have exactly the law that was analysed, so that no floating-point number may take part in a
+draw. Every law here has integer weights :math:`w_0, \dots, w_{n-1}` with running sums :math:`C_i` and total C;
 U is uniform on [0, 1), and the outcome is the i with :math:`C_{i-1} \le U C < C_i`. The leading 16 bits of U settle that by a
 table, save where a boundary :math:`C_i / C` lies in the cell of width 2⁻¹⁶ that they leave: there 48 more are drawn, and
 further words where a boundary is in that cell too, until it is settled. The law is exact.
@@ -35,7 +35,7 @@ _PENDING: ContextVar[Callable[[], object] | None] = ContextVar("pending", defaul
 
 @contextmanager
 def before_noise(act: Callable[[], object]) -> Iterator[None]:
-    """Call `act` before the first word is drawn inside: once the input is found good, and nothing has been drawn."""
+    """Call `act` before the first word is drawn inside: after the input was checked, and before any noise."""
     token = _PENDING.set(act)
     try:
         yield
@@ -46,7 +46,7 @@ def before_noise(act: Callable[[], object]) -> Iterator[None]:
 def random_words(count: int) -> Words:
     """Return that many 64-bit words of the operating system's randomness."""
     if (act := _PENDING.get()) is not None:
-        act()  # where it refuses, it is asked again before any later word
+        act()  # if it raises, it is called again before any later word
         _PENDING.set(None)
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
@@ -130,7 +130,7 @@ def geometric(rate: int, size: int) -> Indices:
 
 
 def streaks(ratio: Fraction, size: int) -> Indices:
-    """Draw how often coins of this probability fall before the first that does not, exactly.
+    """Draw the number of successes of this probability before the first failure, exactly.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def streaks(ratio: Fraction, size: int) -> Indices:
 
 
 def accepted(size: int, proposed: Callable[[int], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Draw so many rows by rejection: ``proposed(missing)`` returns those kept of some proposals."""
+    """Draw `size` rows by rejection: ``proposed(missing)`` returns the accepted ones of some proposals."""
     found = [proposed(size)]
     while (missing := size - sum(map(len, found))) > 0:
         found.append(proposed(missing))
@@ -186,7 +186,7 @@ class IntegerWeights:
 
     @cached_property
     def _table(self) -> Indices:
-        """The index by the leading 16 bits; −1 where they do not settle it."""
+        """Return the index for each value of the leading 16 bits; −1 if they do not decide it."""
         starts = np.arange(1 << _SHORT, dtype=np.uint64) << np.uint64(64 - _SHORT)
         index = np.searchsorted(self.cells, starts, side="right").astype(np.int64)
         index[(self.cells >> np.uint64(64 - _SHORT)).astype(np.int64)] = -1
@@ -203,7 +203,7 @@ class IntegerWeights:
         return index
 
     def _placed(self, words: Words) -> Indices:
-        """The indices of numbers U with these leading 64 bits."""
+        """Return the indices of numbers U with these leading 64 bits."""
         index = np.searchsorted(self.cells, words, side="right")
         if self.cells.size:
             for i in np.flatnonzero(self.cells[np.maximum(index - 1, 0)] == words):
@@ -222,10 +222,10 @@ class IntegerWeights:
 
 
 class IntegerRows:
-    """Laws of integer weights, one a row, of which a draw takes the same work whichever rows are asked for.
+    """Laws of integer weights, one a row; a draw takes the same work for all rows.
 
-    All rows are prepared at once. The place of a random word among a row's boundaries is found in as many steps for every
-    row and word.
+    All rows are prepared at once. The search for a random word among a row's boundaries takes the same number of steps for
+    every row and word.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ class IntegerRows:
         return out
 
     def _placed(self, rows: Indices, words: Words) -> Indices:
-        """How many boundaries of each row are at or below the number U with these leading 64 bits."""
+        """Count the boundaries of each row at or below the number U with these leading 64 bits."""
         cells, start = self._cells.ravel(), rows * self._cells.shape[1]
         index = np.zeros(rows.size, dtype=np.int64)
         for bit in reversed(range(self._halvings)):
@@ -275,9 +275,9 @@ def bernoulli(near: Array, error: Array, exact: Callable[[int], Fraction]) -> np
     near : array
         The probabilities as doubles.
     error : array
-        How far each may be from the exact one; a wide bracket costs nothing but rare calls of `exact`.
+        Largest error of each; a wide bracket costs only rare calls of `exact`.
     exact : callable
-        Index to the rational probability; asked only where the doubles do not decide.
+        Maps an index to the rational probability; called only if the doubles do not decide.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def _short_words(count: int) -> npt.NDArray[np.uint16]:
 
 
 def _lengthened(leading: npt.NDArray[np.uint16]) -> Words:
-    """64 bits of which these are the first."""
+    """Return 64 bits of which these are the first."""
     further = random_words(leading.size) >> np.uint64(_SHORT)
     return further | (leading.astype(np.uint64) << np.uint64(64 - _SHORT))
 

@@ -48,7 +48,7 @@ from mechdesign.typing import Array, FrozenLaw, Json, Numbers
 
 
 def file_path(path: str | os.PathLike[str]) -> Path:
-    """Return `path` as a Path, or raise DesignError where no file can have it.
+    """Return `path` as a Path, or raise DesignError if no file can have it.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def file_path(path: str | os.PathLike[str]) -> Path:
 
 
 def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
-    """Return the file that `path` leads to, or raise DesignError where none can be written: before the work, not after.
+    """Return the file that `path` leads to, or raise DesignError, before any work, if none can be written.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
         elif os.access(folder, os.W_OK | os.X_OK) and (not target.exists() or os.access(target, os.W_OK)):
             tempfile.TemporaryFile(
                 prefix=f".{target.name[:50]}.", dir=folder
-            ).close()  # rights do not say all: /proc
+            ).close()  # permissions are not enough: /proc
             return target
         else:
             reason = "you may not write there: choose another path"
@@ -115,7 +115,7 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     Raises
     ------
     DesignError
-        `path` is none, or no file can be written there.
+        `path` is not a path, or no file can be written there.
     OSError
         The disk is full, …; what was there before is still there.
     """
@@ -170,7 +170,7 @@ def serializable(kind: str) -> Callable[[C], C]:
 
 
 def kind_of(value: object) -> str:
-    """The kind under which a value is written, "" where it has none."""
+    """Return the kind under which a value is written, "" if it has none."""
     return _KINDS.get(type(value), "")
 
 
@@ -181,7 +181,7 @@ def _dtype(dtype: object) -> str:
 
 
 def encode(value: object) -> Json:
-    """Turn `value` into what JSON can carry; `decode` is its inverse."""
+    """Turn `value` into JSON values; `decode` is its inverse."""
     if isinstance(value, enum.Enum):
         value = value.value
     if value is None or isinstance(value, (bool, str)):
@@ -228,7 +228,7 @@ def encode(value: object) -> Json:
 
 
 def histogram_parts(law: FrozenLaw) -> tuple[list[float], list[float], bool]:
-    """Contents and edges of a frozen `scipy.stats.rv_histogram`, and whether the contents are densities."""
+    """Return contents and edges of a frozen `scipy.stats.rv_histogram`, and whether the contents are densities."""
     contents, edges = (np.asarray(part, dtype=float) for part in law.dist._histogram)
     density = law.dist._density
     if density is None:  # SciPy's own rule
@@ -339,7 +339,7 @@ def _array(values: Any, dtype: object, shape: list[int]) -> npt.NDArray[Any]:
             ]
         return np.fromiter(cells, dtype=object, count=len(cells)).reshape(shape)
     wanted, found = np.dtype(dtype), np.array(values)
-    # Numbers of the type that is named, not texts or truth values that look like them, and none that changes on the way.
+    # Numbers of the type that is named, no texts or truth values that look like them, unchanged by conversion.
     kinds = {"i": "iu", "u": "iu"}.get(wanted.kind, wanted.kind)
     good = not found.size or (found.dtype.kind in kinds and (wanted.kind == "b" or not _has_bool(values)))
     with np.errstate(over="ignore"):
@@ -350,7 +350,7 @@ def _array(values: Any, dtype: object, shape: list[int]) -> npt.NDArray[Any]:
 
 
 def _has_bool(values: object) -> bool:
-    """Whether true or false stands in nested lists; NumPy makes numbers of them."""
+    """Return whether nested lists hold true or false, which NumPy would convert to numbers."""
     if not isinstance(values, list):
         return isinstance(values, bool)
     types = set(map(type, values))
@@ -381,7 +381,7 @@ def dumps(value: object) -> str:
     Raises
     ------
     DesignError
-        It holds something that files cannot carry.
+        It holds a value that files cannot store.
 
     Examples
     --------
@@ -401,7 +401,7 @@ def dumps(value: object) -> str:
 
 
 def _once(pairs: list[tuple[H, T]]) -> dict[H, T]:
-    """The dictionary of these pairs, refused where a key stands twice: of two values the reader would take one."""
+    """Return the dictionary of these pairs; refuse a key that stands twice, as a reader would ignore one of its values."""
     found = dict(pairs)
     if len(found) < len(pairs):
         _refuse("a key stands twice in one object")
@@ -491,7 +491,7 @@ _CARRIED = re.compile(r'href="data:application/gzip;base64,([^"]*)"')
 
 
 def _text(file: io.BufferedReader) -> str:
-    """As many characters as are read, and one more."""
+    """Return at most one character more than the limit."""
     packed = file.peek(2)[:2] == b"\x1f\x8b"
     with io.TextIOWrapper(gzip.GzipFile(fileobj=file) if packed else file, encoding="utf-8") as text:
         return text.read(LIMIT + 1)
@@ -509,7 +509,7 @@ def result_schema() -> dict[str, Any]:
 
 
 def _beside(name: str) -> dict[str, Any]:
-    """A JSON file of the package."""
+    """Return a JSON file of the package."""
     found: dict[str, Any] = json.loads(resources.files("mechdesign.evidence").joinpath(name).read_text())
     return found
 
@@ -542,7 +542,7 @@ def register_law(name: str, generator: object) -> None:
     Raises
     ------
     DesignError
-        No such instance; a name that SciPy or this package has given to a law of its own.
+        The generator is no such instance, or the name is that of another law of SciPy or this package.
 
     Examples
     --------
@@ -569,7 +569,7 @@ def register_loss(name: str, function: Callable[[Array], Numbers]) -> None:
     Raises
     ------
     DesignError
-        No name, that of a loss of this package, or no function.
+        The name is invalid or that of a loss of this package, or `function` is no function.
 
     Examples
     --------
@@ -593,7 +593,7 @@ def _ours(generator: object) -> bool:
 
 
 def modules_to_import(text: str) -> list[str]:
-    """The modules, none of this package, that declare the kinds, laws and losses of a file: a reader imports them first.
+    """Return the modules outside this package that declare kinds, laws and losses of a file, for a reader to import first.
 
     Examples
     --------
@@ -648,7 +648,7 @@ def law_name(law: FrozenLaw) -> str:
 
 
 def _made(generator: stats.rv_continuous | stats.rv_discrete) -> str:
-    """What an instance of a user's class was made with: two of them are two laws."""
+    """Return the constructor's arguments of a user's law: different arguments make different laws."""
     return repr(sorted(generator._updated_ctor_param().items()))
 
 
@@ -660,12 +660,12 @@ def _declared(cls: type) -> dict[str, object]:
 def check_members(made: Any) -> None:
     """Refuse members of other types than declared, and in evidence (classes with ``finite = True``) numbers that are not finite.
 
-    Compared are declarations of classes, arrays and tuples of these, and their unions; classes check the others themselves.
+    It checks declarations of classes, arrays, tuples of these, and unions; classes check all others themselves.
 
     Raises
     ------
     DesignError
-        A member that its class does not declare so.
+        A member is not of its declared type.
 
     Examples
     --------
@@ -682,7 +682,7 @@ def check_members(made: Any) -> None:
 
 
 def _fits(value: object, declared: object) -> bool:
-    """Whether a value is of the declared type; true is no number, and what says more than types is not looked into."""
+    """Return whether a value is of the declared type; true is no number, and other declarations are not examined."""
     origin, parts = get_origin(declared), get_args(declared)
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
@@ -704,7 +704,7 @@ def _fits(value: object, declared: object) -> bool:
 
 
 def _doubles(value: object, finite: bool) -> bool:
-    """Whether a number, or an array, fits doubles; finite ones, if wanted."""
+    """Return whether a number or an array fits doubles, finite ones if `finite`."""
     if isinstance(value, int):
         return value.bit_length() < 1024
     if isinstance(value, (float, np.ndarray)) and finite:

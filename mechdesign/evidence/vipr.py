@@ -2,10 +2,10 @@ r"""Lower bounds as certificates that other people's programs check: linear prog
 
 A bound that rests on a *finite* linear program :math:`\min c x` over :math:`x \ge 0` is one linear combination of the
 program's rows: multipliers y, of the sign that the senses allow, with reduced costs :math:`c - y A \ge 0` prove
-:math:`c x \ge y b`. That is all a file holds: the rows that have a multiplier, and their combination. What is left out makes the
-program's set larger, and the bound stays true.
+:math:`c x \ge y b`. That is all a file holds: the rows that have a multiplier, and their combination. Omitted rows only enlarge the
+feasible set, and the bound stays true.
 
-Which mechanisms the program speaks of is said in the comment at the file's head, and that sentence is what a reader has to believe: a
+The comment at the file's head states which mechanisms the program covers, and a reader has to believe that sentence: a
 checker of the format knows nothing of privacy.
 
 Source: Cheung, Gleixner, Steffy, "Verifying integer programming results", IPCO 2017; the format's specification is
@@ -26,14 +26,14 @@ from mechdesign.evidence.exact import rational
 MOST_ROWS = 400_000
 """Rows of a file, of about 200 bytes each."""
 LOST = 1e-9
-"""How far, relative, what a file proves may be below the result's lower bound."""
+"""Largest relative difference of a file's bound below the result's lower bound."""
 FUNCTION = "the loss is a function: its lower bound is in doubles, and there is no certificate in VIPR of it"
 _WIDTH = 120
-_SUBJECT = 2000  # characters of the question that are shown
+_SUBJECT = 2000  # characters shown of the question
 
 
 class NoProgramError(MechdesignError, ValueError):
-    """A lower bound that no finite linear program is behind, or one that is too large to be written."""
+    """No finite linear program implies the lower bound, or it is too large to be written."""
 
 
 class Row(NamedTuple):
@@ -52,10 +52,10 @@ class LinearBound:
     Parameters
     ----------
     lemma : str
-        Why every mechanism that the bound speaks of gives a point of the program that costs no more than the mechanism: the
+        Why every mechanism that the bound covers gives a feasible point that costs no more than the mechanism: the
         file's comment.
     size : int
-        At most so many rows follow; too many are refused here, before they are made.
+        Upper bound of the number of rows; too many are refused here, before they are made.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class LinearBound:
     def row(
         self, family: str, terms: Iterable[tuple[int, Any]], sense: str, right: Any, multiplier: Any
     ) -> None:
-        """Add a constraint ("E", "L" or "G") with its multiplier: not negative for "G", not positive for "L". Without one it is left out."""
+        """Add a constraint ("E", "L" or "G") with its multiplier: not negative for "G", not positive for "L". A row with multiplier 0 is omitted."""
         multiplier = rational(multiplier)
         if not multiplier:
             return
@@ -105,7 +105,7 @@ class LinearBound:
         self._rows.append(Row(family, sense, rational(right), held, multiplier))
 
     def reduced(self, index: int) -> fmpq:
-        """The cost of a variable less what the rows so far pay for it."""
+        """Return the reduced cost of a variable under the rows so far."""
         return self._reduced[index]
 
     def sums_to(self, right: Any, group: list[int]) -> None:
@@ -114,16 +114,16 @@ class LinearBound:
 
     @property
     def admissible(self) -> bool:
-        """Whether no reduced cost is negative: only then `bound` is one."""
+        """Whether no reduced cost is negative: only then is `bound` a lower bound."""
         return min(self._reduced, default=fmpq(0)) >= 0
 
     @property
     def bound(self) -> fmpq:
-        """What the multipliers prove."""
+        """Lower bound that the multipliers prove."""
         return sum((row.multiplier * row.right for row in self._rows), fmpq(0))
 
     def text(self, stated: float, subject: str = "") -> str:
-        """The file, which proves `stated`; ResultFormatError where the multipliers prove less by more than rounding."""
+        """Return the file that proves `stated`; ResultFormatError if the multipliers prove less by more than rounding."""
         lower, derived = rational(stated), self.bound
         if float(lower - derived) > LOST * float(abs(lower)) or not self.admissible:
             raise ResultFormatError(f"the lower bound {stated!r} does not follow from its multipliers")
@@ -158,6 +158,6 @@ class LinearBound:
 
 
 def _listed(terms: Iterable[tuple[int, Any]]) -> str:
-    """How many, and each index with its number."""
+    """Return the number of terms, then each index with its number."""
     held = list(terms)
     return " ".join([str(len(held)), *(f"{index} {number}" for index, number in held)])

@@ -1,9 +1,9 @@
-"""One privacy budget for everything that is released: named tasks over the same people, the plan of least error, and the ledger.
+"""One privacy budget for all releases: named tasks over the same people, the plan of least error, and the ledger.
 
-``tasks`` says what is asked, ``search`` chooses noise and scales from a menu, ``bound`` what no plan costs less than, ``design`` is the
-plan, ``mechanism`` the release and its proof. ``ledger`` keeps, in a file, what has been released and what of the budget is left.
+``tasks`` holds the tasks, ``search`` chooses noise and scales from a menu, ``bound`` computes lower bounds, ``design`` is the
+plan, ``mechanism`` the release and its proof. ``ledger`` records, in a file, the releases and the rest of the budget.
 
-May import every wing; only the command line stands above.
+May import every wing; only the command line imports this one.
 """
 
 import lazy_loader

@@ -1,19 +1,19 @@
-r"""What no plan under (ε, δ) costs less than, whatever its noise of the menu: branch and bound on the scales.
+r"""Lower bound on the cost of all plans under (ε, δ) with noise of the menu, by branch and bound on the scales.
 
-Nothing costs less than T if for every choice of items the scales are covered by boxes [l, u] of which each has costs at l that sum to T, or δ
-above the budget throughout. Of Laplace, staircase and normal noise δ is least at the box's noisiest corner, cut to what T leaves where all others are at l:
+No plan costs less than T if for every choice of items the scales are covered by boxes [l, u], in each of which the costs at l sum to at least T, or δ
+exceeds the budget throughout. For Laplace, staircase and normal noise δ is least at the box's noisiest corner, where each scale is capped by the cost that T leaves if all others are at l:
 
-- more Laplace noise, whole or not, and more normal noise is the same with independent noise added;
-- staircases moved by their own step are randomised response at r that answers with chance :math:`p(1 + b)`,
-  :math:`b = e^{-r}, p = 1 - \tfrac12 (2b^2/(1 + b))^{1/3}`, where γ is the best: p − bp grows with r, so of two the less noisy one has the higher trade-off curve;
+- more Laplace noise, whole or not, and more normal noise equal the same noise with independent noise added;
+- staircases moved by their own step are randomised response at r that answers with probability :math:`p(1 + b)`,
+  :math:`b = e^{-r}, p = 1 - \tfrac12 (2b^2/(1 + b))^{1/3}`, at the best γ: p − bp grows with r, so of two the less noisy one has the worse trade-off;
 - **discrete normal noise** of a larger scale is no post-processing, and its δ is not monotone. With normal noise of variance :math:`S^2 - \sigma^2`
   added, its density is that of variance S² times a factor between 1 − 2η and 1 + η, :math:`\eta = 2.001 e^{-2\pi^2 s^2}, s^2 = \sigma^2 (1 - \sigma^2/S^2)` (Poisson's
-  summation formula). So all σ of a box lose at least what normal noise of one S does, less log((1 + η)/(1 − 2η)) and a share 2η. Small scales take the least mass and the
-  least loss that each outcome has in the box.
+  summation formula). So for all σ of a box the loss is at least that of normal noise of one S, minus log((1 + η)/(1 − 2η)) and a share 2η. For small scales each outcome has the least
+  mass and the least loss in the box.
 
-Losses are rounded down to a grid and composed by Fourier transform, tilted so that the error of transforms is relative to δ; wrapped mass is bounded by Chernoff's inequality and
-taken off. Where little noise makes that tilt too steep, δ is far above the budget, and a slight tilt shows it. Parts over the same people that lose alike, at the same error but for
-its unit, have noise alike.
+Losses are rounded down to a grid and composed by Fourier transform, tilted so that the transforms' error is relative to δ; wrapped mass is bounded by Chernoff's inequality and
+subtracted. If little noise makes that tilt too steep, δ is far above the budget, and a slight tilt shows it. Parts over the same people with equal losses at equal error, up to
+its unit, have equal noise.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ from mechdesign.typing import Array
 
 _POINTS = 2**12
 _STEPS = 200
-"""Scales an e-fold."""
+"""Scales per e-fold."""
 _LATTICE = 1e-4
-"""Share of ε that whole normal noise may lose against normal noise."""
+"""Share of ε that discrete normal noise may differ from normal noise."""
 _ROUNDED = 1e-13
 """Relative error of a tail, in doubles."""
 _TOGETHER = 8
 """Kinds whose losses are composed in about the time of one evaluation."""
 _APART = 0.05
-"""Of logarithms of scales, all coordinates together, at which outcomes keep nearly all of their mass."""
+"""Width of a box in log scale, summed over coordinates, at which outcomes keep nearly all of their mass."""
 _UNSEEN = 5
-"""Logarithm of δ over what a grid does not show."""
+"""Logarithm of δ over the mass outside a grid."""
 _HELD = 256
-"""Boxes of a kind of which losses are kept: 10 MB."""
+"""Boxes of a kind whose losses are cached: 10 MB."""
 _EFOLDS = 40
-"""Of scales that are listed."""
+"""E-folds of scales that are listed."""
 
 Tail = Callable[[Array], Array]
 """P(L ≥ l)."""
 
 
 class Composed(NamedTuple):
-    """Losses of some coordinates: the transform of their tilted masses, which sum to 1; logarithms of E e^{θL} at two tilts; how many there are."""
+    """Losses of some coordinates: the transform of their tilted masses, which sum to 1; logarithms of E e^{θL} at two tilts; their number."""
 
     transform: Any
     tilted: float
@@ -66,14 +66,14 @@ class Composed(NamedTuple):
 
 
 class Losses:
-    """Composition of losses, from below.
+    """Lower bounds of composed losses.
 
     Parameters
     ----------
     privacy : ApproximateDP
         δ < 1/2.
     steep : bool
-        Whether losses are tilted to where normal noise of this δ has mean ε, or by their standard deviation alone.
+        Whether losses are tilted to the point at which normal noise of this δ has mean ε, or only by their standard deviation.
     """
 
     def __init__(self, privacy: ApproximateDP, *, steep: bool = True) -> None:
@@ -93,10 +93,10 @@ class Losses:
         self._weights, self._size = weights, float(np.linalg.norm(gain))
 
     def of_tail(self, tail: Tail, reach: float, count: int) -> Composed:
-        """Of so many independent losses within ±reach, P(L ≥ l) given."""
+        """Compose `count` independent losses within ±reach, given P(L ≥ l)."""
         around, last = math.ceil(min(reach / self.step, _POINTS)) + 1, self.last
         if not self.steep:
-            last //= count  # what is above counts as this: all together stay on the grid
+            last //= count  # larger losses are lowered to this, so that the sum stays on the grid
         edges = np.arange(max(-around, self.last - _POINTS + 1), min(around, last) + 1)
         above = tail((edges * self.step).astype(float))
         masses = above * (1 - _ROUNDED)
@@ -113,7 +113,7 @@ class Losses:
         return Composed(np.fft.rfft(on_grid) ** count, count * tilted, count * further, count)
 
     def least_delta(self, parts: Sequence[Composed]) -> float:
-        """δ at ε of all of these, from below; −∞ where the grid holds too little of them to tell."""
+        """Return a lower bound of δ at ε for all parts together; −∞ if the grid holds too little of their mass."""
         tilted, further = (math.fsum(p[k] for p in parts) for k in (1, 2))
         if not parts or tilted == -math.inf:
             return 0.0
@@ -132,20 +132,20 @@ class Losses:
 
 
 class Kind:
-    """Slots that are alike, over the same people, with one of their items.
+    """Equal slots over the same people, with one of their items.
 
     Parameters
     ----------
     item : Item
-        Of the first of them.
+        Item of the first slot.
     slots : int
-        How many there are.
+        Number of slots.
     losses : Losses
-        The steep ones.
+        The steep losses.
     most : float
-        Scales are listed up to this cost.
+        Largest cost of a listed scale.
     spread : float
-        s² of whole normal noise.
+        s² of discrete normal noise.
     """
 
     def __init__(self, item: Item, slots: int, losses: Losses, most: float, spread: float) -> None:
@@ -160,7 +160,7 @@ class Kind:
             self._list(slots, most)
 
     def _list(self, slots: int, most: float) -> None:
-        """Scales, from one up to which half of the outcomes tell too much."""
+        """List scales, from one below which half of the outcomes have too large a loss."""
         largest = self.losses.epsilon - math.log1p(-2 * self.losses.delta)
         top = max(v for v, _ in self.shifts)
         first = top / (math.sqrt(2 * largest) if self.item.normal else largest)
@@ -171,10 +171,10 @@ class Kind:
             if self.costs[-1] > most:
                 self.costs = self.costs[1:]
                 return
-        self.costs, self.shifts = self.costs[1:2], []  # nothing is known of so many
+        self.costs, self.shifts = self.costs[1:2], []  # too many scales: no bound
 
     def normal(self, low: int, high: int) -> float:
-        """μ² of normal noise that loses no more, of all scales between; 0 where there is none."""
+        """Return μ² of normal noise whose loss is at most that of every scale between; 0 if there is none."""
         if not (self.item.normal and self.shifts):
             return 0.0
         variances = [self.scales[k] ** 2 for k in (low, high)]
@@ -185,12 +185,12 @@ class Kind:
         return self.square / max(variances)
 
     def _is_small(self, low: int, high: int) -> bool:
-        """Whether scales of whole normal noise are so small, or so close, that its outcomes are taken one by one."""
+        """Whether scales of discrete normal noise are so small, or so close, that outcomes are treated one by one."""
         apart = (high - low) * sum(n for _, n in self.shifts) / _STEPS
         return self.scales[low] ** 2 < self.spread * (20 if apart < _APART else 2)
 
     def parts(self, low: int, high: int, losses: Losses) -> list[Composed]:
-        """Losses that are nowhere above those of any scale between, but for `normal`."""
+        """Return losses at most those of every scale between, except the part of `normal`."""
         small = self.item.normal and self.item.part.whole
         if not self.shifts or (self.item.normal and not (small and self._is_small(low, high))):
             return []
@@ -203,7 +203,7 @@ class Kind:
         return self._held[at]
 
     def _losing(self, scale: float) -> Iterator[tuple[Tail, float, int]]:
-        """P(L ≥ l) of each shift, at one scale of noise that is not normal."""
+        """Yield P(L ≥ l) for each shift, at one scale of noise that is not normal."""
         for v, count in self.shifts:
             r = v / scale
             if self.item.family == "staircase":
@@ -214,12 +214,12 @@ class Kind:
                 yield laplace_tail(v, scale, whole=self.item.part.whole), r, count
 
     def _small(self, low: int, high: int) -> Iterator[tuple[Tail, float, int]]:
-        """Of whole normal noise: the least mass and loss of each outcome at scales between."""
+        """Yield, for discrete normal noise, the least mass and loss of each outcome at scales between."""
         least, most = (1 / (2 * self.scales[k] ** 2) for k in (high, low))
         last = math.ceil(12 / math.sqrt(least)) + 1.0
         for v, count in (
             self.shifts if last < _POINTS else []
-        ):  # of wider boxes each outcome has too little mass
+        ):  # in wider boxes each outcome has too little mass
             x = np.arange(last, -last - 1, -1)
             loss = v * (v - 2 * x)
             masses = np.exp(-most * x * x) / np.exp(-least * x * x).sum() * (1 - 1e-12)
@@ -227,13 +227,13 @@ class Kind:
 
 
 def atoms(losses: Array, masses: Array) -> Tail:
-    """P(L ≥ l) of losses that are so many, the least first."""
+    """Return P(L ≥ l) of finitely many losses, given in increasing order."""
     above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     return lambda at: above[np.searchsorted(losses, at + 1e-12 * np.abs(at))]
 
 
 def laplace_tail(v: float, scale: float, *, whole: bool) -> Tail:
-    """P(L ≥ l) of Laplace noise X moved by v: its loss is (v − 2X)/s for X between 0 and v."""
+    """Return P(L ≥ l) of Laplace noise X moved by v: its loss is (v − 2X)/s for X between 0 and v."""
 
     def tail(at: Array) -> Array:
         x = (v - at * scale) / 2 * (1 - 1e-15)
@@ -247,21 +247,21 @@ def laplace_tail(v: float, scale: float, *, whole: bool) -> Tail:
 
 
 def normal_tail(square: float) -> Tail:
-    """P(L ≥ l) of normal noise."""
+    """Return P(L ≥ l) of normal noise."""
     return lambda at: special.ndtr((square / 2 - at) / math.sqrt(square))
 
 
 class Cover:
-    """Whether no plan costs less than a number: boxes of scales, for every choice of items.
+    """Proof that no plan costs less than a number, by boxes of scales for every choice of items.
 
     Parameters
     ----------
     search : Search
-        Of a plan under (ε, δ), δ < 1/2.
+        Search of a plan under (ε, δ), δ < 1/2.
     most : float
-        No larger number is asked for.
+        Largest number that will be tested.
     evaluations : int
-        Of δ, in all.
+        Most evaluations of δ in all.
     deadline : Deadline, optional
     """
 
@@ -291,11 +291,11 @@ class Cover:
 
     @property
     def alone(self) -> float:
-        """What all slots cost at least, each alone at the whole budget."""
+        """Lower bound of the cost with each slot alone at the whole budget."""
         return math.fsum(min(kind.costs[kind.alone] for kind in kinds) for kinds in self.kinds) * (1 - 1e-9)
 
     def _settle_alone(self, kind: Kind) -> None:
-        """The largest scale up to which a kind keeps no (ε, δ) even alone."""
+        """Find the largest scale up to which a kind violates (ε, δ) even alone."""
         step = len(kind.costs)
         while step and not self.exhausted:
             step = min(step, len(kind.costs) - 1 - kind.alone)
@@ -305,7 +305,7 @@ class Cover:
                 step //= 2
 
     def _tells(self, kinds: Sequence[Kind], low: Sequence[int], high: Sequence[int]) -> bool:
-        """Whether δ is above the budget in all of a box, for people who are in all of these."""
+        """Whether δ exceeds the budget in all of a box, for people in all of these kinds."""
         square = math.fsum(kind.normal(*ends) for kind, *ends in zip(kinds, low, high))
         key = math.floor(2 * _STEPS * math.log(square)) if square else None
         for losses in (self.losses, self._slight):
@@ -323,7 +323,7 @@ class Cover:
         return found > self.losses.delta
 
     def proves(self, least: float) -> bool:
-        """Whether no plan is seen to cost less."""
+        """Whether the boxes prove that no plan costs less."""
         cheapest = [min(kind.costs[kind.alone] for kind in kinds) for kinds in self.kinds]
         begun: list[tuple[Kind, ...]] = [()]
         while begun:

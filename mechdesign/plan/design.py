@@ -61,19 +61,19 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
 _RATIOS = 2.0, 1.5, 1.2, 1.1, 1.05, 1.02, 1.01
-"""Of a value to lower bounds that are tried, as far as to the gap asked for."""
+"""Ratios of the value to lower bounds that are tried, down to the target gap."""
 _COVERED = 20_000
-"""Evaluations of δ that a lower bound takes at most: some seconds."""
+"""Most evaluations of δ for a lower bound: some seconds."""
 _HALF = 0.5
 """δ from which no lower bound is sought."""
 _LEAST = 1e-6
-"""Share of ε that is asked, at least: targets that δ alone allows."""
+"""Least share of ε: for targets that δ alone allows."""
 _ROUND = 1e-12
-"""Of errors in doubles, relative."""
+"""Relative rounding error of errors in doubles."""
 _PURE = 1 + 1e-4
-"""A plan that is pure is taken where no other one costs less by more than that: its proof is exact."""
+"""Factor within which a pure plan is preferred to a cheaper one, as its proof is exact."""
 _VERIFIED = 3e-5
-"""Relative increase of scales whose losses are composed: the grid of the stand-alone verifier is coarser, and shall prove the same δ."""
+"""Relative increase of scales whose losses are composed: the stand-alone verifier has a coarser grid, and must prove the same δ."""
 
 
 @serializable("plan")
@@ -85,11 +85,11 @@ class Plan(PlanPage):
     ----------
     tasks : dict of str to a task
         `Histogram`, `Count`, `Mean`, `Sum`, `NumericQuery` or `Workload`, by name; also `PrivateChoice` and `PrivateQuantile`, which state their budget
-        of a round themselves: it is taken off exactly, ε or ρ, before the rest is shared, and the plan's value is that of the others.
+        of a round themselves: it is subtracted exactly, in ε or ρ, before the rest is shared, and the plan's value is that of the others.
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
-        Of all tasks in all rounds together.
+        Requirement for all tasks in all rounds together.
     weights : dict of str to float, optional
-        Of a task's total squared error in the `value`: 1 of a task that is not named. Without any, each task's error counts relative to the one that it has where
+        Weight of a task's total squared error in the `value`, 1 if not named. Without weights, each task's error is relative to its error if
         all tasks get an equal share of the budget: units do not matter, and the value is at most the number of tasks.
     targets : dict of str to float, optional
         The largest standard deviation of an answer (root mean squared error, where a clip has a bias), for every task. The plan then takes the least budget:
@@ -98,28 +98,28 @@ class Plan(PlanPage):
         How often all tasks are answered.
     neighbours : {"add-remove", "replace"}
     disjoint : sequence of sequences of str, optional
-        Groups of tasks such that nobody is in the data of two of them: each may consume all that the tasks in no group leave. For add-remove neighbours.
+        Groups of tasks such that nobody is in the data of two of them: each may consume the whole rest of the tasks outside all groups. For add-remove neighbours.
     families : sequence of {"laplace", "gaussian", "staircase"}
-        The menu; whole numbers take the discrete laws of the first two. Under ρ it is normal noise, and so under μ, advantages and trade-offs, where whole
+        The menu; whole numbers take the discrete laws of the first two. Under ρ it is normal noise, and also under μ, advantages and trade-offs, where whole
         numbers get continuous noise, too: discrete normal noise is not Gaussian private.
     chosen : dict of str to PrivateChoice or PrivateQuantile
-        Those among the tasks, which are moved here.
+        The choices and quantiles among the tasks, which are moved here.
     reserve : float
-        The share of `privacy` that is kept for what is asked later of the same people: the plan is then one under the rest of ε, of ρ or of μ². Of (ε, δ) it is a
-        plan in the ρ that implies it (`Ledger` counts so), and has normal noise.
+        Share of `privacy` reserved for later questions about the same people: the plan then has the rest of ε, of ρ or of μ². For (ε, δ) it is a
+        plan in the ρ that implies it (as `Ledger` counts), with normal noise.
     budget : PureDP, ApproximateDP, ZeroConcentratedDP or GaussianDP, optional
-        What a `reserve` was a share of; `privacy` is the rest then.
+        The budget before a `reserve` was subtracted; `privacy` is then the rest.
     relative : dict of str to (float, float), optional
-        Targets in words of size: ``{"visits": (.05, 1400)}`` wants a standard deviation of 5% of 1,400.
+        Relative targets: ``{"visits": (.05, 1400)}`` asks for a standard deviation of 5% of 1,400.
 
     Notes
     -----
     The value is the weighted squared error of one round. Without weights the geometric mean of errors relative to an even split's is at most 1, as their sum is at
-    most the number of tasks. The lower bound is of all plans of the menu. Under pure ε, ρ or μ the gap closes; under (ε, δ) the bound is found by branch and bound on the scales
-    (`mechdesign.plan.bound`), of plans that treat like tasks alike, which lose alike at the same error, whatever its unit: to ``gap=``, or without one to a factor of 1.1, or as near
-    as some seconds allow. None of less than half the value is stated.
+    most the number of tasks. The lower bound is for all plans of the menu. Under pure ε, ρ or μ the gap closes; under (ε, δ) branch and bound on the scales
+    (`mechdesign.plan.bound`) gives the bound, for plans that treat equal tasks equally (those with equal losses at equal error, up to its unit): to ``gap=``, by default a factor of 1.1, or as
+    close as some seconds allow. Bounds below half the value are not stated.
 
-    Whole numbers get whole noise unless the task says ``whole=False``; the table shows which deviation noise that is not whole would have for the same share.
+    Whole numbers get whole noise unless the task has ``whole=False``; the table shows the deviation of continuous noise for the same share.
 
     Examples
     --------
@@ -230,13 +230,13 @@ class Plan(PlanPage):
         _ = self._left
 
     def priced(self, profiles: Mapping[str, tuple[float, Any]]) -> Plan:
-        """Set the budgets of choices for the least weighted error of all tasks together, their regret at public scores among them.
+        """Set the budgets of choices for the least weighted error of all tasks together, including the choices' regret at public scores.
 
         Parameters
         ----------
         profiles : dict of str to (float, scores)
-            By choice, the weight of a unit of expected regret beside the `value`, and scores of which it is expected: public ones, or last
-            year's published ones; of a quantile numbers. What the choice states is replaced; other choices keep what they state.
+            For each choice the weight of a unit of expected regret relative to the `value`, and scores at which it is expected: public ones, or last
+            year's published ones; for a quantile numbers. These replace the budgets that the choices state; other choices keep theirs.
 
         Returns
         -------
@@ -256,12 +256,12 @@ class Plan(PlanPage):
 
     @property
     def kept(self) -> list[str]:
-        """A line of what is kept for later, if anything is."""
+        """A line on the reserved budget, if there is one."""
         return [] if self.budget is None else [kept_for_later(self.budget, self.privacy)]
 
     @cached_property
     def _left(self) -> Privacy:
-        """The budget of the noise: what choices leave."""
+        """Budget of the noise, the rest after the choices."""
         if not (part := stated_part(self.chosen, self.privacy, self.rounds)):
             return self.privacy
         if (left := round_down(Fraction(getattr(self.privacy, currency_of(self.privacy))) - part)) <= 0:
@@ -274,7 +274,7 @@ class Plan(PlanPage):
 
     @property
     def left_for_noise(self) -> float:
-        """The share of the budget, in ε or ρ, that choices leave."""
+        """Share of the budget, in ε or ρ, left after the choices."""
         if not self.chosen:
             return 1.0
         left, asked = (getattr(one, currency_of(one)) for one in (self._left, self.privacy))
@@ -282,31 +282,31 @@ class Plan(PlanPage):
 
     @property
     def among(self) -> MechanismClass:
-        """Plans of the menu: other noise, or noise that moves together, may cost less."""
+        """Plans of the menu; other noise, or correlated noise, may cost less."""
         families = ["gaussian"] if self._normal else self.families
         alike = ", like tasks alike" if self._search.privacy is not None and self.targets is None else ""
         return menu(f"plan of independent {' or '.join(families)} noise{alike}")
 
     @property
     def default_gap(self) -> float:  # type: ignore[override]
-        """A factor of 1.1 where losses are composed, else what rounding leaves."""
+        """A factor of 1.1 if losses are composed, else the level of rounding."""
         return 1e-6 if self._budget[1] is None or self.targets is not None else 1 - 1 / 1.1
 
     @property
     def _families(self) -> tuple[str, ...]:
-        """Those that keep the privacy asked for."""
+        """Families that can meet the requirement."""
         if self._normal:
             return ("gaussian",)
         return tuple(name for name in self.families if self._order < math.inf or name != "gaussian")
 
     @property
     def _normal(self) -> bool:
-        """Whether normal noise alone is counted."""
+        """Whether the menu has normal noise only."""
         return not isinstance(self.privacy, PureDP | ApproximateDP)
 
     @property
     def _order(self) -> float:
-        """Of the divergences that are priced: ∞ of pure privacy, else 1."""
+        """Order of the priced divergences: ∞ for pure privacy, else 1."""
         return 1.0 if self._normal or getattr(self.privacy, "delta", False) else math.inf
 
     @cached_property
@@ -319,13 +319,13 @@ class Plan(PlanPage):
         return found
 
     def to_fields(self) -> dict[str, object]:
-        """What files hold: the weights in numbers."""
+        """Return the fields of a file, with weights in numbers."""
         held = {f.name: getattr(self, f.name) for f in fields(self)}
         return held if self.targets is not None else {**held, "weights": self._weights}
 
     @cached_property
     def _weights(self) -> dict[str, float]:
-        """Of all tasks: those given, or what an even split's errors are the inverses of."""
+        """Weights of all tasks: the given ones, or the inverses of an even split's errors."""
         if self.weights is not None:
             return {name: self.weights.get(name, 1.0) for name in self.tasks}
         if self.targets is not None:
@@ -339,20 +339,20 @@ class Plan(PlanPage):
 
     @property
     def _scale_free(self) -> bool:
-        """Whether errors count relative to an even split's."""
+        """Whether errors are relative to an even split's."""
         if self.weights is None or self.targets is not None:
             return self.targets is None
         return all(math.isclose(w, self._weights[name], rel_tol=1e-6) for name, w in self._relative.items())
 
     def _items(self, name: str, part: Part) -> list[Item]:
-        """Noise for a part, at weight 1."""
+        """Return items of noise for a part, at weight 1."""
         if isinstance(self.privacy, BY_MU):
             part = replace(part, whole=False)
         return Item.of(part, self._families, 1.0, self.rounds)
 
     @cached_property
     def _slots(self) -> list[list[Item]]:
-        """Noise for every part, at weight 1; one list for all parts that are alike."""
+        """Return items of noise for every part, at weight 1; equal parts share one list."""
         known: dict[tuple[Part, ...], list[Item]] = {}
         for name, versions in self._versions:
             if versions not in known:
@@ -376,7 +376,7 @@ class Plan(PlanPage):
 
     @cached_property
     def _budget(self) -> tuple[float, ApproximateDP | None]:
-        """Of what adds up; with the requirement where losses are composed, and it is ε."""
+        """Budget of the additive currency, and None; or ε, and the requirement, if losses are composed."""
         privacy: Any = self._left
         if self._normal:
             return gaussian_budget(privacy) / 2, None
@@ -388,13 +388,13 @@ class Plan(PlanPage):
         return privacy.epsilon, privacy
 
     def granted(self, value: float) -> Privacy:
-        """What a plan of this value keeps: the budget asked, or with targets the least one."""
+        """Return the requirement that a plan of this value meets: the given one, or with targets the least one."""
         if self.targets is None:
             return self.privacy
         return replace(self.privacy, **{currency_of(self.privacy): value})  # type: ignore[arg-type]
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Prices of the budget, the composition where there is one, then the common factor at which the budget is proved to be kept."""
+        """Yield plans by prices of the budget, with composition if needed, at the least common factor that provably meets the budget, and bounds."""
         search = self._search
         if self.targets is not None:
             yield from self._least_budget()
@@ -421,7 +421,7 @@ class Plan(PlanPage):
         yield from self._bounds(best, clock)
 
     def _bounds(self, value: float, clock: Clock) -> Iterator[Bound]:
-        """What all parts cost alone, then what is ever closer to the value, up to the gap; nothing below half of it."""
+        """Yield the bound of all parts alone, then bounds closer and closer to the value, up to the gap; none below half of it."""
         if self._left.delta >= _HALF:  # type: ignore[union-attr]
             return
         cover, least = Cover(self._search, value, _COVERED, clock), 1 / (1 - clock.gap)
@@ -450,14 +450,14 @@ class Plan(PlanPage):
         return Law(mechanism, self.cost(mechanism), report=SolveReport("search"))
 
     def _with_choices(self, noise: PlannedRelease) -> PlannedRelease:
-        """The noise together with the rules of the choices."""
+        """Return the noise together with the rules of the choices."""
         rules = tuple(next(iter(design.closed_forms())).mechanism for design in self.chosen.values())
         return replace(noise, chosen=self.chosen, rules=rules) if rules else noise
 
     def _kept(
         self, chosen: Sequence[Choice], privacy: Privacy, deadline: Deadline | None = None
     ) -> PlannedRelease:
-        """The choices with the least common factor on their scales that keeps the budget."""
+        """Return the release with the least common factor on the scales of `chosen` that meets the budget."""
 
         def over(factor: float) -> float:
             return excess(self._mechanism(chosen, factor).consumed(privacy).upper, budget_of(privacy))
@@ -471,7 +471,7 @@ class Plan(PlanPage):
         return replace(law, proofs=(LawProof(spent),))
 
     def _least_budget(self) -> Iterator[Law | Bound]:
-        """Every item at the scale that its target allows, the items that some order of divergence prices least."""
+        """Yield the plan of least budget for the targets: items at their targets' scales, the cheapest by some order of divergence."""
         search, fixed = self._search, self._aimed
         composes = search.privacy is not None
 
@@ -485,7 +485,7 @@ class Plan(PlanPage):
             return math.exp(least_kept(over, start, step=0.1, growth=3.0, least=low, most=high, xtol=1e-9))
 
         def value(chosen: Sequence[Choice]) -> float:
-            """The least budget; of composed losses it takes discrete normal noise for normal noise."""
+            """Return the least budget; composed losses treat discrete normal noise as normal noise."""
             if not composes:
                 return self._mechanism(chosen).consumed(self.privacy).upper
             chains = [[chosen[k] for k in chain] for chain in search.chains]
@@ -514,7 +514,7 @@ class Plan(PlanPage):
 
     @cached_property
     def _aimed(self) -> list[list[Choice]]:
-        """Items at the scale that the targets allow."""
+        """Items at the scales that the targets allow."""
         found = []
         count = {name: sum(own == name for own, _ in self._versions) for name in self.tasks}
         for (name, _), items in zip(self._versions, self._search.slots):
@@ -533,10 +533,10 @@ class Plan(PlanPage):
     bound_how = RECOMPUTED
 
     def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
-        """Recompute what all parts consume together in all rounds, that the interval `given` encloses it, and what they err.
+        """Recompute the joint consumption of all parts in all rounds, check that the interval `given` encloses it, and recompute the errors.
 
-        Largest losses add up, and ρ (Bun and Steinke 2016); δ is that of the composition of all losses, each of the worst change
-        of its part: dominating pairs compose (Zhu, Dong and Wang 2022). Of groups of disjoint people the largest counts: one person is in one of them.
+        Largest losses and ρ add up (Bun and Steinke 2016); δ is that of the composition of all losses, each for the worst change
+        of its part: dominating pairs compose (Zhu, Dong and Wang 2022). Of groups of disjoint people the largest counts, as one person is in one of them.
         """
         law, value = instance("law", stated.law, PlannedRelease), stated.value
         fits = self.choices(law) is not None
@@ -561,10 +561,10 @@ class Plan(PlanPage):
             yield Claim(f"the error of {name} is at most {target:.9g}", RECOMPUTED, room, room >= 0)
 
     def least_cost(self, stated: Certificate, given: None) -> float:
-        """Return what no plan of the menu costs less than.
+        """Return a lower bound of the cost of all plans of the menu.
 
-        Under (ε, δ) it is the bound stated, where boxes of scales in which some plan costs no less or does not keep the budget
-        cover all plans (`mechdesign.plan.bound`).
+        Under (ε, δ) it is the stated bound, if all plans are covered by boxes of scales in which every plan costs at least that or exceeds
+        the budget (`mechdesign.plan.bound`).
         """
         bound = stated.lower_bound
         if self._search.privacy is None:
@@ -581,10 +581,10 @@ class Plan(PlanPage):
 
     @cached_property
     def _least(self) -> float:
-        r"""Where budgets add: with targets, what each part consumes at least.
+        r"""Lower bound for budgets that add up: with targets, the least consumption of the parts.
 
-        Else by weak duality :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B`, D the largest loss, or ρ of normal noise, at the prices λ at which
-        each group uses up its budget.
+        Otherwise it is, by weak duality, :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B`, with D the largest loss, or ρ of normal noise, at the prices λ at which
+        each group exhausts its budget.
         """
         if not self._reached:
             return 0.0
@@ -595,18 +595,18 @@ class Plan(PlanPage):
 
     @property
     def _reached(self) -> bool:
-        """Whether whole numbers change by as much as their noise is priced for: else other noise may cost less than the bound."""
+        """Whether changes of whole numbers attain the bounds for which their noise is priced; otherwise other noise may cost less than the bound."""
         parts = (part for _, versions in self._versions for part in versions if part.whole)
-        norms = self._normal  # those of normal noise are of changes that need not be whole
+        norms = self._normal  # normal noise is priced for changes that need not be whole
         allowed = (p.sensitivity if norms else p.sensitivity.whole(p.dimension) for p in parts)
         return all(changes.reached_by_whole for changes in allowed)
 
     def cost(self, law: PlannedRelease) -> float:
-        """Weighted squared error of all answers of a round."""
+        """Return the weighted squared error of all answers of a round."""
         return math.fsum(self._weights[name] * error for name, error in law.squared_errors().items())
 
     def choices(self, law: PlannedRelease) -> list[Choice] | None:
-        """The items and scales of a law; None where it is no plan of these tasks."""
+        """Return the items and scales of a law; None if it is no plan of these tasks."""
 
         @cache
         def choice(items: int, noise: int) -> Choice | None:
@@ -630,7 +630,7 @@ class Plan(PlanPage):
 
     @cached_property
     def _even_split(self) -> PlannedRelease:
-        """An equal share for every task: of pure ε or of the ρ of normal noise, where errors have the smaller geometric mean."""
+        """Release with an equal share for every task, of pure ε or of the ρ of normal noise, whichever has the smaller geometric mean of errors."""
         owners, privacy = [name for name, _ in self._versions], self._left
         tasks = max(map(len, chains_of([*self.tasks], self.disjoint)))
         epsilon = rho = 0.0
@@ -676,7 +676,7 @@ def _named(name: str, value: object) -> dict[str, Any]:
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Say of which task an argument is that is not acceptable."""
+    """Put the name of a task before the message of an error raised inside."""
     try:
         yield
     except DesignError as error:

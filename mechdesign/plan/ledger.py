@@ -1,17 +1,17 @@
-r"""The ledger: what was released about one data set, in a file that only grows, and what is left of its budget.
+r"""The ledger: releases about one data set, in a file that only grows, and the rest of its budget.
 
-**What adds up.** What is released next may be chosen in view of all answers before, and one currency is fixed when the ledger is
-opened: pure ε, ρ of zCDP, or μ² of Gaussian differential privacy, whose sums keep the budget however the parts are chosen
+**Composition.** Each release may be chosen in view of all earlier answers, so one additive currency is fixed when the ledger is
+opened: pure ε, ρ of zCDP, or μ² of Gaussian differential privacy, whose sums bound the budget under adaptive choice
 (Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Koskela, Tobaben and Honkela 2022; Smith and Thakurta 2022).
 
-A budget of (ε, δ) is worth the largest ρ that implies it. A result that is alone may consume all of (ε, δ) by its own
-certificate instead; a second one is let in only where the ρ of all, the first one's included, is within that ρ, which is fixed before
-either: of the two arguments one always holds.
+A budget of (ε, δ) counts as the largest ρ that implies it. A single result may instead consume all of (ε, δ) by its own
+certificate; a second one is admitted only if the ρ of all, including the first, is within that ρ, which is fixed before
+either: one of the two arguments always holds.
 
 **The file.** The first line states the budget, every other one a release, in JSON. A line ends with the SHA-256 of the hash before it and
-of itself: a line that was changed, left out or moved is found. That the end was cut off shows against a hash that is known
-from elsewhere, and every answer carries that of its own line. A line is on the disk before any noise is drawn; what is locked by a process
-that dies, the operating system unlocks.
+of itself, so that a changed, missing or moved line is detected. A truncated end is detected by a hash known
+from elsewhere, and every answer carries that of its own line. A line is on the disk before any noise is drawn; the operating system
+releases the lock of a process that dies.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Released:
     Attributes
     ----------
     answer : object
-        What the mechanism released; ``released[name]`` is ``released.answer[name]``.
+        Answer of the mechanism; ``released[name]`` is ``released.answer[name]``.
     entry, round : int
-        Which entry of the ledger it is, and which of its rounds.
+        Number of the ledger's entry, and of its round.
     hash : str
-        The hash of its line: a ledger that has lost this line does not hold it.
+        Hash of its line, which a ledger that has lost the line does not contain.
     """
 
     answer: Any
@@ -82,7 +82,7 @@ class Released:
 
 @lru_cache(maxsize=8)  # results may be large
 def _certified(result: Result) -> tuple[Claim, Consumption, str]:
-    """The claim of privacy, recomputed; what is consumed; the SHA-256 of the result's file."""
+    """Return the recomputed claim of privacy, the consumption, and the SHA-256 of the result's file."""
     certificate = instance("result", result, Result).certificate
     claim = None if certificate is None else certificate.privacy_claim()
     if claim is None or not claim.holds or claim.how == CLAIMED:
@@ -92,12 +92,12 @@ def _certified(result: Result) -> tuple[Claim, Consumption, str]:
 
 
 def consumption(result: Result) -> Consumption:
-    """What a certified result consumes, all its rounds together, each number rounded up.
+    """Return the consumption of a certified result, all rounds together, each number rounded up.
 
     Raises
     ------
     DesignError
-        It is not certified, its proof of privacy does not hold, or its answers are not about a whole data set.
+        The result is not certified, its proof of privacy does not hold, or its answers are not about a whole data set.
 
     Examples
     --------
@@ -111,10 +111,10 @@ def consumption(result: Result) -> Consumption:
 
 
 def concentrated(privacy: ApproximateDP) -> float:
-    r"""The largest ρ, rounded down, whose zCDP implies (ε, δ).
+    r"""Return the largest ρ, rounded down, whose zCDP implies (ε, δ).
 
     At every order α, :math:`\varepsilon = \rho\alpha + \log\frac{\alpha - 1}\alpha - \frac{\log\delta + \log\alpha}{\alpha - 1}` (Canonne, Kamath
-    and Steinke 2020, Proposition 12). The order is searched in doubles; what it proves is enclosed in ball arithmetic.
+    and Steinke 2020, Proposition 12). The order is searched in doubles; its ρ is enclosed in ball arithmetic.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def concentrated(privacy: ApproximateDP) -> float:
 
 
 def worth(budget: Any) -> tuple[str, Fraction]:
-    """The currency in which a ledger of a budget adds up, and how much of it that is."""
+    """Return the currency in which a ledger adds up, and the budget in it."""
     if isinstance(budget, GaussianDP):
         return "mu", Fraction(budget.mu) ** 2
     if isinstance(budget, ApproximateDP) and budget.delta:
@@ -148,7 +148,7 @@ def worth(budget: Any) -> tuple[str, Fraction]:
 
 
 def _requirement(currency: str, amount: Fraction) -> Any:
-    """What so much of a currency allows, rounded down."""
+    """Return the requirement for an amount of a currency, rounded down."""
     value = round_down(amount)
     if currency == "mu":
         return GaussianDP(math.nextafter(math.sqrt(value), 0.0))
@@ -156,7 +156,7 @@ def _requirement(currency: str, amount: Fraction) -> Any:
 
 
 def kept_for_now(privacy: Any, reserve: float) -> Any:
-    """Return what of a budget may be spent if a share of it, as a `Ledger` counts it, is kept for later: rounded down.
+    """Return the rest of a budget, rounded down, if a share of it, as a `Ledger` counts it, is reserved for later.
 
     Examples
     --------
@@ -190,19 +190,19 @@ def kept_for_later(budget: Any, privacy: Any) -> str:
 
 
 class Ledger:
-    """What was released about one data set, and what is left of its budget.
+    """Record of the releases about one data set, and of the rest of its budget.
 
     Parameters
     ----------
     path : path
-        The file, made when it is not there; its name ends in ``.jsonl``, by custom.
+        The file, created if it does not exist; its name ends in ``.jsonl``, by custom.
     budget : PureDP, ApproximateDP, ZeroConcentratedDP or GaussianDP, optional
-        For all releases together; of a ledger that is there the file states it.
+        Budget for all releases together; an existing file states it.
 
     Raises
     ------
     DesignError
-        Another budget than that of the file; none for a new one.
+        The budget differs from the file's, or is missing for a new one.
     ResultFormatError
         The file is no ledger, or was edited: the message names the line.
 
@@ -249,7 +249,7 @@ class Ledger:
     # -- what is counted ---------------------------------------------------------------------------------
 
     def _units(self, value: Any) -> Any:
-        """A number of the currency in units of 2⁻²¹⁴⁸, of which doubles and their squares are whole multiples; None where there is none."""
+        """Return a number of the currency in units of 2⁻²¹⁴⁸, of which doubles and their squares are whole multiples; None for none or infinity."""
         if value is None or value == math.inf:
             return None
         above, below = value.as_integer_ratio()
@@ -261,7 +261,7 @@ class Ledger:
         return Fraction(self._limit - self._consumed, 1 << _BITS)
 
     def left(self) -> Any:
-        """What the next result may ask for, rounded down: a requirement of the currency; None where nothing is left."""
+        """Budget for the next result, rounded down, as a requirement in the currency; None if nothing is left."""
         self._sync()
         if not self._entries:
             return self.budget
@@ -272,15 +272,15 @@ class Ledger:
     # -- entries -----------------------------------------------------------------------------------------
 
     def release(self, result: Result, x: Any, *, disjoint: bool = False, **options: Any) -> Released:
-        """Return the answer of `Result.release`: entered before any noise is drawn, and only once the true answer is found good.
+        """Return the answer of `Result.release`, entered before any noise is drawn, after the true answer has been checked.
 
-        One entry is one answer of the design's dimension. Several answers in one array are refused unless `disjoint` says that nobody is in
-        two of them: the entry then states how many there are.
+        One entry is one answer of the design's dimension. Several answers in one array are refused unless `disjoint` states that nobody is in
+        two of them: the entry then states their number.
 
         Raises
         ------
         DesignError
-            As of `charge`; several answers without `disjoint`, or about people of whom one may be replaced.
+            As in `charge`; several answers without `disjoint`, or under the replace relation.
         """
         consumption(result)
         one_of("disjoint", disjoint, (True, False))
@@ -304,15 +304,15 @@ class Ledger:
         return replace(entered[0], answer=answer)
 
     def charge(self, result: Result, *, whole: bool = False) -> Released:
-        """Enter one release of a certified result, which others make (a stream, another engine): it has no answer.
+        """Enter one release of a certified result that is made elsewhere (a stream, another engine), without an answer.
 
-        A result of several rounds is charged for all of them when it comes first, and for none of the others; with `whole`, who makes all
-        rounds at once, as a fit does, enters them anew each time.
+        The first round of a result is charged for all its rounds, the others for nothing; with `whole`, for releases that make all
+        rounds at once, as a fit does, each entry is charged for all.
 
         Raises
         ------
         DesignError
-            The result is not certified, or does not fit in what is left, or has no further round: nothing is entered.
+            The result is not certified, exceeds the rest of the budget, or has no further round: nothing is entered.
         """
         return self._enter(result, whole, {"answers": 1, "disjoint": False})
 
@@ -346,7 +346,7 @@ class Ledger:
             return Released(None, entry, drawn + 1, self.hash)
 
     def _check(self, consumes: Consumption) -> None:
-        """Refuse what does not add up with the entries, or is more than what is left."""
+        """Refuse a consumption that does not add up with the entries, or exceeds the rest of the budget."""
         consumed, name, others = getattr(consumes, self._currency), _NAMES[self._currency], self._neighbours
         amount, first = self._units(consumed), self._several and not self._entries
         stated = consumes.statement
@@ -373,7 +373,7 @@ class Ledger:
             self._refresh(file)
 
     def _refresh(self, file: IO[bytes]) -> None:
-        """Take in what was appended since, under the lock."""
+        """Read lines appended since the last read, under the lock."""
         file.seek(max(self._size - _END, 0))
         if self._rows and self.hash.encode() not in file.read(min(self._size, _END)):
             fault = f"is without line {len(self._rows)}, which was there: cut off"
@@ -383,7 +383,7 @@ class Ledger:
             try:
                 content = _opened(line, self.hash)
                 if content is None and not whole and (self._rows or _HEAD.startswith(line[: len(_HEAD)])):
-                    return  # a write that was cut short: nothing was drawn
+                    return  # a write was interrupted: nothing was drawn
                 if line.strip():
                     self._take(content)
             except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -412,7 +412,7 @@ class Ledger:
                 raise ValueError
             if not drawn <= rounds or {type(number) for number in place} != {int}:
                 raise ValueError
-            if rounds > 1:  # what is made anew each time leaves those that are paid
+            if rounds > 1:  # an entry for whole releases does not change the paid rounds
                 self._drawn[line["result"]] = place
         self.hash = line["hash"]
         self._rows.append(line)
@@ -422,7 +422,7 @@ class Ledger:
         content["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         body = json.dumps(content, ensure_ascii=False, allow_nan=False)[:-1].encode()
         line = b'%s, "hash": "%s"}\n' % (body, _chained(self.hash, body))
-        file.truncate(self._size)  # what a write that was cut short has left
+        file.truncate(self._size)  # remove the rest of an interrupted write
         file.seek(self._size)
         file.write(line if self._whole else b"\n" + line)
         file.flush()
@@ -430,17 +430,17 @@ class Ledger:
         self._refresh(file)
 
     def __contains__(self, last: object) -> bool:
-        """Whether a line has this hash, which an answer carries: False where the end was cut off since."""
+        """Whether a line has this hash, which an answer carries; False if the end was truncated since."""
         self._sync()
         return any(row["hash"] == last for row in self._rows)
 
     def to_frame(self) -> pd.DataFrame:
-        """The releases, one a row."""
+        """Return the releases, one per row."""
         self._sync()
         return pd.DataFrame(self._rows[1:])
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write one HTML page: what was released, what is left, and how to see that the file is whole."""
+        """Write one HTML page: the releases, the rest of the budget, and how to check that the file is complete."""
         words = (
             "Every line of the file ends with the SHA-256 of the hash before it and of itself, and a line that does not follow is "
             "refused. That the end was cut off shows against the hash that an answer carries: it must be in the list."
@@ -461,7 +461,7 @@ class Ledger:
 
 
 def _read(design: Design, x: Any) -> tuple[Any, int]:
-    """What is to be released, read once, and how many answers of the design's dimension that is; 0 where it is no whole number of them."""
+    """Return the data to release, read once, and its number of answers of the design's dimension, 0 if that is no whole number."""
     if (size := design.answer_size) is None:
         return x, 1
     held = x if isinstance(x, int | float) else read("x", x)
@@ -488,7 +488,7 @@ def _chained(before: str, body: bytes) -> bytes:
 
 
 def _opened(line: bytes, before: str) -> Any:
-    """The content of a line; None where its hash is not the one that follows from the hash before."""
+    """Return the content of a line; None if its hash does not follow from the hash before."""
     body, _, end = line.rstrip(b"\n").rpartition(b', "hash": "')
     return json.loads(line.decode()) if end == _chained(before, body) + b'"}' else None
 

@@ -1,4 +1,4 @@
-"""What a plan releases: an answer for every task at once, each part with noise of its own, private all together; and how it is printed and drawn, like tasks once."""
+"""Release of a plan: an answer for every task at once, each part with noise of its own, jointly private; and its prints and pictures, with equal tasks grouped."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 BY_MU = GaussianDP | MembershipAdvantage | TradeOff
 """Requirements that a plan meets by its μ."""
 _UNBOUNDED = "norm", "discrete_gaussian"
-"""Laws that have no largest loss."""
+"""Laws with unbounded loss."""
 Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
 
 
 def chains_of(names: Sequence[str], disjoint: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The tasks that one person can be in: those of everybody, and one group's."""
+    """Return the sets of tasks that one person can be in: those outside all groups, and one group's."""
     apart = {name for group in disjoint for name in group}
     common = [name for name in names if name not in apart]
     return [[*common, *group] for group in disjoint] or [common]
@@ -76,16 +76,16 @@ class PlannedRelease:
     Parameters
     ----------
     tasks : dict of str to a task
-        Each with the one clip that was chosen.
+        Tasks, each with the chosen clip.
     noises : tuple of AdditiveNoise
-        One a part, in the order of tasks and parts.
+        One per part, in the order of tasks and parts.
     neighbours : {"add-remove", "replace"}
     disjoint : tuple of tuples of str
         Groups of tasks over disjoint people.
     chosen : dict of str to PrivateChoice or PrivateQuantile
-        Choices that are made with them, each at the budget that it states.
+        Choices released with them, each at the budget that it states.
     rules : tuple of ChoiceRule or QuantileRule
-        One a choice.
+        One per choice.
     """
 
     tasks: dict[str, Any]
@@ -116,7 +116,7 @@ class PlannedRelease:
 
     @cached_property
     def parts(self) -> dict[str, list[tuple[Part, AdditiveNoise]]]:
-        """The parts of each task with their noise."""
+        """Parts of each task with their noise."""
         left = iter(self.noises)
 
         def own(part: Part, noise: AdditiveNoise) -> tuple[Part, AdditiveNoise]:
@@ -128,7 +128,7 @@ class PlannedRelease:
         }
 
     def squared_errors(self) -> dict[str, float]:
-        """Of every task, the squared error of all answers of a round together."""
+        """Return for every task the squared error of all answers of a round together."""
         return {
             name: math.fsum(part.worth * part.dimension * noise.variance + part.bias for part, noise in parts)
             for name, parts in self.parts.items()
@@ -136,7 +136,7 @@ class PlannedRelease:
 
     @property
     def _groups(self) -> list[list[AdditiveNoise]]:
-        """The noise of the tasks that one person can be in."""
+        """Noise of each set of tasks that one person can be in."""
         chains = chains_of([*self.tasks], self.disjoint)
         return [[noise for name in chain for _, noise in self.parts[name]] for chain in chains]
 
@@ -153,8 +153,8 @@ class PlannedRelease:
         Parameters
         ----------
         answers : dict of str to numbers, or DataFrame
-            Of every task: a number, an array of counts, of a workload the counts that it is about; of a mean under add-remove neighbours the sum and the count.
-            Of a frame a column a task, its numbers from the top: below them the column is empty.
+            True answer of every task: a number, an array of counts; for a workload the counts that it queries; for a mean under add-remove neighbours the sum and the count.
+            A frame has one column per task, with its numbers at the top and empty cells below.
 
         Raises
         ------
@@ -179,9 +179,9 @@ class PlannedRelease:
         return out | {name: rule.release(given[name]) for name, rule in zip(self.chosen, self.rules)}
 
     def consumed(self, privacy: Privacy) -> DeltaInterval:
-        """Bound what all tasks and rounds consume: δ at ε (composed it is from above alone); the largest privacy loss; ρ; μ, and what follows from it.
+        """Bound the consumption of all tasks and rounds: δ at ε (composed, an upper bound only), the largest privacy loss, ρ, or μ and its consequences.
 
-        Of groups, the most.
+        Of disjoint groups the largest counts.
         """
         instance("privacy", privacy, *get_args(Privacy))
         part, composed = stated_part(self.chosen, privacy, self.rounds), getattr(privacy, "delta", 0.0) > 0
@@ -197,7 +197,7 @@ class PlannedRelease:
         )
 
     def consumption(self) -> Consumption:
-        """What all tasks and rounds consume of a ledger: of groups, the most."""
+        """Return the budget that all tasks and rounds consume, the largest over disjoint groups."""
         stated = [
             Consumption.of(design.privacy) for design in self.chosen.values() for _ in range(self.rounds)
         ]
@@ -205,12 +205,12 @@ class PlannedRelease:
         return Consumption(*(max(getattr(one, key) for one in groups) for key in ("epsilon", "rho", "mu")))
 
     def engines(self) -> dict[str, Any]:
-        """Return every scale, for other engines to draw the noise: what JSON holds, all numbers as they are.
+        """Return every scale in JSON's types, so that other engines can draw the noise.
 
-        A part has its law with its parameters, what one person changes, and under ``sql`` a query where an engine has noise of that
-        law whose scale can be given: the ``noisy_sum_gaussian`` of Presto and Velox, for normal noise on a sum or counts. The query
-        counts a row of 0 more, as these functions answer NULL where there is no row, which tells. A workload's
-        ``strategy`` has the rows of which the numbers that get noise are sums. Such engines draw in floating point, and nothing there counts the rounds: `Ledger.charge` does.
+        A part has its law with parameters, the changes by one person, and under ``sql`` a query if an engine has noise of that
+        law with a settable scale: ``noisy_sum_gaussian`` of Presto and Velox, for normal noise on a sum or counts. The query
+        adds a row of 0, as these functions return NULL for no rows, which would reveal that. A workload's
+        ``strategy`` holds the rows of the sums that get noise. Such engines draw in floating point, and do not count rounds: call `Ledger.charge`.
         """
         parts = [
             {"task": name, "part": part.name, "numbers": part.dimension, "whole": part.whole}
@@ -229,7 +229,7 @@ class PlannedRelease:
         )
 
     def to_opendp(self) -> dict[str, list[Any]]:
-        """Return OpenDP's measurements of each task, one a part (`mechdesign.noise.opendp_measurement`); it has no staircase: leave that out of ``families``.
+        """Return OpenDP's measurements of each task, one per part (`mechdesign.noise.opendp_measurement`); OpenDP has no staircase: leave that out of ``families``.
 
         Raises
         ------
@@ -244,7 +244,7 @@ class PlannedRelease:
         }
 
     def stated_choices(self, listed: Callable[[Sequence[str]], str] | None = None) -> list[str]:
-        """Return a line for each kind of choice: how its names are listed, its rule, and the budget that it states."""
+        """Return a line for each kind of choice: its names, its rule, and the budget that it states."""
         kinds: dict[str, list[str]] = {}
         for (name, design), law in zip(self.chosen.items(), self.rules):
             said = f"{law.rule} among {design.size} candidates, {guarantee(design.privacy)} as stated"
@@ -263,12 +263,12 @@ class PlannedRelease:
 
 
 def currency_of(privacy: Privacy) -> str:
-    """In which a budget is shared with choices, or is the least that meets targets."""
+    """Return the currency, "epsilon" or "rho", in which a budget is shared with choices or minimised for targets."""
     return "rho" if isinstance(privacy, ZeroConcentratedDP) else "epsilon"
 
 
 def stated_part(chosen: Mapping[str, Choosing], privacy: Privacy, rounds: int) -> Fraction:
-    """What choices take of a budget in ε or ρ, in all rounds: exact."""
+    """Return the exact consumption of choices in all rounds, in ε or ρ."""
     parts = [Consumption.of(design.privacy) for design in chosen.values()]
     if parts and isinstance(privacy, BY_MU):
         raise DesignError.of(
@@ -285,7 +285,7 @@ def stated_part(chosen: Mapping[str, Choosing], privacy: Privacy, rounds: int) -
 
 
 def _by_task(answers: Any, tasks: list[str]) -> dict[str, Any]:
-    """The answer to each task, or DataError."""
+    """Return the answer for each task, or raise DataError."""
     frame = isinstance(answers, pd.DataFrame)
     if not (frame and answers.columns.is_unique) and not isinstance(answers, Mapping):
         raise DataError(
@@ -300,7 +300,7 @@ def _by_task(answers: Any, tasks: list[str]) -> dict[str, Any]:
 
 
 def _from_the_top(column: pd.Series[Any]) -> Any:
-    """The numbers of a column above what is empty; of one number the number itself."""
+    """Return the numbers of a column above its empty cells; a single number as itself."""
     filled = column.iloc[: column.notna().to_numpy().nonzero()[0].max(initial=-1) + 1]
     return filled.iloc[0] if len(filled) == 1 else filled
 
@@ -310,13 +310,13 @@ def _added(noises: list[AdditiveNoise]) -> Consumption:
 
 
 def _strategy(task: Task) -> dict[str, Any]:
-    """The rows of which the numbers that get noise are sums, of a workload."""
+    """Return the strategy of a workload, whose rows are the sums that get noise."""
     rows = task.strategies[0] if isinstance(task, LinearQueries) else None
     return {} if rows is None else {"strategy": rows.tolist()}
 
 
 def _presto(name: str, task: Task, part: Part, law: FrozenLaw) -> dict[str, Any]:
-    """A query for normal noise on a sum or on counts."""
+    """Return a query for normal noise on a sum or on counts."""
     if not is_gaussian(law) or part.name or not isinstance(task, Sum | Count | Histogram):
         return {}
     most = part.clip if isinstance(task, Sum) else 1.0
@@ -351,7 +351,7 @@ def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
 
 
 def _summed(alike: list[tuple[AdditiveNoise, int]], privacy: Privacy) -> DeltaInterval:
-    """Largest losses, or ρ, added up."""
+    """Return the sum of largest losses, or of ρ."""
     each = [(consumed(noise, privacy), copies) for noise, copies in alike]
     how = PROVED if all(one.how == PROVED for one, _ in each) else RECOMPUTED
     unbounded = any(one.upper == math.inf for one, _ in each)
@@ -361,21 +361,21 @@ def _summed(alike: list[tuple[AdditiveNoise, int]], privacy: Privacy) -> DeltaIn
 
 
 def law_key(noise: AdditiveNoise) -> tuple[Any, ...]:
-    """What two parts share that have like noise."""
+    """Return a key that parts with equal noise share."""
     law = noise.law
     parameters = law.dist.name, law.args, tuple(sorted(law.kwds.items()))
     return *parameters, noise.sensitivity, noise.dimension, noise.rounds, noise.sampling_rate
 
 
 def worst_error(parts: Sequence[tuple[Part, AdditiveNoise]]) -> float:
-    """Squared error of a task's worst answer."""
+    """Return the squared error of a task's worst answer."""
     return math.fsum(part.largest * noise.variance + part.bias for part, noise in parts)
 
 
 _SHARES = special.expit(np.linspace(-7, 7, 29))
-"""Of a budget, at which V and R are computed."""
+"""Shares of a budget at which V and R are computed."""
 _TRIED = special.expit(np.linspace(-7, 7, 2801))
-"""Of what the others leave, that a choice may take."""
+"""Shares of the rest that a choice may consume."""
 
 
 def priced(plan: Any, weights: dict[str, float], profiles: Mapping[str, tuple[float, Any]]) -> Any:
@@ -385,8 +385,8 @@ def priced(plan: Any, weights: dict[str, float], profiles: Mapping[str, tuple[fl
 
     .. math:: V\bigl(B - \textstyle\sum_c b_c\bigr) + \sum_c w_c R_c(b_c),
 
-    :math:`R_c` the expected regret at the given scores. V and R fall smoothly, and are read off at some budgets and between them. R of many candidates
-    is first concave: so each budget in turn is looked for over all of its range, until none moves.
+    with :math:`R_c` the expected regret at the given scores. V and R fall smoothly, and are interpolated between some budgets. For many candidates R
+    is concave at first, so each budget in turn is searched over all of its range, until none changes.
     """
     asked = {name: _asked(plan, name, pair) for name, pair in instance("profiles", profiles, Mapping).items()}
     currency, others = currency_of(plan.privacy), {k: c for k, c in plan.chosen.items() if k not in asked}
@@ -421,7 +421,7 @@ def priced(plan: Any, weights: dict[str, float], profiles: Mapping[str, tuple[fl
 
 
 def _asked(plan: Any, name: str, pair: Any) -> Callable[[float], float]:
-    """Weighted expected regret of a choice, by its budget."""
+    """Return a choice's weighted expected regret as a function of its budget."""
     where = f"profiles[{name!r}]"
     design = plan.chosen.get(name)
     if design is None or design.choose > 1:
@@ -442,7 +442,7 @@ def _asked(plan: Any, name: str, pair: Any) -> Callable[[float], float]:
 
 
 def _at(design: Any, budget: float) -> Choosing:
-    """The choice, stating this budget."""
+    """Return the choice with this budget."""
     kind = ZeroConcentratedDP if isinstance(design.privacy, ZeroConcentratedDP) else PureDP
     found: Choosing = replace(design, privacy=kind(budget))
     return found
@@ -451,7 +451,7 @@ def _at(design: Any, budget: float) -> Choosing:
 def _between(
     of: Callable[[float], float], total: float, step: Callable[..., None]
 ) -> Callable[[Array], Array]:
-    """A positive falling function of the budget, at shares of it and between them by its logarithm."""
+    """Return a positive falling function of the budget, interpolated by its logarithm between shares of it."""
     found = []
     for share in _SHARES:
         found.append(math.log(max(of(float(share) * total), 1e-300)))
@@ -469,14 +469,14 @@ _HEADINGS = {
     "not_whole": "standard deviation, not whole",
 }
 _NAMED, _BARS, _LABEL = 3, 60, 22
-"""Names of like tasks that are all listed; bars of a picture, and characters of their labels' names."""
+"""Most names of equal tasks that are all listed; most bars of a picture, and characters of their labels' names."""
 
 
 class PlanPage(Design):
-    """What the result of a plan says: its table, lines, page, picture, and what it consumes."""
+    """Prints of a plan's result: table, lines, page and picture."""
 
     def frame(self: Any, result: Result) -> pd.DataFrame:
-        """A row per part: noise, share of the budget, error of its worst number, 95% half-width alone and of all numbers jointly, and the task's error."""
+        """Tabulate for each part noise, share of the budget, error of its worst number, 95% half-width alone and of all numbers jointly, and the task's error."""
         chosen = self.choices(result.mechanism) or []
         search = self._search
         even = self._even_split.noises if self.targets is None else ()
@@ -522,7 +522,7 @@ class PlanPage(Design):
         return pd.DataFrame(rows)
 
     def _kinds(self: Any, result: Result) -> pd.DataFrame:
-        """The table of a result with like parts of like tasks in one row, with all their names, and which part of them it is."""
+        """Return the table of a result with equal parts of equal tasks in one row, with all their names and the name of the part."""
         table, held = self.frame(result), result.mechanism.parts.items()
         parts = [(name, part) for name, found in held for part, _ in found][: len(table)]
         table["task"] = [name for name, _ in parts]
@@ -553,7 +553,7 @@ class PlanPage(Design):
         ]
 
     def describe(self: Any, result: Result) -> Description:
-        """Describe tasks, changes, joint statement and what is consumed."""
+        """Describe tasks, changes, joint guarantee and consumption."""
         privacy, table, tasks = self.granted(result.value), self._kinds(result), [*self.tasks, *self.chosen]
         parts = [part for found in result.mechanism.parts.values() for part, _ in found]
         moved = "\n".join(f"- {', '.join(row.names)}{row.part}: {row.change}" for row in table.itertuples())
@@ -586,7 +586,7 @@ class PlanPage(Design):
         )
 
     def plot(self: Any, result: Result, **options: float) -> Figure:
-        """Draw each part's share of the budget, like tasks once; of many kinds those of the largest shares."""
+        """Draw each part's share of the budget, with equal tasks grouped; of many kinds those with the largest shares."""
         table = self._kinds(result)
         table = table.loc[table["share"].nlargest(_BARS).index.sort_values()]
         fig, axis = figure(**sized(options, 5.0, 1.2 + 0.35 * len(table)))
@@ -621,7 +621,7 @@ class PlanPage(Design):
         raise DesignError.of("result", "Plan", "has an error for every task: see to_frame()")
 
     def tradeoff(self: Any, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Of the plan's own noise: in closed form where all of it is normal, else its composed δ at some ε; under pure ε and ρ, of what was asked."""
+        """Return the trade-off of the plan's own noise, in closed form if all of it is normal, else by its composed δ at some ε; under pure ε and ρ, that of the requirement."""
         law, asked = result.mechanism, self.granted(result.value)
         if (mu := law.consumption().mu) < math.inf:
             return gaussian_tradeoff(mu**2, at)
@@ -636,7 +636,7 @@ class PlanPage(Design):
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names of like tasks, or a few of many."""
+    """List the names of equal tasks, or a few of many."""
     found = list(names)
     if len(found) <= _NAMED:
         return ", ".join(found)
@@ -644,7 +644,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _released(part: Any) -> str:
-    """What a part of a task releases, and how one person changes it."""
+    """Describe the numbers that a part releases, and the changes by one person."""
     numbers = f"{part.dimension} {'whole ' if part.whole else ''}number{'s' if part.dimension > 1 else ''}"
     sums = "" if part.answers is None else f", of which {part.answers} answers are sums"
     return f"{numbers}{sums}; {part.sensitivity}"

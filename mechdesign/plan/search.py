@@ -1,18 +1,18 @@
 r"""Noise and scales of least weighted error under one budget.
 
 *Budgets that add* (pure ε, ρ, and μ² of normal noise) have one price λ for each group: every part takes the item and scale of least
-:math:`w e(s) + \lambda D(s)`, and λ is where the budget is used up. For any λ ≥ 0, :math:`\sum \min(w e + \lambda D) - \lambda B` is
-a lower bound of all plans of the menu (Lagrangian duality). Where items change at λ both choices are filled up; a mixture of
-two is no way out, as it is only as private as the worse one.
+:math:`w e(s) + \lambda D(s)`, and λ exhausts the budget. For any λ ≥ 0, :math:`\sum \min(w e + \lambda D) - \lambda B` is
+a lower bound for all plans of the menu (Lagrangian duality). If items change at λ, both choices are scaled to exhaust the budget; a mixture of
+two does not help, as it is only as private as the worse one.
 
-*(ε, δ)* is kept by the composition of all losses. At the tilt θ at which the composed loss has mean ε, δ moves with a part as its
-:math:`D_{1 + \theta}` does, about: so parts are priced by that order, and λ is where the composed δ is the budget.
+*(ε, δ)* is met by the composition of all losses. At the tilt θ at which the composed loss has mean ε, δ depends on a part approximately as its
+:math:`D_{1 + \theta}` does: so parts are priced by that order, and λ makes the composed δ equal to the budget.
 
-*Groups* of tasks over disjoint people have a price each, and tasks of everybody's pay all of them.
+*Groups* of tasks over disjoint people have a price each, and tasks outside all groups pay all of them.
 
-**The menu.** What an item consumes at scale s is stated as Rényi divergences :math:`D_\alpha(s)` of order α, which add up over the parts and rounds of a plan:
-α = ∞ is the largest privacy loss; of normal noise, for which alone ρ is counted, D is αρ.
-At a price λ of the budget a part takes the item and the scale of least error plus λD. Whole numbers take whole noise, whose losses are atoms.
+**The menu.** The consumption of an item at scale s is stated by Rényi divergences :math:`D_\alpha(s)` of order α, which add up over the parts and rounds of a plan:
+α = ∞ gives the largest privacy loss; for normal noise, the only one with ρ, D is αρ.
+At a price λ of the budget a part takes the item and the scale of least error plus λD. Whole numbers take whole noise, whose losses are discrete.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from mechdesign.typing import Array, FrozenLaw
 
 FAMILIES = ("laplace", "gaussian", "staircase")
 _MOST = 1e150
-"""A scale whose square is a double."""
+"""Largest scale: its square is a double."""
 
 
 def _stair_variance(s: float, top: float) -> float:
     b = math.exp(-top / s)
-    near = top / -math.expm1(-top / s)  # s, of steps much larger than the shift
+    near = top / -math.expm1(-top / s)  # s for steps much larger than the shift
     return float(near * near * ((b * (1 + b) / 2) ** (2 / 3) + b))
 
 
@@ -76,11 +76,11 @@ _VARIANCES: dict[str, Callable[[float, float], float]] = {
     "discrete_laplace": _discrete_laplace_variance,
     "discrete_gaussian": _whole_variance,
 }
-"""By scale, for shifts of at most `top`."""
+"""Variances by scale, for shifts of at most `top`."""
 
 
 def _divergence(r: float, order: float) -> float:
-    """D of Laplace noise moved by r scales; about that of a staircase and of whole noise, too."""
+    """Return D of Laplace noise moved by r scales, approximately also that of a staircase and of whole noise."""
     theta = order - 1
     if order * r < 1e-5:
         return order * r * r / 2
@@ -96,9 +96,9 @@ class Item:
     ----------
     part : Part
     family : str
-        One of `FAMILIES`; of whole numbers it is the discrete law.
+        One of `FAMILIES`; for whole numbers the discrete law is used.
     weight : float
-        Of the task's squared error.
+        Weight of the task's squared error.
     rounds : int
     """
 
@@ -109,13 +109,13 @@ class Item:
 
     @staticmethod
     def of(part: Part, families: tuple[str, ...], weight: float, rounds: int) -> list[Item]:
-        """The items of a part."""
+        """Return the items of a part."""
         found = [Item(part, name, weight, rounds) for name in families]
         return [item for item in found if item.name in _VARIANCES]
 
     @property
     def name(self) -> str:
-        """Of the laws, in `mechdesign.noise.families`."""
+        """Name of the law in `mechdesign.noise.families`."""
         return f"discrete_{self.family}" if self.part.whole else self.family
 
     @property
@@ -124,28 +124,28 @@ class Item:
 
     @cached_property
     def shifts(self) -> tuple[tuple[float, int], ...]:
-        """The worst change: sizes, and how many numbers move so far in all rounds."""
+        """The worst change: sizes, and the count of numbers with each over all rounds."""
         return tuple((t.sensitivity, t.count * self.rounds) for t in self._alternatives[0])
 
     @cached_property
     def attained(self) -> tuple[tuple[float, int], ...]:
-        """A change that is made, of the largest norm: sizes, and how many numbers move so far in one round."""
+        """An attained change of the largest norm: sizes, and the count of numbers with each in one round."""
         allowed, k = self.part.sensitivity, self.part.dimension
         changes = [*allowed.attained(k), ((allowed.largest_linf(k), 1),)]
         if self.part.whole:
             changes = [tuple((math.floor(v), n) for v, n in change if v >= 1) for change in changes]
-        if self.family == "staircase":  # is known where it moves by its step
+        if self.family == "staircase":  # its δ is known for moves by its own step
             changes = [tuple((v, n) for v, n in change if v == self.top) for change in changes]
         return max(changes, key=lambda shifts: sum(n * v ** (2 if self.normal else 1) for v, n in shifts))
 
     @property
     def unit(self) -> float:
-        """What scales are relative to where tasks are alike."""
+        """Unit of scales for the comparison of equal tasks."""
         return 1.0 if self.part.whole else self.top
 
     @cached_property
     def figures(self) -> tuple[tuple[object, ...], list[float]]:
-        """What items share that lose alike at the same error, but for units: exactly, and but for rounding."""
+        """Key of items with equal losses at equal error, up to units: an exact part, and numbers equal up to rounding."""
         part, u = self.part, self.unit
         moved = *self.shifts, *self.attained
         costs = [self.weight * part.worth * part.dimension * u * u, self.weight * part.bias]
@@ -160,7 +160,7 @@ class Item:
 
     @cached_property
     def _total(self) -> float:
-        """The least sum of shifts of a change that is as bad as all: what the largest loss goes by."""
+        """Least sum of shifts of a change that dominates all, which determines the largest loss."""
         return self.rounds * min(sum(t.sensitivity * t.count for t in case) for case in self._alternatives)
 
     @cached_property
@@ -169,7 +169,7 @@ class Item:
 
     @property
     def moved(self) -> float:
-        """The largest Euclidean norm of a change in all rounds."""
+        """Largest Euclidean norm of a change over all rounds."""
         return math.sqrt(self._square)
 
     @property
@@ -178,18 +178,18 @@ class Item:
         return self.shifts[0][0]
 
     def cost(self, scale: float) -> float:
-        """Weighted squared error of all numbers."""
+        """Return the weighted squared error of all numbers."""
         part = self.part
         noise = part.worth * part.dimension * _VARIANCES[self.name](scale, self.top)
         return self.weight * (noise + part.bias)
 
     def continuous(self, scale: float) -> float:
-        """Standard deviation of the best noise that is not whole, of this scale."""
+        """Return the standard deviation of the best continuous noise at this scale."""
         families = ("gaussian",) if self.normal else ("laplace", "staircase")
         return math.sqrt(min(_VARIANCES[name](scale, self.top) for name in families))
 
     def consumed(self, scale: float, order: float) -> float:
-        """D of this order, of all numbers and rounds."""
+        """Return D of this order, for all numbers and rounds."""
         if order == math.inf:
             return math.inf if self.normal else self._total / scale
         if self.normal:
@@ -198,7 +198,7 @@ class Item:
 
     @property
     def least(self) -> float:
-        """The smallest scale whose variance is a double."""
+        """Smallest scale whose variance is a double."""
         least = {
             "staircase": self.top / 600,
             "discrete_laplace": LEAST_LAPLACE,
@@ -207,10 +207,10 @@ class Item:
         return least.get(self.name, 1e-100 * self.top)
 
     def best(self, price: float, order: float) -> float:
-        """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
+        """Return the scale of least cost plus `price` times D, in closed form if both are powers of it, else by Brent's method."""
         unit, price = self.weight * self.part.worth * self.part.dimension, float(price)
         plain, least = not self.part.whole, self.least
-        # roots of factors, whose product may be no double
+        # roots of the factors, as the product may overflow
         cubic: float = (price * self._total) ** (1 / 3) / (4 * unit) ** (1 / 3)
         fourth = (price * order * self._square) ** 0.25 / (2 * unit) ** 0.25 if order < math.inf else math.inf
         powers = plain and (self.normal or (order == math.inf and self.family == "laplace"))
@@ -231,7 +231,7 @@ class Item:
         return max(math.exp(float(found.x)), least)
 
     def scale_of(self, variance: float) -> float | None:
-        """The scale of this variance; None where it is less than doubles hold."""
+        """Return the scale of this variance; None if it is too small for doubles."""
         near = math.sqrt(variance / (2 if self.family == "laplace" else 1))
         if not self.part.whole and self.family != "staircase":
             return near
@@ -248,13 +248,13 @@ class Item:
         return max(math.exp(float(optimize.brentq(over, low, high, xtol=1e-14))) * (1 - 1e-13), self.least)
 
     def scale_at(self, budget: float) -> float:
-        """The scale at which the largest loss is this, and of normal noise ρ; not below the least one."""
+        """Return the scale at which the largest loss, or ρ of normal noise, equals `budget`; at least `least`."""
         return max(
             math.sqrt(self._square / (2 * budget)) if self.normal else self._total / budget, self.least
         )
 
     def scale_in(self, law: FrozenLaw) -> float | None:
-        """The scale of a law of this family, of the shape that the menu has; None of another one."""
+        """Return the scale of a law of this family with the menu's shape; None for other laws."""
         dist, shapes, loc, scale = frozen_parts(law)
         if dist.name != self._law(1.0, 1.0).dist.name:
             return None
@@ -269,7 +269,7 @@ class Item:
         return scale if np.allclose(stated, [*own[1], *own[2:]], rtol=1e-12, atol=0) else None
 
     def law(self, scale: float) -> FrozenLaw:
-        """The law of one number."""
+        """Return the law of one number."""
         return self._law(scale, self.top)
 
     def _law(self, scale: float, top: float) -> FrozenLaw:
@@ -277,7 +277,7 @@ class Item:
         return LAWS[self.name].make(gamma, scale, top)
 
     def noise(self, scale: float) -> AdditiveNoise:
-        """The mechanism of this part."""
+        """Return the mechanism of this part."""
         part = self.part
         return AdditiveNoise(self.law(scale), part.sensitivity, part.dimension, self.rounds)
 
@@ -285,17 +285,17 @@ class Item:
 Choice = tuple[Item, float]
 """An item and its scale."""
 _POINTS = 2**19
-"""Of the grid, at most, about."""
+"""Approximate most points of the grid."""
 WIDTH = 1e-3
-"""Of the intervals of δ."""
+"""Relative width of the intervals of δ."""
 _NONE = 1e-9
-"""Share of δ that counts as none: a root is looked for between this and 1."""
+"""Share of δ that counts as none: a root is searched between this and 1."""
 _FAR = 1e-3
 """Share of the budget δ below which a search need not know δ."""
 _LIKE = 1e-12
 """Relative difference of errors and changes that count as equal."""
 _FARTHEST = 700.0
-"""Of logarithms, whose exponentials are doubles."""
+"""Largest logarithm whose exponential is a double."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,13 +306,13 @@ class Search:
     ----------
     slots : sequence of sequences of Item
     chains : sequence of sequences of int
-        The slots that one person is in.
+        Sets of slots that one person is in.
     budget : float
-        Of D; where `privacy` is given it is ε.
+        Budget of D, or ε if `privacy` is given.
     privacy : ApproximateDP, optional
-        δ > 0, kept by composition.
+        Requirement with δ > 0, met by composition.
     spare : bool
-        Whether there are other choices, so that prices need not be found after the deadline.
+        Whether other choices exist, so that the search for prices may stop at the deadline.
     """
 
     slots: Sequence[Sequence[Item]]
@@ -323,7 +323,7 @@ class Search:
 
     @cached_property
     def alike(self) -> list[int]:
-        """The first slot that loses as much at the same error, but for its unit, of each slot: at one price they choose alike."""
+        """For each slot the first one with equal losses at equal error, up to its unit: at one price they choose the same."""
         same: dict[int, int] = {}
         near: dict[tuple[object, ...], list[tuple[int, list[float]]]] = {}
         for k, items in enumerate(self.slots):
@@ -338,25 +338,25 @@ class Search:
     # -- what choices consume ----------------------------------------------------------------------------
 
     def over(self, chosen: Sequence[Choice], chain: Sequence[int], order: float) -> float:
-        """Logarithm of what a chain consumes over the budget."""
+        """Return the logarithm of a chain's consumption over the budget."""
         if self.privacy is None:
             return math.log(spent([chosen[k] for k in chain], order) / self.budget)
         delta = composed([chosen[k] for k in chain], self.privacy)
         return math.log(max(delta / self.privacy.delta, _NONE))
 
     def cost(self, chosen: Sequence[Choice]) -> float:
-        """Weighted squared error."""
+        """Return the weighted squared error."""
         return math.fsum(item.cost(scale) for item, scale in chosen)
 
     def pure(self, chosen: Sequence[Choice]) -> bool:
-        """Whether no loss is above ε, but for rounding."""
+        """Whether no loss exceeds ε, up to rounding."""
         most = max(spent([chosen[k] for k in chain], math.inf) for chain in self.chains)
         return self.privacy is not None and most <= self.budget * (1 + 1e-12)
 
     # -- prices ------------------------------------------------------------------------------------------
 
     def at(self, chain_prices: Array, order: float) -> tuple[list[Choice], float]:
-        """What each slot takes at these prices, and the sum of what it pays in all."""
+        """Return each slot's choice at these prices, and the total of costs and prices paid."""
         prices = np.zeros(len(self.slots))
         for price, chain in zip(chain_prices, self.chains):
             prices[list(chain)] += price
@@ -376,7 +376,7 @@ class Search:
     def settled(
         self, order: float, xtol: float = 1e-14, deadline: Deadline | None = None
     ) -> tuple[list[Choice], Array]:
-        """The prices at which every chain uses up its budget, and what is chosen there; never over the budget but for rounding. Past the deadline prices are higher."""
+        """Return the choices and prices at which every chain exhausts its budget, within it up to rounding; after the deadline prices are higher."""
         start = 2 * sum(items[0].cost(items[0].best(1.0, order)) for items in self.slots) / self.budget
         prices = np.full(len(self.chains), start)
         for _ in range(1 if len(self.chains) == 1 else 4 if self.privacy else 30):
@@ -406,31 +406,31 @@ class Search:
         return math.exp(root(over, math.log(prices[g]), 0.02, xtol, deadline))
 
     def only(self, chosen: Sequence[Choice]) -> Search:
-        """The same with the items of these choices."""
+        """Return the search limited to the items of these choices."""
         kept = {id(item): [item] for item, _ in chosen}
         return replace(self, slots=[kept[id(item)] for item, _ in chosen])
 
     # -- budgets that add --------------------------------------------------------------------------------
 
     def separable(self, order: float) -> tuple[list[Choice], Array]:
-        """The best choices found, and the prices that bound all others from below."""
+        """Return the best choices found, and the prices of the lower bound."""
         chosen, prices = self.settled(order)
         above = self.at(prices * (1 - 1e-9), order)[0]  # on the other side of a change of items
         found = [self.only(c).settled(order)[0] for c in {items_of(c): c for c in (chosen, above)}.values()]
         return min(found, key=self.cost), prices
 
     def bound(self, prices: Array, order: float) -> float:
-        """What no choices that keep the budget cost less than, at these prices or at none; in doubles."""
+        """Return a lower bound of the cost of all choices within the budget, at these prices or at none, in doubles."""
         free = math.fsum(min(item.cost(item.least) for item in items) for items in self.slots)
         return max(free, self.at(prices, order)[1] - self.budget * float(prices.sum()))
 
     # -- (ε, δ) ------------------------------------------------------------------------------------------
 
     def composable(self, deadline: Deadline) -> list[list[Choice]]:
-        """Candidates, each nearly keeping (ε, δ): all of them before the deadline, else one at least."""
+        """Return candidates that nearly meet (ε, δ): all of them before the deadline, otherwise at least one."""
         assert self.privacy is not None
         found: list[list[Choice]] = []
-        start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # of normal noise, about
+        start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # approximately that of normal noise
         with progress_bar("choices of noise", 3) as step:
             for normal in (True, False, None):
                 kept = {id(items): [i for i in items if normal in (i.normal, None)] for items in self.slots}
@@ -451,7 +451,7 @@ class Search:
         return found
 
     def tilt(self, chosen: Sequence[Choice]) -> float:
-        """θ at which the losses of the first chain, tilted by e^{θL}, have mean ε: where Chernoff's bound is least."""
+        """Return θ at which the losses of the first chain, tilted by e^{θL}, have mean ε, which minimises Chernoff's bound."""
         taken = [chosen[k] for k in self.chains[0]]
 
         def exponent(log_theta: float) -> float:
@@ -465,26 +465,26 @@ class Search:
 
 
 def tally(chosen: Sequence[Choice]) -> list[tuple[Item, float, int]]:
-    """Different choices, and how often each is made."""
+    """Return the distinct choices with their counts."""
     copies = Counter((id(item), scale) for item, scale in chosen)
     known = {(id(item), scale): item for item, scale in chosen}
     return [(known[key], key[1], count) for key, count in copies.items()]
 
 
 def spent(chosen: Sequence[Choice], order: float) -> float:
-    """D of this order, of all choices."""
+    """Return D of this order, for all choices."""
     return math.fsum(count * item.consumed(scale, order) for item, scale, count in tally(chosen))
 
 
 def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:
-    """Which items, to compare choices by."""
+    """Return the items of choices as a key for comparisons."""
     return tuple(id(item) for item, _ in chosen)
 
 
 def upper_bound(terms: list[NoiseTerm], privacy: ApproximateDP, width: float) -> float:
     """Bound δ(ε) from above on a grid of about `_POINTS` points at most, however many losses are composed.
 
-    Where Chernoff's bound shows δ to be below `_FAR` of the budget, that share is returned, and nothing is convolved.
+    If Chernoff's bound shows δ to be below `_FAR` of the budget, that share is returned without a convolution.
     """
     plan = plan_grid(tuple(terms), privacy.epsilon, width)
     widest = max(grid.step * grid.mass.size for grid, _ in plan.coarse)
@@ -496,7 +496,7 @@ def upper_bound(terms: list[NoiseTerm], privacy: ApproximateDP, width: float) ->
 
 
 def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -> DeltaInterval:
-    """δ of the composition at ε, from above: of all normal noise as of one number."""
+    """Return an upper bound of the composition's δ at ε, with all normal noise merged into one number."""
     found, square = [], Fraction(0)
     for term in terms:
         if is_gaussian(term.law):
@@ -518,7 +518,7 @@ def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -
 
 
 def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
-    """δ of the composition at ε, from above; discrete normal noise as if it were normal."""
+    """Return an upper bound of the composition's δ at ε, with discrete normal noise treated as normal."""
     if spent(chosen, math.inf) <= privacy.epsilon:
         return 0.0
     terms, normal = [], [0.0]
@@ -535,7 +535,7 @@ def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
 def root(
     over: Callable[[float], float], at: float, step: float, xtol: float, deadline: Deadline | None = None
 ) -> float:
-    """Where a falling function of a logarithm is 0, on the side where it is not above, or as far as doubles go; looked for in growing steps."""
+    """Return the root of a falling function of a logarithm, on the side where it is at most 0, by growing steps within the range of doubles."""
     ends = {"least": -_FARTHEST, "most": _FARTHEST}
     found = least_kept(over, at, step=step, growth=3.0, **ends, xtol=xtol, deadline=deadline)
     if found >= _FARTHEST:

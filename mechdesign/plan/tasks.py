@@ -1,15 +1,15 @@
-r"""What a plan answers: counts, histograms, means and sums over the same people.
+r"""Tasks of a plan: counts, histograms, means and sums over the same people.
 
-A task consists of *parts*, numbers that get independent noise of one law. Most have one. A mean of values in [a, b] is one number where
-one person's data are replaced: n is public then, and the mean changes by (b − a)/n. Where one person is added or removed it is two: the sum of the
-values less the middle m of [a, b], which one person changes by h = (b − a)/2, and the count. Released is their quotient plus m; for the
-worst mean its squared error is :math:`(V_{sum} + h^2 V_{count})/n^2` to first order in 1/n, which is what a plan counts.
+A task consists of *parts*, numbers that get independent noise of one law. Most have one. A mean of values in [a, b] is one number if
+one person's data are replaced: n is then public, and the mean changes by (b − a)/n. If one person is added or removed it has two parts: the sum of the
+values minus the middle m of [a, b], which one person changes by h = (b − a)/2, and the count. The answer is their quotient plus m; for the
+worst mean its squared error is :math:`(V_{sum} + h^2 V_{count})/n^2` to first order in 1/n, which a plan minimises.
 
-A sum clipped to [0, c] changes by c under either relation. Where a public law of the values is given, each clip that is offered has the squared
-bias :math:`(n\,E(X - c)^+)^2`, and the plan chooses among them; nothing is learnt from the data.
+A sum clipped to [0, c] changes by c under either relation. If a public law of the values is given, each offered clip has the squared
+bias :math:`(n\,E(X - c)^+)^2`, and the plan chooses among them without using the data.
 
-A workload of linear queries A x on counts is answered as by the matrix mechanism: the numbers R x of a strategy get noise, and :math:`A R^+` makes the
-answers of them. R is that of least Gaussian noise, whatever the share of the budget, or the counts themselves.
+A workload of linear queries A x on counts is answered by the matrix mechanism: the numbers R x of a strategy get noise, and :math:`A R^+` maps them to the
+answers. R is the strategy of least Gaussian noise, for any share of the budget, or the counts themselves.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from mechdesign.typing import Array
 
 _FINEST = 26
 _GRAIN = 2.0**-22
-"""What the numbers of a strategy are rounded to: exact for up to 2³⁰ people."""
-"""A centred sum is rounded to 2⁻²⁶ of what one person changes: exact for up to 2²⁷ people."""
+"""Unit to which a strategy's numbers are rounded: exact for up to 2³⁰ people."""
+"""A centred sum is rounded to 2⁻²⁶ of one person's change: exact for up to 2²⁷ people."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,22 @@ class Part:
     Parameters
     ----------
     name : str
-        "" of a task's only part.
+        "" for a task's only part.
     dimension : int
     sensitivity : Sensitivity
     whole : bool
         Whether the numbers and their noise are whole.
     worth : float
-        Squared error of the task for a unit of this noise's variance, over `dimension`.
+        Squared error of the task per unit of this noise's variance, over `dimension`.
     bias : float
-        Squared error of the task that is no noise.
+        Squared error of the task from bias.
     version : int
-        Which of those that the task offers.
+        Index among the versions that the task offers.
     clip : float, optional
     worst : float, optional
-        Squared error of the worst answer for a unit of variance, where answers are sums of these numbers; else it is `worth`.
+        Squared error of the worst answer per unit of variance, if answers are sums of these numbers; otherwise it is `worth`.
     answers : int, optional
-        How many such sums there are.
+        Number of such sums.
     """
 
     name: str
@@ -83,38 +83,38 @@ class Part:
 
     @property
     def largest(self) -> float:
-        """Squared error of the worst answer for a unit of variance."""
+        """Squared error of the worst answer per unit of variance."""
         return self.worth if self.worst is None else self.worst
 
     @property
     def unit(self) -> float:
-        """What a number's noise is multiplied by in the worst answer that is handed out: 1 but for sums of these numbers."""
+        """Factor of a number's noise in the worst answer: 1 except for sums of these numbers."""
         return 1.0 if self.answers is None else math.sqrt(self.largest)
 
 
 class Task(Checked):
-    """What is asked of the data, once a round."""
+    """Base of tasks, which are answered once per round."""
 
     @abstractmethod
     def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
-        """The parts, and of each the versions to choose from."""
+        """Return the parts, each with the versions to choose from."""
 
     def settled(self, version: int) -> Task:
-        """The task with the one version that was chosen."""
+        """Return the task with the chosen version only."""
         return self
 
     def read(self, name: str, x: Any, parts: Sequence[Part]) -> list[Array]:
-        """The numbers of each part, or DataError."""
+        """Return the numbers of each part, or raise DataError."""
         return [numbers(name, x, parts[0])]
 
     def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> Any:
-        """The answer, from the numbers with noise."""
+        """Return the answer, from the noisy numbers."""
         found = noisy[0].astype(np.int64) if parts[0].whole and np.abs(noisy[0]).max() < 2**62 else noisy[0]
         return found if found.ndim else found.item()
 
 
 def numbers(name: str, x: Any, part: Part) -> Array:
-    """The numbers of one part: as many as it has, whole where it is."""
+    """Return the numbers of one part; raise DataError unless their count fits and they are whole if the part is."""
     found = checks.answers(name, x)
     if found.shape not in ([(), (1,)] if part.dimension == 1 else [(part.dimension,)]):
         count = "one number" if part.dimension == 1 else f"{part.dimension} numbers"
@@ -133,10 +133,10 @@ class Histogram(Task):
     ----------
     bins : int
     contribution : int or Sensitivity
-        In how many bins one person is counted, at most, once in each; or what one person changes, for the plan's neighbours
+        Most bins in which one person is counted, once in each; or the changes by one person, for the plan's neighbours
         (``Sensitivity.of_contribution(linf=2, l0=3)``: at most three bins, at most twice each).
     whole : bool
-        Whether counts are answered by whole numbers.
+        Whether answers are whole numbers.
 
     Examples
     --------
@@ -168,14 +168,14 @@ class Histogram(Task):
 @serializable("count-task")
 @dataclass(frozen=True)
 class Count(Task):
-    """How many there are: people, or things of which one person has at most so many.
+    """A count of people, or of items of which one person has at most `contribution`.
 
     Parameters
     ----------
     contribution : int
-        How often one person is counted, at most.
+        Most times that one person is counted.
     whole : bool
-        Whether it is answered by a whole number.
+        Whether the answer is a whole number.
     """
 
     contribution: int = field(check=checks.integer, least=1, most=10**9, default=1)
@@ -189,17 +189,17 @@ class Count(Task):
 @serializable("mean-task")
 @dataclass(frozen=True)
 class Mean(Task):
-    """The mean of numbers in a range, one a person.
+    """The mean of numbers in a range, one per person.
 
     Parameters
     ----------
     lower, upper : float
     n : int
-        How many people there are: public where data are replaced, else a public estimate that only says how errors count.
+        Number of people: public if data are replaced, otherwise a public estimate that only scales errors.
 
     Notes
     -----
-    A release takes the mean where data are replaced; where people are added or removed, the sum of the numbers and their count, and answers with the mean.
+    `release` takes the mean if data are replaced, or the sum of the numbers and their count if people are added or removed, and answers with the mean.
     """
 
     lower: float = field(check=checks.number)
@@ -237,7 +237,7 @@ class Mean(Task):
         centred = (Fraction(pair[0]) - middle * Fraction(pair[1])) / self._grain
         steps = max(
             min(math.floor(centred + Fraction(1, 2)), 2**53), -(2**53)
-        )  # what one person changes stays within a grain
+        )  # one person's change stays within a grain
         return [np.array(float(steps * self._grain)), numbers(name, pair[1], parts[1])]
 
     def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> float:
@@ -250,16 +250,16 @@ class Mean(Task):
 @serializable("sum-task")
 @dataclass(frozen=True)
 class Sum(Task):
-    """The sum of numbers clipped to [0, clip], one a person.
+    """The sum of numbers clipped to [0, clip], one per person.
 
     Parameters
     ----------
     clip : float or sequence of float
-        Several, of which the plan chooses one, need `values` and `n`. The table says which; the answers that are released must be clipped there.
+        Clip, or several of which the plan chooses one; these need `values` and `n`. The table shows the choice; released answers must be clipped there.
     values : frozen scipy.stats law, md.clipped, md.truncated, or samples, optional
-        What is publicly known of the numbers.
+        Public law of the numbers.
     n : int, optional
-        A public estimate of how many people there are.
+        Public estimate of the number of people.
     whole : bool
         Whether the numbers are whole.
     """
@@ -287,7 +287,7 @@ class Sum(Task):
 
     @property
     def clips(self) -> tuple[float, ...]:
-        """What is offered."""
+        """Clips to choose from."""
         return self.clip if isinstance(self.clip, tuple) else (self.clip,)
 
     def _bias(self, clip: float) -> float:
@@ -311,14 +311,14 @@ class Sum(Task):
 @serializable("workload-task")
 @dataclass(frozen=True, eq=False)
 class LinearQueries(Task):
-    """A workload, answered by a strategy: what a plan makes of a `Workload`.
+    """A workload answered by a strategy, made by a plan from a `Workload`.
 
     Parameters
     ----------
     workload : Workload
         A. One person is in one of its counts.
     strategies : tuple of (ndarray, shape (r, n), or None)
-        R, to choose from; None is of the counts themselves.
+        Strategies R to choose from; None denotes the counts themselves.
     """
 
     workload: Workload
@@ -331,7 +331,7 @@ class LinearQueries(Task):
 
     @classmethod
     def best(cls, workload: Workload, neighbours: str, norms: Sequence[int]) -> LinearQueries:
-        """Noise on the counts, and on the strategy of least Gaussian noise; where scales go by one norm, this only if it costs 5% less."""
+        """Return the task with noise on the counts or on the strategy of least Gaussian noise; if scales depend on one norm only, the latter only if it costs 5% less."""
         changed = min(1 + (neighbours == "replace"), workload.size)
         try:
             Changes(workload.size, changed, 1.0, signed=True).check()
@@ -403,7 +403,7 @@ class LinearQueries(Task):
 
 
 def alike(changes: Sensitivity, neighbours: str) -> Sensitivity:
-    """Return the bounds of everybody's answer, or raise DesignError where they are for other neighbours than the plan."""
+    """Return the bounds without `own`, or raise DesignError if they are for other neighbours than the plan's."""
     if changes.neighbours != neighbours:
         allowed = f"must be for the plan's neighbours: Sensitivity(neighbours={neighbours!r})"
         raise DesignError.of("sensitivity", str(changes), allowed)
@@ -411,7 +411,7 @@ def alike(changes: Sensitivity, neighbours: str) -> Sensitivity:
 
 
 def task_of(name: str, task: object) -> Task:
-    """A task, or the one that a query of numbers is."""
+    """Return a task, or the `Histogram` equivalent to a `NumericQuery`."""
     if isinstance(task, NumericQuery):
         if (task.rounds, task.sampling_rate, task.loss) != (1, 1.0, "squared"):
             raise DesignError.of(name, str(task), "must be asked once, of everybody, with squared loss")
@@ -422,7 +422,7 @@ def task_of(name: str, task: object) -> Task:
 
 
 def deviation_of(name: str, pair: Any) -> float:
-    """Return the standard deviation that is a share of a size, as `Plan` takes it in ``relative=``."""
+    """Return the standard deviation from a share and a size, as in ``relative=`` of `Plan`."""
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise DesignError.of(f"relative[{name!r}]", pair, "must be a share and the size that it is of")
     share, size = (checks.positive(f"relative[{name!r}]", part) for part in pair)

@@ -1,7 +1,7 @@
-"""Vectors under one budget: a whole gradient sent privately in a few bits, unbiased, with its exact error.
+"""Vectors under one budget: unbiased private reports of a whole gradient in a few bits, with their exact error.
 
 `VectorQuantizer` chooses between the rotated simplex (`sphere`), random directions (`directions`), sampled coordinates and their signs sent together
-(`sampled`), and proves how far from the best possible, the cap (`design`), it is. The mechanisms encode vectors as bytes, decode and add them up (`coded`), in C
+(`sampled`), and proves the distance from the optimum, the cap (`design`). The mechanisms encode vectors as bytes, decode and add them up (`coded`), in C
 too; `IntegerTable` is a scalar quantizer in integers, in Python and in C (`export`); `flower` is a strategy for Flower. Published mechanisms are
 in the study `vectors`. Imports `quantizers`, `problem`, `solvers` and `evidence`.
 """

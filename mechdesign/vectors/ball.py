@@ -1,4 +1,4 @@
-r"""Vectors in a ball, one budget each: what every mechanism on the sphere shares.
+r"""Vectors in a ball, one budget each: base of mechanisms on the sphere.
 
 Inputs x with :math:`\|x\|_2 \le R` are divided by R and, unless they are known to lie *on* the sphere, lifted to
 :math:`y = (x, \sqrt{1 - \|x\|^2})` on the sphere in D = d + 1 dimensions. A mechanism answers with :math:`rY`, Y a unit vector whose
@@ -7,7 +7,7 @@ law is symmetric about y, :math:`r\,E\langle Y, y\rangle = 1`; the last coordina
 
 .. math:: R^2 \Big(r^2 \big[1 - m_2 (1 - \|x\|^2) - (1 - m_2) \|x\|^2 / d\big] - \|x\|^2\Big),
 
-affine in :math:`\|x\|^2`: the worst input is 0 or of length R. On the sphere without a lift it is :math:`R^2 (r^2 - 1)`.
+affine in :math:`\|x\|^2`: the worst input is 0 or has length R. On the sphere without a lift it is :math:`R^2 (r^2 - 1)`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
 
 LARGEST_EPSILON = 500.0
-_LEAST_GAIN = Fraction(1, 10**30)  # of E − 1: squares of answers are numbers still
+_LEAST_GAIN = Fraction(1, 10**30)  # least E − 1, so that squares of answers do not overflow
 _LARGEST_DIMENSION = 1 << 24
-_FAR = 1e300  # what larger coordinates over R count as
-_NEAR = 1e-9  # by how much a length may be over, relative: norms are rounded
+_FAR = 1e300  # clipping bound of coordinates over R
+_NEAR = 1e-9  # relative tolerance of lengths: norms are rounded
 
 
 def power_of_e(epsilon: float) -> Fraction:
-    """Return the rational lower bound E > 1 of e^ε that probabilities are made of, or raise DesignError.
+    """Return the rational lower bound E > 1 of e^ε from which probabilities are made, or raise DesignError.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def checked_dimension(name: str, value: object) -> int:
 
 
 def checked_radius(name: str, value: object) -> float:
-    """Return R, what vectors are clipped at, or raise DesignError."""
+    """Return R, the length at which vectors are clipped, or raise DesignError."""
     found = positive(name, value)
     if not 1e-100 <= found <= 1e100:
         raise DesignError.of(name, value, "must be between 1e-100 and 1e100")
@@ -83,7 +83,7 @@ def checked_vectors(x: Numbers, dimension: int) -> Array:
 
 
 def scaled_vectors(x: Numbers, dimension: int, radius: float, inputs: str, *, clip: bool) -> Array:
-    """Return vectors of a ball or a box over R, shape (n, d), clipped or, where they are too long, refused."""
+    """Return vectors of a ball or a box over R, shape (n, d); too long ones are clipped or refused."""
     one_of("clip", clip, (True, False))
     found = _over(x, dimension, radius)
     size = _lengths(found) if inputs == "ball" else np.abs(found).max(axis=1, keepdims=True, initial=0.0)
@@ -96,20 +96,20 @@ def scaled_vectors(x: Numbers, dimension: int, radius: float, inputs: str, *, cl
 
 
 def _over(x: Numbers, dimension: int, radius: float) -> Array:
-    """Vectors over R, shape (n, d), finite; coordinates so small that their products take longer are 0."""
+    """Return vectors over R, shape (n, d), finite; coordinates so small that their products would take longer become 0."""
     found = checked_vectors(x, dimension).reshape(-1, dimension)
     far = _FAR * radius
     return np.where(np.abs(found) < NARROWEST * radius, 0.0, np.clip(found, -far, far)) / radius
 
 
 def _lengths(x: Array) -> Array:
-    """Euclidean lengths of rows, shape (n, 1); no square overflows."""
+    """Return the Euclidean lengths of rows, shape (n, 1), without overflow of squares."""
     scale = np.maximum(np.abs(x).max(axis=1, keepdims=True, initial=0.0), 1e-300)
     return np.asarray(np.sqrt(halved_sum((x / scale) ** 2)) * scale)
 
 
 def halved_sum(x: Array) -> Array:
-    """Sums of rows, shape (n, 1), in an order that other languages can follow: the second half is added to the first, until one is left.
+    """Return sums of rows, shape (n, 1), in a reproducible order: the second half is added to the first until one entry is left.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def halved_sum(x: Array) -> Array:
 
 
 class PureMechanism(Checked, Saved):
-    """What is private as all its probabilities are made of one rational E ≤ e^ε."""
+    """Base of mechanisms whose probabilities are made of one rational E ≤ e^ε, so that they are private."""
 
     privacy: PureDP
 
@@ -135,27 +135,27 @@ class PureMechanism(Checked, Saved):
 
     @cached_property
     def power(self) -> Fraction:
-        """E, the rational lower bound of e^ε that every probability is made of."""
+        """E, the rational lower bound of e^ε from which every probability is made."""
         return power_of_e(self.privacy.epsilon)
 
     def privacy_loss(self) -> float:
-        """ε between any two inputs: the probabilities differ by the factor E ≤ e^ε, exactly."""
+        """Return ε between any two inputs: probabilities differ by at most the factor E ≤ e^ε, exactly."""
         return self.privacy.epsilon
 
 
 class VectorMechanism(PureMechanism, ABC):
-    """A vector in a ball, answered under one budget; frozen dataclasses are.
+    """Base of mechanisms that answer a vector in a ball under one budget.
 
     Attributes
     ----------
     dimension : int
         d, at least 2.
     privacy : PureDP
-        Of the whole vector, between any two inputs (local model).
+        Requirement for the whole vector, between any two inputs (local model).
     inputs : {"ball", "sphere"}
         Lengths at most `radius`, or exactly `radius`.
     radius : float
-        R, what vectors are clipped at.
+        R, the length at which vectors are clipped.
     """
 
     dimension: int
@@ -164,7 +164,7 @@ class VectorMechanism(PureMechanism, ABC):
 
     @property
     def working(self) -> int:
-        """D, the dimension of the sphere: d + 1 where vectors are lifted."""
+        """D, the dimension of the sphere: d + 1 if vectors are lifted."""
         return self.dimension + (self.inputs == "ball")
 
     @property
@@ -188,12 +188,12 @@ class VectorMechanism(PureMechanism, ABC):
         return 1 - self.second_moment
 
     def squared_error(self, x: Numbers) -> Array:
-        """Expected squared error E‖M(x) − x‖² at vectors x, shape (..., d); it depends on their lengths alone.
+        """Return the expected squared error E‖M(x) − x‖² at vectors x, shape (..., d), which depends on their lengths only.
 
         Raises
         ------
         DesignError
-            Longer than R, or not R where all inputs are.
+            A length above R, or for inputs on the sphere other than R.
         """
         squares = (self.lifted(x)[:, : self.dimension] ** 2).sum(axis=1)
         found = [self._unit_error(min(square, 1.0)) for square in squares.tolist()]
@@ -222,8 +222,8 @@ class VectorMechanism(PureMechanism, ABC):
         ----------
         x : array_like, shape (..., d)
         clip : bool
-            Shorten vectors that are longer than R (make them of length R where all are; of one without a direction the
-            first coordinate is R).
+            Shorten vectors that are longer than R (on the sphere make all of length R; a zero vector gets the first
+            coordinate R).
         """
         one_of("clip", clip, (True, False))
         found = _over(x, self.dimension, self.radius)
@@ -240,5 +240,5 @@ class VectorMechanism(PureMechanism, ABC):
         return np.hstack([unit, np.sqrt(rest)])
 
     def _answered(self, units: Array, shape: tuple[int, ...]) -> Array:
-        """Return answers from unit vectors (n, D): stretched by r R, the lift dropped."""
+        """Return answers from unit vectors (n, D): stretched by r R, without the lifted coordinate."""
         return (self.factor * self.radius * units[:, : self.dimension]).reshape(shape)

@@ -1,12 +1,12 @@
 r"""Messages: codes of vectors as bytes, with a versioned header; decoding, and sums without decoding each client.
 
 A message is little-endian: ``MV``, version, flags, four bytes of the mechanism's fingerprint, the number of vectors (4 bytes); then the seed
-(16 bytes) or, where it was agreed on beforehand, the number of the first vector (8 bytes); the codes, bit-packed; a CRC-32 of all before.
-Nothing of a message but the codes depends on the vectors. docs/wire.md says it byte by byte, for clients in other languages.
+(16 bytes) or, for an agreed seed, the number of the first vector (8 bytes); the codes, bit-packed; a CRC-32 of all before.
+Only the codes depend on the vectors. docs/wire.md describes messages byte by byte, for clients in other languages.
 
 **Shared randomness.** Both ends derive the same words from a seed and the number of a vector. Words come from the counter-based generator
-Philox 4x64-10, a few lines in any language: the seed is its key, the number of the vector the upper half of its counter. Seeds are drawn
-by the operating system, independently of all inputs, so that what an encoder's guarantee says of every rotation it says of the message
+Philox 4x64-10, a few lines in any language: the seed is its key, the number of the vector the upper half of its counter. The operating
+system draws seeds independently of all inputs, so that a guarantee that holds for every rotation holds for the message
 with its seed.
 """
 
@@ -43,7 +43,7 @@ _SEED_BYTES = SEED_BITS // 8
 
 
 def packed(codes: Indices, bits: int) -> bytes:
-    """Return non-negative integers below 2^bits one after the other, lowest bit first.
+    """Pack non-negative integers below 2^bits one after the other, lowest bit first.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def unpacked(data: bytes, count: int, bits: int) -> Indices:
 
 
 def listed_messages(messages: object) -> list[object]:
-    """Return several messages as a list, or raise DataError where it is one, or none."""
+    """Return several messages as a list, or raise DataError for a single one or anything else."""
     try:
         if isinstance(messages, (bytes, bytearray, memoryview, str)):
             raise TypeError
@@ -80,25 +80,25 @@ def listed_messages(messages: object) -> list[object]:
 
 
 class CodedMechanism(Saved, ABC):
-    """What sends vectors as a few integers each."""
+    """Base of mechanisms that send vectors as a few integers each."""
 
     dimension: int
 
     @property
     @abstractmethod
     def levels(self) -> int:
-        """How many values a code has."""
+        """Number of values of a code."""
 
     @property
     @abstractmethod
     def slots(self) -> int:
-        """How many codes a vector has."""
+        """Number of codes per vector."""
 
     @abstractmethod
     def _drawn(
         self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
-        """Draw codes, shape (n, slots): by a generator, or exactly from the operating system's randomness where there is none."""
+        """Draw codes, shape (n, slots), by a generator, or exactly from the operating system's randomness if it is None."""
 
     def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
         """Draw codes, shape (n, slots), exactly, with the operating system's randomness.
@@ -107,7 +107,7 @@ class CodedMechanism(Saved, ABC):
         ----------
         x : array_like, shape (..., d)
         seed : int
-            Of the shared randomness; vector i has that of the seed and the number first + i.
+            Seed of the shared randomness; vector i uses the seed and the number first + i.
         first : int
         clip : bool
             Shorten vectors that are too long.
@@ -145,7 +145,7 @@ class CodedMechanism(Saved, ABC):
         return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))
 
     def _checked(self, codes: Numbers) -> Indices:
-        """Codes as integers, shape (n, slots), or DataError."""
+        """Return codes as integers, shape (n, slots), or raise DataError."""
         given = read("codes", codes)
         found = indices("codes", given, self.levels) if given.size else np.empty(0, dtype=np.int64)
         if found.size % self.slots:
@@ -154,7 +154,7 @@ class CodedMechanism(Saved, ABC):
 
     @abstractmethod
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
-        """The sum of the estimates, shape (d,), of vectors that share a seed and a number: counted first, decoded once."""
+        """Return the sum of the estimates, shape (d,), of vectors that share a seed and a number: codes are counted, then decoded once."""
 
     @property
     def code_bits(self) -> int:
@@ -168,7 +168,7 @@ class CodedMechanism(Saved, ABC):
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """Four bytes that tell mechanisms apart."""
+        """Four bytes that identify the mechanism."""
         return hashlib.sha256(dumps(self).encode()).digest()[:4]
 
     def encode(self, x: Numbers, *, seed: int | None = None, first: int = 0, clip: bool = False) -> bytes:
@@ -178,7 +178,7 @@ class CodedMechanism(Saved, ABC):
         ----------
         x : array_like, shape (..., d)
         seed : int, optional
-            Agreed on beforehand, and then not part of the message; a fresh one goes with it when not given.
+            An agreed seed, not part of the message; by default a fresh one, sent with it.
         first : int
             Number of the first vector under an agreed seed; vectors of one seed and number share their randomness.
         clip : bool
@@ -223,12 +223,12 @@ class CodedMechanism(Saved, ABC):
         ----------
         message : bytes
         seed : int, optional
-            The one that was agreed on, where the message has none.
+            The agreed seed, if the message has none.
 
         Raises
         ------
         ResultFormatError
-            Damaged, truncated, of another version or of another mechanism.
+            The message is damaged, truncated, or from another version or mechanism.
         DesignError
             The message has a seed and one is given, or neither.
         """
@@ -296,19 +296,19 @@ class CodedMechanism(Saved, ABC):
         vectors: int | None = None,
         skip_damaged: bool = False,
     ) -> tuple[Array, int] | tuple[Array, int, list[int]]:
-        """Return the sum of all estimates of these messages, and how many vectors they hold.
+        """Return the sum of all estimates in these messages, and their number of vectors.
 
-        Vectors of one seed and number share their randomness: their codes are counted and the counts decoded once,
-        however many clients there are.
+        Vectors with equal seed and number share their randomness: their codes are counted and the counts decoded once,
+        for any number of clients.
 
         Parameters
         ----------
         messages : iterable of bytes
         seed : int, optional
         vectors : int, optional
-            How many each must hold: one client's message may count for many otherwise.
+            Required number of vectors in each message: otherwise one client's message may count as many.
         skip_damaged : bool
-            Leave out what is refused, and return its indices as well.
+            Leave out refused messages, and return their indices as well.
 
         Returns
         -------
@@ -320,7 +320,7 @@ class CodedMechanism(Saved, ABC):
         Raises
         ------
         ResultFormatError
-            One of them, named by its index, is damaged, of another mechanism, or not of so many vectors; nothing is returned then.
+            A message, named by its index, is damaged, from another mechanism, or has another number of vectors.
 
         Examples
         --------
@@ -361,17 +361,17 @@ class CodedMechanism(Saved, ABC):
 
 
 class SubsetSelection(CodedMechanism):
-    """Codes of which k are near the input (subset selection): one of them is drawn with E times the probability of another.
+    """Base of subset selection: each of k codes near the input is drawn with E times the probability of any other.
 
-    A place in an order of all codes that puts the near ones first, whichever they are: that is what is private."""
+    The private draw is of a place in an order of all codes in which the near ones come first."""
 
     @property
     @abstractmethod
     def power(self) -> Fraction:
-        """E, the rational lower bound of e^ε that every probability is made of."""
+        """E, the rational lower bound of e^ε from which every probability is made."""
 
     bits: int
-    """b, of a code."""
+    """b, the bits of a code."""
 
     @property
     def outputs(self) -> int:
@@ -389,7 +389,7 @@ class SubsetSelection(CodedMechanism):
     @property
     @abstractmethod
     def near(self) -> int:
-        """k, how many are near."""
+        """k, the number of near codes."""
 
     @cached_property
     def probabilities(self) -> tuple[Fraction, Fraction]:
@@ -399,12 +399,12 @@ class SubsetSelection(CodedMechanism):
 
     @cached_property
     def _choice(self) -> IntegerWeights:
-        """Near or not: integers in the ratio kE to M − k."""
+        """Law of near or not: integer weights in the ratio kE to M − k."""
         above, below = self.power.numerator, self.power.denominator
         return IntegerWeights([self.near * above, (self.outputs - self.near) * below])
 
     def _ranks(self, size: int, rng: np.random.Generator | None) -> Indices:
-        """Places in the order, shape (size,)."""
+        """Draw places in the order, shape (size,)."""
         if rng is None:
             near, other = uniform_integers(self.near, size), uniform_integers(self.outputs - self.near, size)
             return np.where(self._choice.draw(size).astype(bool), self.near + other, near)
@@ -413,7 +413,7 @@ class SubsetSelection(CodedMechanism):
 
 
 def best_near(codes: int, power: Fraction, sums: Callable[[int], float]) -> int:
-    """k, the number of near codes for which their mean sum of inner products is largest over kE + M − k: it rises to one peak."""
+    """Return k, the number of near codes that maximises their mean sum of inner products over kE + M − k, which has one peak."""
     gain = min(float(power) - 1, 1e200) if power > 2 else float(power - 1)
 
     def worth(k: int) -> float:
@@ -430,7 +430,7 @@ class ModularSum(Checked):
     ----------
     dimension : int
     bits : int
-        Of the modulus 2^bits, 1 to 32.
+        Bits of the modulus 2^bits, 1 to 32.
 
     Examples
     --------
@@ -458,14 +458,14 @@ class ModularSum(Checked):
         return np.asarray(np.mod(wide, self.modulus), dtype=np.int64)
 
     def masks(self, clients: int) -> Indices:
-        """Draw masks, shape (n, d), each uniform, that sum to 0: what pairwise agreed seeds give a real protocol."""
+        """Draw masks, shape (n, d), each uniform, that sum to 0, as a protocol derives them from pairwise agreed seeds."""
         count = integer("clients", clients, 1, 1 << 24)
         made = uniform_integers(self.modulus, count * self.dimension).reshape(count, self.dimension)
         made[-1] = np.mod(-made[:-1].sum(axis=0), self.modulus)
         return made
 
     def masked(self, x: Numbers, mask: Numbers) -> bytes:
-        """Return an integer vector under a mask as bytes, `bits` a number."""
+        """Return an integer vector plus a mask as bytes, `bits` per number."""
         total = self._residues("x", x) + self._residues("mask", mask)
         return packed(np.mod(total, self.modulus), self.bits)
 
@@ -485,13 +485,13 @@ class ModularSum(Checked):
         return out
 
     def centred(self, total: Numbers) -> Indices:
-        """Return residues as the integers of [−m/2, m/2) that they stand for."""
+        """Return the integers in [−m/2, m/2) with these residues."""
         found = indices("total", total, self.modulus)
         return np.where(found >= self.modulus // 2, found - self.modulus, found)
 
 
 def fresh_seed() -> int:
-    """Return a seed of the operating system's randomness."""
+    """Return a seed from the operating system's randomness."""
     return secrets.randbits(SEED_BITS)
 
 
@@ -501,12 +501,12 @@ def checked_seed(seed: object) -> int:
 
 
 def checked_key(seed: object, number: object) -> tuple[int, int]:
-    """Return a seed that is given and the number of a vector, or raise DesignError."""
+    """Return a given seed and the number of a vector, or raise DesignError."""
     return integer("seed", seed, 0, (1 << SEED_BITS) - 1), integer("first", number, 0, (1 << 63) - 1)
 
 
 def shared_words(seed: int, number: int, count: int, block: int = 0) -> npt.NDArray[np.uint64]:
-    """Return `count` 64-bit words from a block of four on, the same wherever and in whatever language they are asked for.
+    """Return `count` 64-bit words from a block of four on, the same on every machine and in every language.
 
     Examples
     --------
@@ -518,15 +518,15 @@ def shared_words(seed: int, number: int, count: int, block: int = 0) -> npt.NDAr
 
 
 def _words(seed: int, number: int) -> Iterator[int]:
-    """Shared words without end."""
+    """Yield shared words without end."""
     for block in naturals(step=4):
         yield from shared_words(seed, number, 16, block).tolist()
 
 
 def shared_subsets(seed: int, first: int, count: int, size: int, few: int) -> Indices:
-    """Return the coordinates that vectors first, first + 1, … send, in order, shape (count, few); all subsets are equally likely.
+    """Return the sorted coordinates that vectors first, first + 1, … send, shape (count, few); all subsets are equally likely.
 
-    (Floyd's algorithm: as many uniform integers as coordinates, each the lowest bits of the next word that has them small enough.)
+    (Floyd's algorithm uses one uniform integer per coordinate, the lowest bits of the next word in which they are small enough.)
 
     Examples
     --------
@@ -553,9 +553,9 @@ def shared_normals(seed: int, number: int, count: int) -> Array:
 
 
 def rounded_signs(y: Array) -> npt.NDArray[np.bool_]:
-    """Draw true with probability exactly (1 + y)/2 for every y of [−1, 1], with the operating system's randomness.
+    """Draw true with probability exactly (1 + y)/2 for every y in [−1, 1], with the operating system's randomness.
 
-    With probability |y| the sign of y, else a fair coin: the last bit of the word whose other bits decide which.
+    The result is the sign of y with probability |y|, else a fair coin: the last bit of a word whose other bits decide between the two.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-r"""The best way to send a vector under one budget, in so many bits, and the best of all unbiased answers: PrivUnit, a random direction from a cap.
+r"""The best report of a vector under one budget in at most b bits, and PrivUnit, a random direction from a cap, the best of all unbiased answers.
 
-Rotated simplices and random directions of 1, …, b bits, several messages of random directions, sampled coordinates and, for a box, their
-signs together are tried. Their errors are exact before
-any run, and the least worst error is taken. The lower bound is the cap's error: of all unbiased ε-private answers to the vectors of
-one length none has a smaller one (Asi, Feldman, Talwar 2022), and these are among the inputs whatever their kind. For a box the
+The candidates are rotated simplices and random directions of 1, …, b bits, several messages of random directions, sampled coordinates and, for
+a box, their signs together. Their errors are known exactly, and
+the one with the least worst-case error is taken. The lower bound is the cap's error: no unbiased ε-private answer to vectors of
+one length has a smaller one (Asi, Feldman, Talwar 2022), and inputs of every kind include these. For a box the
 corners give another bound.
 
 **PrivUnit.** On the sphere in D dimensions the answer has the density E ≤ e^ε on the cap :math:`\{u : \langle u, y\rangle \ge t\}` against 1 outside. With
@@ -11,9 +11,9 @@ corners give another bound.
 
 .. math:: s = \frac{(E - 1) A}{E q + 1 - q}, \qquad \text{answer } u/s, \qquad \text{error } s^{-2} - 1,
 
-least where t = s. (Bhowmick, Duchi, Freudiger, Kapoor, Rogers 2018; best among unbiased mechanisms: Asi, Feldman, Talwar 2022.)
+least at t = s. (Bhowmick, Duchi, Freudiger, Kapoor, Rogers 2018; best among unbiased mechanisms: Asi, Feldman, Talwar 2022.)
 
-**Vectors of a box.** The least error of unbiased private answers to vectors of a box: a lower bound, within a seventh of what is reached in many dimensions.
+**Vectors of a box.** A lower bound on the error of unbiased private answers to vectors of a box, within a seventh of the mechanisms' error in many dimensions.
 
 Let X be uniform on the corners :math:`\{\pm1\}^d`, M unbiased and ε-private, E = e^ε, and g(m) the mean of X given the answer m. Then
 :math:`d = E\langle M, X\rangle = E\langle M, g(M)\rangle \le \sqrt{E\|M\|^2\, E\|g(M)\|^2}`, so that the mean error at the corners,
@@ -79,12 +79,12 @@ if TYPE_CHECKING:
 
 
 def cap_mass(d: int, w: float, more: float = 0.0, more_below: float = 0.0) -> float:
-    """P[u₁ ≥ 1 − 2w] for a uniform point of the unit sphere in d dimensions: (1 − u₁)/2 is beta-distributed."""
+    """Return P[u₁ ≥ 1 − 2w] for a uniform point of the unit sphere in d dimensions: (1 − u₁)/2 is beta-distributed."""
     return float(special.betainc((d - 1) / 2 + more, (d - 1) / 2 + more_below, w))
 
 
 def cap_mean(d: int, w: float) -> float:
-    """E[u₁; u₁ ≥ 1 − 2w]."""
+    """Return E[u₁; u₁ ≥ 1 − 2w]."""
     if w <= 0:
         return 0.0
     squared = math.log1p(-((1 - 2 * w) ** 2)) if w > 0.25 else math.log(4 * w) + math.log1p(-w)
@@ -92,13 +92,13 @@ def cap_mean(d: int, w: float) -> float:
 
 
 def _shrinkage(d: int, gain: float, w: float) -> tuple[float, float]:
-    """s and 1 − s at E − 1 = `gain`, neither from the other, as both may be tiny."""
+    """Return s and 1 − s at E − 1 = `gain`, each computed by itself, as either may be tiny."""
     total = gain * cap_mass(d, w) + 1
     return gain * cap_mean(d, w) / total, (gain * cap_mass(d, w, 1.0) + 1) / total
 
 
 def cap_depth(d: int, gain: float) -> float:
-    """(1 − t)/2 for the best t in d ≥ 2 dimensions, where t = s."""
+    """Return (1 − t)/2 for the best t in d ≥ 2 dimensions, at which t = s."""
 
     def off(log_w: float) -> float:
         w = math.exp(log_w)
@@ -108,7 +108,7 @@ def cap_depth(d: int, gain: float) -> float:
 
 
 def cap_error(dimension: int, epsilon: float) -> float:
-    """Least worst-case squared error of unbiased ε-private answers to unit vectors.
+    """Return the least worst-case squared error of unbiased ε-private answers to unit vectors.
 
     Examples
     --------
@@ -123,9 +123,9 @@ def cap_error(dimension: int, epsilon: float) -> float:
 @serializable("priv-unit")
 @dataclass(frozen=True)
 class PrivUnit(VectorMechanism):
-    """The cap: the least error that any unbiased private answer can have, whatever its bits.
+    """The cap: the unbiased private answer of least error, without a limit on bits.
 
-    Its points are drawn in floating-point numbers: for simulation, and as the yardstick of the others.
+    Its points are drawn in floating-point numbers, for simulation and as a reference for the others.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class PrivUnit(VectorMechanism):
 
     @cached_property
     def mass(self) -> float:
-        """q, the share of the sphere that the cap is."""
+        """q, the cap's share of the sphere."""
         return cap_mass(self.working, self._depth)
 
     @property
@@ -220,11 +220,11 @@ class PrivUnit(VectorMechanism):
         )
 
 
-_CANCELLED = 1e-14  # of the cancellation in E(G − t)₊³, relative to its largest term
+_CANCELLED = 1e-14  # rounding error from cancellation in E(G − t)₊³, relative to its largest term
 
 
 def cubic_excess(t: float) -> float:
-    """E(G − t)₊³ of a standard normal variable, rounded up.
+    """Return E(G − t)₊³ of a standard normal variable, rounded up.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def cubic_excess(t: float) -> float:
 
 
 def corner_reach(epsilon: float) -> float:
-    """s: an ε-private answer moves the mean of a uniform corner of {±1}^d by no more, whatever d.
+    """Return s, an upper bound in every dimension d on how far an ε-private answer moves the mean of a uniform corner of {±1}^d.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def corner_reach(epsilon: float) -> float:
 
 
 def box_error(dimension: int, epsilon: float) -> float:
-    """A lower bound of the worst squared error of unbiased ε-private answers to vectors of [−1, 1]^d.
+    """Return a lower bound on the worst squared error of unbiased ε-private answers to vectors of [−1, 1]^d.
 
     Examples
     --------
@@ -277,9 +277,9 @@ def box_error(dimension: int, epsilon: float) -> float:
 VectorLaw = SphereQuantizer | RandomDirections | SampledSigns | SampledCoordinates
 
 _MANY = 10_000  # coordinates from which the fast rotation is tried too
-_DRAWN = 1 << 22  # numbers of directions a vector where bits are not limited: a fifth of a second
-_ROUNDING = 1e-9  # relative room for the roundings of a lower bound
-_EQUAL = 1e-12  # how far what is stated may be better than what is computed anew
+_DRAWN = 1 << 22  # most numbers of directions per vector without a limit on bits: a fifth of a second
+_ROUNDING = 1e-9  # relative slack for rounding of a lower bound
+_EQUAL = 1e-12  # tolerance of stated against recomputed numbers
 _INPUTS = {
     "ball": "of Euclidean length at most {}",
     "sphere": "of Euclidean length {}",
@@ -290,23 +290,23 @@ _INPUTS = {
 @serializable("vector-design")
 @dataclass(frozen=True)
 class VectorQuantizer(Design):
-    """The best of four mechanisms for a whole vector under one budget; the lower bound is of every unbiased mechanism, in any bits.
+    """The best of four mechanisms for a whole vector under one budget; the lower bound holds for every unbiased mechanism with any number of bits.
 
     Parameters
     ----------
     dimension : int
         d, at least 2.
     privacy : PureDP
-        Of the whole vector, between any two inputs (local model).
+        Requirement for the whole vector, between any two inputs (local model).
     bits : int, optional
-        Of the whole vector, not of a coordinate: at most so many, 1 to 16; when not given, what an encoder of a fifth of a second has.
+        Most bits for the whole vector, not per coordinate, 1 to 16; by default as many as an encoder of a fifth of a second allows.
     inputs : {"ball", "sphere", "box"}
         ‖x‖₂ ≤ R, ‖x‖₂ = R, or every coordinate in [−R, R].
     radius : float
-        R, what vectors are clipped at.
+        R, the length or coordinate at which vectors are clipped.
     rotation : {"exact", "fast"}, optional
-        Of the simplices; see `SphereQuantizer`. When not given, exact, and from 10,000 coordinates on whichever of the two has the smaller proved error: a fast
-        rotation takes more bits in less time, and its bias is counted.
+        Rotation of the simplices; see `SphereQuantizer`. By default exact, and from 10,000 coordinates on the one with the smaller proved error: a fast
+        rotation handles more bits in less time, and its bias is included.
 
     Examples
     --------
@@ -333,7 +333,7 @@ class VectorQuantizer(Design):
 
     @property
     def among(self) -> MechanismClass:
-        """Rotated simplices, random directions, sampled signs and coordinates: others may do better, down to the lower bound."""
+        """Rotated simplices, random directions, sampled signs and coordinates; other mechanisms may be better, down to the lower bound."""
         return menu("rotated simplex, random directions, sampled signs or sampled coordinates")
 
     @property
@@ -354,14 +354,14 @@ class VectorQuantizer(Design):
 
     @property
     def rotations(self) -> tuple[str, ...]:
-        """Those of the simplices that are compared."""
+        """Rotations of the simplices to compare."""
         if self.rotation is not None:
             return (self.rotation,)
         return ("exact",) if self.dimension < _MANY else ("exact", "fast")
 
     @property
     def _sphere(self) -> tuple[str, float, int]:
-        """The kind of inputs of what works on a sphere, their length, and the sphere's dimension."""
+        """For mechanisms on a sphere: the kind of inputs, their length, and the sphere's dimension."""
         sphere, reach = self.inputs == "sphere", self.radius
         if self.inputs == "box":
             reach = math.nextafter(self.radius * math.sqrt(self.dimension), math.inf)
@@ -369,7 +369,7 @@ class VectorQuantizer(Design):
 
     @property
     def directions(self) -> Iterator[RandomDirections]:
-        """One message of 1, 2, … bits, then 2, 3, … messages of as many bits each as there are, while the error falls."""
+        """One message of 1, 2, … bits, then 2, 3, … messages that share the bits, while the error falls."""
         kind, reach, working = self._sphere
         drawn = _DRAWN if self.bits is None else LARGEST_FRAME
         error, messages = math.inf, 1
@@ -393,7 +393,7 @@ class VectorQuantizer(Design):
             yield SampledSigns(self.dimension, bits, self.privacy, self.radius)
 
     def candidates(self) -> Iterator[VectorLaw]:
-        """What is tried, each made when it is asked for."""
+        """Yield the candidates."""
         yield from self.spheres
         yield from self.directions
         yield from self.signs
@@ -418,9 +418,9 @@ class VectorQuantizer(Design):
         return every("unbiased mechanism with any number of bits")
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
-        """Codes of the probabilities E/t and 1/t, E ≤ e^ε rational, are ε-private, and so are k coordinates of ε/k each.
+        """Check that codes with probabilities E/t and 1/t, E ≤ e^ε rational, or k coordinates at ε/k each, are ε-private.
 
-        Probabilities are checked in rational numbers. The error is a closed form, or at most R²(r² + 1) in a fast rotation, in doubles.
+        Probabilities are checked in rational arithmetic. The error is a closed form, or for a fast rotation at most R²(r² + 1), in doubles.
         """
         kinds = SphereQuantizer, RandomDirections, SampledSigns, SampledCoordinates
         m = cast(VectorLaw, instance("law", stated.law, *kinds))
@@ -440,7 +440,7 @@ class VectorQuantizer(Design):
         yield Claim(f"the worst error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 
     def least_cost(self, stated: Certificate, given: None) -> float:
-        """The cap's error, of vectors of one length (Asi, Feldman, Talwar 2022); of a box also what its corners need (`box_error`)."""
+        """Return the cap's error, for vectors of one length (Asi, Feldman, Talwar 2022), or for a box the bound of its corners (`box_error`) if larger."""
         return least_error(self.dimension, self.privacy.epsilon, self.inputs, self.radius)
 
     # -- what a result says ----------------------------------------------------------------------------------------
@@ -459,7 +459,7 @@ class VectorQuantizer(Design):
         return pd.DataFrame(rows).sort_values("error", kind="stable", ignore_index=True)
 
     def trials(self, result: Result) -> pd.DataFrame:
-        """What was tried, best first: mechanism, bits, count, error; computed anew."""
+        """Tabulate the candidates, best first: mechanism, bits, count, error; recomputed."""
         return self._table.copy()
 
     frame = trials
@@ -502,7 +502,7 @@ class VectorQuantizer(Design):
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the error of what was tried over its bits, and the lower bound."""
+        """Draw the errors of the candidates over their bits, and the lower bound."""
         fig, axis = figure(**sized(options, 5.0, 3.2))
         for colour, (name, part) in zip(COLOURS, self._table.groupby("mechanism", sort=False)):
             part = part.sort_values("bits")
@@ -528,7 +528,7 @@ def _named(mechanism: VectorLaw) -> str:
 
 
 def proved_error(mechanism: VectorLaw) -> float:
-    """The error of the worst input, or what it does not exceed."""
+    """Return the error of the worst input, or an upper bound on it."""
     return mechanism.proved_error if isinstance(mechanism, SphereQuantizer) else mechanism.error
 
 
@@ -536,8 +536,8 @@ def proved_error(mechanism: VectorLaw) -> float:
 
 
 def least_error(dimension: int, epsilon: float, inputs: str, radius: float) -> float:
-    """A lower bound of the worst error of unbiased private answers, less roundings: the cap's for vectors of length at most R,
-    which are in the box of half-width R; for the box what its corners need, if that is more."""
+    """Return a lower bound on the worst error of unbiased private answers, minus rounding: the cap's for vectors of length at most R,
+    which the box of half-width R contains; for the box the bound of its corners, if that is larger."""
     least = cap_error(dimension, epsilon)
     if inputs == "box":
         least = max(least, box_error(dimension, epsilon))
@@ -545,7 +545,7 @@ def least_error(dimension: int, epsilon: float, inputs: str, radius: float) -> f
 
 
 def _covers(design: VectorQuantizer, m: VectorLaw) -> bool:
-    """Whether inputs of the kind stated are inputs of the mechanism, and rotated as stated."""
+    """Whether the mechanism takes the design's inputs, with one of its rotations."""
     if m.dimension != design.dimension or (
         isinstance(m, SphereQuantizer) and m.rotation not in design.rotations
     ):
@@ -565,7 +565,7 @@ def _of_codes(m: SphereQuantizer | RandomDirections | SampledSigns) -> Iterator[
     total = m.near * more + (m.outputs - m.near) * less
     yield Claim("the probabilities of the codes sum to 1", PROVED, 0.0, total == 1 and less > 0)
     if isinstance(m, SampledSigns):
-        # The agreement of a sign with its answer, text by text.
+        # The agreement of the signs with each answer.
         places = [m.bits - 2 * int(v).bit_count() for v in m._order.tolist()]
         agreement = (more * sum(places[: m.near]) + less * sum(places[m.near :])) / m.bits
         holds = agreement == m.agreement > 0

@@ -1,7 +1,7 @@
-r"""A whole vector in b bits, however many: M = 2^b random directions from a shared seed, k of which are called near.
+r"""A whole vector in b bits, for any b: M = 2^b random directions from a shared seed, k of which are called near.
 
-The k directions of largest inner product with the input are *near*, whatever the ties; one of them is sent with probability
-E / (kE + M − k) each, another with 1 / (kE + M − k), E ≤ e^ε rational. Over the directions :math:`r v_J` has the mean x, and the error
+The k directions of largest inner product with the input are *near*, with ties broken in any way; each near one is sent with probability
+E / (kE + M − k), each other one with 1 / (kE + M − k), E ≤ e^ε rational. Over the directions :math:`r v_J` has the mean x, and the error
 :math:`r^2 - 1` on the sphere, with :math:`r = (kE + M - k)/((E - 1)\, c_k)` and :math:`c_k` the mean sum of the k largest inner products. For j
 messages each has a budget of ε/j and directions of its own, and their mean is the answer: the error is that of one over j.
 
@@ -12,7 +12,7 @@ A(t) = E[U; U ≥ t]. By parts, with P beta-distributed with parameters (k, M �
    E \sum_{i \le k} (1 - U_{(i)}^2) = \frac{D - 1}{D}\, M\, E\,(S - t A)(S^{-1}(P)) .
 
 With t = tanh x the density of :math:`x = \operatorname{artanh} S^{-1}(P)` is :math:`g \propto \mathrm{sech}^{D-1}(x)\, S^{k-1} (1 - S)^{M-k-1}`, and :math:`A \propto \mathrm{sech}^{D-1}(x)`.
-The trapezoidal rule of step h finds their integrals over the line but for a relative error of at most
+The trapezoidal rule of step h gives their integrals over the line with a relative error of at most
 :math:`2 e^{-2\pi a/h} (\cos a)^{-(D-1) M} / (1 - e^{-2\pi a/h})` for every a < π/2: by Poisson's formula the error is at most that with
 :math:`\int |g(x + ia)|\,dx` in the place of the power; and as :math:`|\cosh(x + ia)| \ge \cosh x \cos a`, each of the D − 1 times M factors grows by 1/cos a at most, in S
 and in 1 − S = S(−x) under the integral. The step below makes it less than 10⁻¹⁷.
@@ -20,7 +20,7 @@ and in 1 − S = S(−x) under the integral. The step below makes it less than 1
 **Polygons.** In D = 2 the directions are the corners of a regular polygon in a random rotation. Its k nearest corners are at offsets that
 together are uniform on an arc: :math:`c_k = (M/\pi) \sin(\pi k/M)`.
 
-**Directions from a seed** are the same bits in every language: integers, and doubles with + − × ÷ √ in a stated order.
+**Directions from a seed** have the same bits in every language: they use integers, and doubles with + − × ÷ √ in a stated order.
 
 **The definition.** Direction c = 0, 1, … of vector i under a seed, in D ≥ 2 dimensions. Let P = ⌈D/2⌉, K = ⌊3P/2⌋ + 64, B = ⌈(P − 1 + K)/4⌉.
 Its words of 64 bits W₀, W₁, … are the output of Philox4x64-10 with the key (seed mod 2⁶⁴, ⌊seed/2⁶⁴⌋) for the counters (cB + 1, 0, i, 0),
@@ -65,7 +65,7 @@ from mechdesign.vectors.coded import SubsetSelection, best_near, checked_key, sh
 from mechdesign.vectors.sampled import coordinate_epsilon
 from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, chi_mean
 
-_PART = 1 << 16  # numbers of directions at a time: they fit a processor's cache
+_PART = 1 << 16  # numbers of directions computed at a time: they fit a processor's cache
 _WHOLE = 1 << 53
 _SIDE = 1 << 26
 
@@ -83,7 +83,7 @@ def direction_words(dimension: int, seed: int, number: int, start: int, stop: in
 
 
 def directions(dimension: int, words: npt.NDArray[np.uint64]) -> Array:
-    """Return the directions of these words, shape (n, D): what the module defines, bit for bit.
+    """Return the directions of these words, shape (n, D), bit for bit as the module defines them.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def directions(dimension: int, words: npt.NDArray[np.uint64]) -> Array:
 
 @lru_cache(maxsize=4)
 def _corners(count: int) -> Array:
-    """The corners of a regular polygon, the first at (1, 0); shape (2, count)."""
+    """Return the corners of a regular polygon, the first at (1, 0); shape (2, count)."""
     c, s = np.array([1.0, 0.0, -1.0, 0.0]), np.array([0.0, 1.0, 0.0, -1.0])
     while len(c) < count:
         e, f = c + np.roll(c, -1), s + np.roll(s, -1)
@@ -122,7 +122,7 @@ def _corners(count: int) -> Array:
 
 
 def polygon(count: int, turn: Array, start: int = 0, stop: int | None = None) -> Array:
-    """Return corners start, …, stop − 1 of a regular polygon of a power of two of them, the first at `turn`, on the unit circle; shape (n, 2)."""
+    """Return corners start, …, stop − 1 of a regular polygon of `count`, a power of two, on the unit circle, the first at `turn`; shape (n, 2)."""
     c, s = _corners(count)[:, start:stop]
     return np.stack([c * turn[0] - s * turn[1], c * turn[1] + s * turn[0]], axis=1)
 
@@ -132,7 +132,7 @@ def polygon(count: int, turn: Array, start: int = 0, stop: int | None = None) ->
 
 @lru_cache(maxsize=4)
 def _nodes(d: int, m: int) -> tuple[Array, ...]:
-    """At the nodes: log sech^{D−1}, log S and log(1 − S), A, S − A, S − t A."""
+    """Return values at the nodes: log sech^{D−1}, log S and log(1 − S), A, S − A, S − t A."""
     reach = math.acosh(math.exp(55 / (d - 1)))  # less than e^{-55} of the density of U is beyond
     count = math.ceil(reach / 0.7 * math.sqrt((d - 1) * m + 100))
     x = np.linspace(-reach, reach, 2 * count + 1)
@@ -144,12 +144,12 @@ def _nodes(d: int, m: int) -> tuple[Array, ...]:
 
 
 def _off(x: float) -> float:
-    """1 − sin(x)/x on [0, 2π]."""
+    """Return 1 − sin(x)/x on [0, 2π]."""
     return math.fsum((-1) ** (n + 1) * x ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 24))
 
 
 def nearest(d: int, m: int, k: int) -> tuple[float, float, float]:
-    """Return the means of Σ U, Σ (1 − U) and Σ (1 − U²) over the k largest of M inner products, 1 ≤ k < M; of a polygon's at D = 2.
+    """Return the means of Σ U, Σ (1 − U) and Σ (1 − U²) over the k largest of M inner products, 1 ≤ k < M; for a polygon at D = 2.
 
     Examples
     --------
@@ -176,11 +176,11 @@ class RandomDirections(VectorMechanism, SubsetSelection):
     dimension : int
         d, at least 2.
     bits : int
-        b from 1 to 16, of a message: it names one of 2^b directions.
+        b, the bits of a message, 1 to 16: it names one of 2^b directions.
     privacy : PureDP
-        Of all messages together.
+        Requirement for all messages together.
     messages : int
-        j, each of a budget of ε/j and of directions of its own; their mean is the answer.
+        j, the number of messages, each with budget ε/j and directions of its own; their mean is the answer.
     inputs : {"ball", "sphere"}
         Lengths at most `radius`, or exactly `radius`.
     radius : float
@@ -211,7 +211,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
 
     @cached_property
     def power(self) -> Fraction:
-        """E, the rational lower bound of e^{ε/j} that every message's probabilities are made of."""
+        """E, the rational lower bound of e^{ε/j} from which every message's probabilities are made."""
         return power_of_e(coordinate_epsilon(self.privacy.epsilon, self.messages))
 
     @property
@@ -241,7 +241,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
         gain, (total, short, _) = self.power - 1, self._sums
         over = short + float(
             self.outputs / gain
-        )  # k − c_k and M/(E − 1), neither from c_k, as both may be tiny
+        )  # k − c_k and M/(E − 1), computed without c_k, as both may be tiny
         return over / total * (2 + over / total)
 
     @property
@@ -259,7 +259,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
     # -- codes ----------------------------------------------------------------------------------------
 
     def _directions(self, seed: int, number: int, message: int, start: int, stop: int) -> Array:
-        """Directions start, …, stop − 1 of a message of a vector."""
+        """Return directions start, …, stop − 1 of a vector's message."""
         d, first = self.working, message * self.outputs
         if d > 2:
             return directions(d, direction_words(d, seed, number, first + start, first + stop))
@@ -267,7 +267,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
         return polygon(self.outputs, turn, start, stop)
 
     def _order(self, y: Array, seed: int, number: int, message: int) -> Indices:
-        """All directions, those of the largest inner products first."""
+        """Return all directions in the order of falling inner products."""
         step = max(1, _PART // self.working)
         products = [
             halved_sum(self._directions(seed, number, message, start, min(start + step, self.outputs)) * y)
@@ -285,7 +285,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
         return out
 
     def _sent(self, codes: Indices, seed: int, number: int) -> Array:
-        """The mean of the directions that the messages of a vector name."""
+        """Return the mean of the directions that a vector's messages name."""
         named = [self._directions(seed, number, j, c, c + 1)[0] for j, c in enumerate(codes.tolist())]
         return np.asarray(sum(named) / self.messages)
 
@@ -296,7 +296,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
         return self._answered(np.reshape(units, (-1, self.working)), (len(held), self.dimension))
 
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
-        """Each direction that is named once, times how often."""
+        """Sum the named directions, each computed once and multiplied by its count."""
         rows, counts = np.unique(codes, axis=0, return_counts=True)
         units = sum(count * self._sent(row, seed, number) for row, count in zip(rows, counts))
         return self._answered(np.reshape(units, (1, -1)), (self.dimension,))

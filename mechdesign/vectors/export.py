@@ -1,20 +1,20 @@
-r"""Ways into other programs: a scalar quantizer as a C header of integers, every mechanism as flat JSON or as a PyTorch module.
+r"""Export to other programs: a scalar quantizer as a C header of integers, every mechanism as flat JSON or as a PyTorch module.
 
 In PyTorch a vector mechanism is a module, a hook on a tensor's gradient, or applied to all gradients of a model at once. Codes are drawn
-exactly, with the operating system's randomness, on the processor; what is handed back lies where the tensor lay, in its type. A step whose
-whole gradient goes through one mechanism once consumes its ε once.
+exactly, with the operating system's randomness, on the processor; the answer is on the tensor's device, in its type. A step whose
+whole gradient passes through one mechanism once consumes its ε once.
 
-**The integer table**, from which Python and C draw word for word alike: one 64-bit random word settles one number x. Its lower half decides the end of the segment of x,
+**The integer table**, from which Python and C draw the same outputs: one 64-bit random word decides the output for one number x. Its lower half decides the end of the segment of x,
 :math:`u < 2^{32} (x - x_k)/(x_{k+1} - x_k)`; the leading b bits of its upper half are a column of that end's row, and the rest is compared with a threshold: Walker's
-alias method on 2^b columns, so that every row is a law of integer counts out of 2³². Whatever the arithmetic of the end's choice,
-an answer's probability lies between the smallest and the largest count of its output: the ratio of these integers *is* the privacy loss.
+alias method on 2^b columns, so that every row is a law of integer counts out of 2³². However the end is chosen,
+an output's probability lies between its smallest and its largest count: the ratio of these integers *is* the privacy loss.
 
-A certified law need not be one of such counts. It is mixed with a little of the uniform law until its rounded counts keep the
+A certified law need not consist of such counts. It is mixed with a small share of the uniform law until its rounded counts meet the
 budget in exact integers, and the outputs are moved so that the means at both ends of the range are the law's; the bias is stated.
 
-**Clients in C.** Doubles with + − × ÷ √ in the order stated there, integers for everything that is private, and random words from the caller's source: C and
-Python make the same message of the same words. Privacy needs nothing of the doubles. One probability is not the exact fraction: how likely
-all near codes are is cut off after 256 binary digits, which makes E smaller, by less than 2⁻²⁴⁰ of itself, and keeps the budget.
+**Clients in C** use doubles with + − × ÷ √ in the order stated there, integers for all private draws, and random words from the caller's source: C and
+Python make the same message from the same words. Privacy does not depend on the doubles. One probability is not the exact fraction: that of
+all near codes is truncated to 256 binary digits, which lowers E by less than 2⁻²⁴⁰ of itself, and preserves the budget.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CLIENT = """/* {name}: one vector of {dimension} numbers a message, written by 
 
 
 def template(*names: str) -> str:
-    """The templates of these names, in ``clients/c``, one after the other: C in which every name is still to be given."""
+    """Return the C templates of these names in ``clients/c``, concatenated, with placeholders for names."""
     folder = resources.files("mechdesign.vectors") / "clients" / "c"
     return "".join("\n" + (folder / f"{name}.h").read_text(encoding="utf-8") for name in names)
 
@@ -77,7 +77,7 @@ def prefixed(code: str, name: str) -> str:
 
 
 def message_constants(mechanism: CodedMechanism) -> dict[str, object]:
-    """What the template ``message`` is made with."""
+    """Return the constants of the template ``message``."""
     size = f"(32 + ((size_t)(vectors) * {mechanism.vector_bits} + 7) / 8)"
     return {
         "FINGERPRINT": "{" + ", ".join(map(str, mechanism.fingerprint)) + "}",
@@ -88,7 +88,7 @@ def message_constants(mechanism: CodedMechanism) -> dict[str, object]:
 
 
 def defined(constants: dict[str, object]) -> str:
-    """As C's definitions."""
+    """Return the constants as C definitions."""
     return "".join(f"#define NAME_{key} {value}\n" for key, value in constants.items())
 
 
@@ -101,7 +101,7 @@ def _digits(p: Fraction) -> str:
 
 
 def encoder(mechanism: Any, name: str) -> str:
-    """The C header of a mechanism of whole vectors: of those that `c_header` takes."""
+    """Return the C header of a mechanism for whole vectors that `c_header` takes."""
     constants = {
         "DIMENSION": mechanism.dimension,
         "RADIUS": mechanism.radius.hex(),
@@ -142,7 +142,7 @@ Half = npt.NDArray[np.uint32]
 
 
 def alias_columns(counts: list[int], columns: int) -> tuple[list[int], list[int]]:
-    """Walker's thresholds and aliases for counts that sum to 2³², on a power of two of columns, in integers."""
+    """Return Walker's thresholds and aliases for counts that sum to 2³², on a power of two of columns, in integers."""
     each = _WORD // columns
     rest = [*counts, *([0] * (columns - len(counts)))]
     threshold, alias = [each] * columns, list(range(columns))
@@ -160,7 +160,7 @@ def alias_columns(counts: list[int], columns: int) -> tuple[list[int], list[int]
 
 
 def rounded_counts(row: list[Fraction]) -> list[int]:
-    """Integers next to 2³² p that sum to 2³²: the largest remainders are rounded up."""
+    """Return integers near 2³² p that sum to 2³²: the largest remainders are rounded up."""
     scaled = [p * _WORD for p in row]
     counts = [math.floor(v) for v in scaled]
     order = sorted(range(len(row)), key=lambda j: scaled[j] - counts[j], reverse=True)
@@ -170,7 +170,7 @@ def rounded_counts(row: list[Fraction]) -> list[int]:
 
 
 def worst_ratio(rows: list[list[int]]) -> Fraction | None:
-    """The largest ratio of two counts of one output; None where an output is impossible in some rows only."""
+    """Return the largest ratio of two counts of one output; None if an output is impossible in some rows only."""
     worst = Fraction(1)
     for column in zip(*rows):
         if max(column) and not min(column):
@@ -181,7 +181,7 @@ def worst_ratio(rows: list[list[int]]) -> Fraction | None:
 
 
 def counts_within(rows: list[list[Fraction]], budget: Fraction) -> list[list[int]]:
-    """Counts out of 2³² next to rows of probabilities, mixed with so little of the uniform law that their ratios are within a budget."""
+    """Return counts out of 2³² near rows of probabilities, mixed with a share of the uniform law small enough, but such that ratios are within a budget."""
     size, mixed, counts = len(rows[0]), Fraction(0), [rounded_counts(row) for row in rows]
     while (worst := worst_ratio(counts)) is None or worst > budget:
         mixed = mixed * 2 if mixed else Fraction(1, 1 << 31)
@@ -209,7 +209,7 @@ class IntegerTable(Checked, CodedMechanism):
     knots : ndarray, shape (K + 1,)
         Ends of the segments; the first and last are the input range.
     counts : ndarray of int, shape (2 K, m)
-        Of each output out of 2³², at the start and the end of every segment.
+        Count of each output out of 2³², at the start and the end of every segment.
     bins : ndarray, shape (m,)
         Outputs.
 
@@ -247,13 +247,13 @@ class IntegerTable(Checked, CodedMechanism):
     def of(cls, quantizer: Quantizer | CoordinateQuantizer, *, epsilon: float | None = None) -> IntegerTable:
         """Return the table of a quantizer, within its own privacy loss or within `epsilon`.
 
-        Of a `CoordinateQuantizer` it is the table of one coordinate, scaled as there: every coordinate takes a word of its own, and
-        its ε.
+        For a `CoordinateQuantizer` it is the table of one coordinate, with its scale: every coordinate takes a word of its own, and
+        consumes its ε.
 
         Raises
         ------
         DesignError
-            No budget that integers could keep; or a mechanism that is no quantizer of numbers.
+            The budget is too small or infinite for integers; or the mechanism is no quantizer of numbers.
         """
         if not isinstance(quantizer, Quantizer | CoordinateQuantizer):
             wanted = "must be a Quantizer or a CoordinateQuantizer; md.vectors.flat_json exports mechanisms of whole vectors"
@@ -275,7 +275,7 @@ class IntegerTable(Checked, CodedMechanism):
 
     @classmethod
     def of_weights(cls, weights: Sequence[Sequence[int]], *, epsilon: float | None = None) -> IntegerTable:
-        """Return the table of a local report of a category: the input 0, …, k − 1 is a row of weights, the output the number of a column.
+        """Return the table of a local report of a category: the input 0, …, k − 1 selects a row of weights, the output is the index of a column.
 
         Decode with the rounded law: ``LinearReport(workload, table.counts[::2].tolist())``, whose decoder is unbiased for it.
 
@@ -313,7 +313,7 @@ class IntegerTable(Checked, CodedMechanism):
 
     @property
     def categories(self) -> int | None:
-        """k, where inputs are the numbers of categories: one law from every whole number to the next; None of a quantizer."""
+        """k if inputs are categories, with one law from every whole number to the next; None for a quantizer."""
         k = len(self.knots) - 1
         alike = np.array_equal(self.counts[::2], self.counts[1::2])
         return k if alike and np.array_equal(self.knots, np.arange(k + 1)) else None
@@ -326,7 +326,7 @@ class IntegerTable(Checked, CodedMechanism):
         return math.inf if worst is None else log_upper(worst)
 
     def bias(self) -> float:
-        """The largest |E M(x) − x| at the knots, from the integers; between them it is no larger, but for 2⁻³² of a segment's width."""
+        """Largest |E M(x) − x| at the knots, from the integers; between them it is larger by at most 2⁻³² of a segment's width."""
         bins, ends = [Fraction(b) for b in self.bins.tolist()], np.repeat(self.knots, 2)[1:-1].tolist()
         return float(max(abs(_mean(bins, row) - Fraction(x)) for x, row in zip(ends, self.counts.tolist())))
 
@@ -334,7 +334,7 @@ class IntegerTable(Checked, CodedMechanism):
 
     @property
     def dimension(self) -> int:  # type: ignore[override]
-        """1: every number is a message's item."""
+        """1: a message holds single numbers."""
         return 1
 
     @property
@@ -347,15 +347,15 @@ class IntegerTable(Checked, CodedMechanism):
 
     @cached_property
     def column_bits(self) -> int:
-        """b: the leading bits of a word's upper half that are a column."""
+        """b, the leading bits of a word's upper half that select a column."""
         return max((len(self.bins) - 1).bit_length(), 1)
 
     @cached_property
     def alias(self) -> tuple[Half, Half]:
-        """Thresholds and aliases, shape (2 K, 2^b), kept once they are made."""
+        """Thresholds and aliases, shape (2 K, 2^b)."""
         made = [alias_columns(row, 1 << self.column_bits) for row in self.counts.tolist()]
         thresholds, aliases = (np.array(part, dtype=np.int64) for part in zip(*made))
-        # A column that keeps all its words needs no threshold: its alias is itself, and 2^32 / 2^b fits no comparison lost.
+        # A column that is its own alias needs no threshold, so that an overflow of 2^32 / 2^b does no harm.
         return thresholds.astype(np.uint32), aliases.astype(np.uint32)
 
     @cached_property
@@ -364,7 +364,7 @@ class IntegerTable(Checked, CodedMechanism):
         return 2.0**32 / np.diff(self.knots)
 
     def draw(self, x: Numbers, words: npt.NDArray[np.uint64], *, clip: bool = False) -> Indices:
-        """Return the numbers of the outputs that these random words give, as the C function does.
+        """Return the indices of the outputs for these random words, as the C function does.
 
         Parameters
         ----------
@@ -400,11 +400,11 @@ class IntegerTable(Checked, CodedMechanism):
 
     @property
     def knots_range(self) -> tuple[float, float]:
-        """Where inputs may be."""
+        """Range of the inputs."""
         return float(self.knots[0]), float(self.knots[-1])
 
     def codes(self, x: Numbers, seed: int = 0, *, first: int = 0, clip: bool = False) -> Indices:
-        """Draw the number of an output for every number, with the operating system's randomness; no seed is used."""
+        """Draw the index of an output for every number, with the operating system's randomness; the seed is not used."""
         return super().codes(x, seed, first=first, clip=clip)
 
     def _drawn(
@@ -415,7 +415,7 @@ class IntegerTable(Checked, CodedMechanism):
         return self.draw(x, words, clip=clip)[:, None]
 
     def decoded(self, codes: Numbers, seed: int = 0, *, first: int = 0) -> Array:
-        """Return the outputs of these numbers."""
+        """Return the outputs with these indices."""
         return self.bins[self._checked(codes).ravel()]
 
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
@@ -427,7 +427,7 @@ def _mean(bins: Iterable[Fraction], counts: list[int]) -> Fraction:
 
 
 def _moved(bins: list[Fraction], counts: list[list[int]], rows: list[list[Fraction]]) -> Array:
-    """Outputs moved affinely so that the means at both ends of the range are those of these rows; moved by one step where these hardly differ."""
+    """Map outputs affinely so that the means at both ends of the range are those of these rows; only shift them if these means hardly differ."""
     first, last = (sum((b * p for b, p in zip(bins, rows[end])), start=Fraction(0)) for end in (0, -1))
     low, high = (_mean(bins, counts[end]) for end in (0, -1))
     scale = (last - first) / (high - low) if high != low else Fraction(1)
@@ -451,16 +451,16 @@ _HEAD = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
 def c_header(table: IntegerTable | VectorLaw, *, name: str = "quantizer") -> str:
     """Return a C header with the functions that encode numbers or whole vectors.
 
-    Of a table ``NAME_encode(x, word)`` gives what ``table.draw(x, word)`` gives, bit for bit: a ``NAME_word`` is eight random bytes, the
-    least significant of the 64-bit word first. Of a mechanism of whole vectors ``NAME_encode`` writes a message of one vector, with words
-    from a function of the caller's. ``NAME_message`` writes codes as a message that ``decode`` reads.
+    For a table ``NAME_encode(x, word)`` returns the same as ``table.draw(x, word)``, bit for bit: a ``NAME_word`` is eight random bytes, the
+    least significant of the 64-bit word first. For a mechanism of whole vectors ``NAME_encode`` writes a message of one vector, with words
+    from a function of the caller. ``NAME_message`` writes codes as a message that ``decode`` reads.
 
     Parameters
     ----------
     table : IntegerTable, RandomDirections, SampledSigns, SampledCoordinates (of two outputs) or SphereQuantizer (with the fast rotation)
-        Of a quantizer, ``IntegerTable.of(quantizer, epsilon=…)``, or of a report of a category, ``IntegerTable.of_weights(law.weights, epsilon=…)``.
+        For a quantizer ``IntegerTable.of(quantizer, epsilon=…)``, for a report of a category ``IntegerTable.of_weights(law.weights, epsilon=…)``.
     name : str
-        What its functions and tables begin with.
+        Prefix of functions and tables.
 
     Examples
     --------
@@ -511,9 +511,9 @@ def _listed(values: Sequence[str]) -> str:
 
 
 def flat_json(mechanism: object) -> str:
-    """Return what a device needs of a mechanism as one flat JSON object: names to numbers, texts and lists of them.
+    """Return the data of a mechanism that a device needs as one flat JSON object of numbers, strings and lists of them.
 
-    Integers beyond 2⁵³ are texts of digits; docs/wire.md says what the members mean. A certified result keeps its proof by ``result.save``; this is for programs that
+    Integers beyond 2⁵³ are strings of digits; docs/wire.md describes the members. ``result.save`` stores a certified result with its proof; this is for programs that
     draw and decode.
 
     Parameters
@@ -558,7 +558,7 @@ def flat_json(mechanism: object) -> str:
 
 
 def _fields(mechanism: Deployed, *names: str) -> Flat:
-    """The kind, the budget and attributes of a mechanism."""
+    """Return kind, budget and these attributes of a mechanism."""
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(mechanism).__name__).lower()
     budget = mechanism.privacy.epsilon if hasattr(mechanism, "privacy") else mechanism.privacy_loss()
     coded = (
@@ -570,7 +570,7 @@ def _fields(mechanism: Deployed, *names: str) -> Flat:
 
 
 def _near(mechanism: SubsetSelection) -> Flat:
-    """The number of near codes, and the exact weights of all of them and of all others."""
+    """Return the number of near codes, and the exact weights of all near ones and of all others together."""
     above, below = mechanism.power.numerator, mechanism.power.denominator
     return {
         "near": mechanism.near,
@@ -580,7 +580,7 @@ def _near(mechanism: SubsetSelection) -> Flat:
 
 
 def _rows(quantizer: Quantizer) -> Flat:
-    """The exact weights of every row, one after the other, over each row's sum."""
+    """Return the exact weights of all rows, concatenated, with each row's sum."""
     law = quantizer.certified().law
     assert law is not None
     rows = [law.weights(k, end)[0] for k in range(len(law.knots) - 1) for end in (0, 1)]
@@ -603,7 +603,7 @@ def _torch() -> ModuleType:
 
 
 def _answering(mechanism: VectorLaw, clip: bool, rng: Randomness) -> Callable[[Tensor], Tensor]:
-    """Return what answers a tensor (..., d) privately, where it lies and in its type."""
+    """Return a function that answers a tensor (..., d) privately, on its device and in its type."""
     instance("mechanism", mechanism, *get_args(VectorLaw))
     one_of("clip", clip, (True, False))
     torch = _torch()
@@ -629,7 +629,7 @@ def torch_module(mechanism: VectorLaw, *, clip: bool = True, rng: Randomness = N
     clip : bool
         Shorten vectors that are too long.
     rng : seed or numpy Generator, optional
-        Simulate; draw for deployment when not given.
+        Source for simulation; by default draws are exact, for deployment.
 
     Raises
     ------
@@ -639,7 +639,7 @@ def torch_module(mechanism: VectorLaw, *, clip: bool = True, rng: Randomness = N
     answer = _answering(mechanism, clip, rng)
 
     class VectorModule(_torch().nn.Module):  # type: ignore[misc]
-        """Answers vectors privately; the gradient passes as if they were unchanged."""
+        """Answer vectors privately; gradients pass through unchanged."""
 
         def forward(self, x: Tensor) -> Tensor:
             return x + (answer(x) - x).detach()
@@ -654,7 +654,7 @@ def torch_module(mechanism: VectorLaw, *, clip: bool = True, rng: Randomness = N
 def gradient_hook(
     mechanism: VectorLaw, *, clip: bool = True, rng: Randomness = None
 ) -> Callable[[Tensor], Tensor]:
-    """Return a hook for ``tensor.register_hook``: the gradient, as one vector of d numbers, is replaced by its private answer."""
+    """Return a hook for ``tensor.register_hook`` that replaces the gradient, as one vector of d numbers, by its private answer."""
     answer = _answering(mechanism, clip, rng)
 
     def hook(gradient: Tensor) -> Tensor:
@@ -671,8 +671,8 @@ def privatize_gradients(
 ) -> None:
     """Replace all gradients of a model, taken together as one vector of d numbers, by their private answer, in place.
 
-    Call it between ``loss.backward()`` and ``optimizer.step()``. The step consumes the mechanism's ε, once, for whatever the loss was of: all
-    records of the client.
+    Call it between ``loss.backward()`` and ``optimizer.step()``. The step consumes the mechanism's ε once, for all records in the loss
+    together.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Federated learning with Flower: clients send their updates as private messages, the server adds up and decodes.
 
-A client's ``fit`` returns `flower_update` of what it would add to the parameters; `flower_strategy` is the strategy of the server. What leaves a client
-is a message of one vector, under the mechanism's budget for everything that the client has, each time that it is asked.
+A client's ``fit`` returns `flower_update` of its update of the parameters; `flower_strategy` is the strategy of the server. Each time it is asked,
+a client sends a message of one vector, which consumes the mechanism's budget for all of the client's data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mechdesign.vectors.coded import CodedMechanism
 
 
 def flower_update(mechanism: CodedMechanism, update: Sequence[Numbers]) -> list[Array]:
-    """Return what a Flower client's ``fit`` returns in place of parameters: its update, all arrays as one vector, as a private message.
+    """Return a client's update, all arrays as one vector, as a private message, which Flower's ``fit`` returns instead of parameters.
 
     Vectors that are too long are shortened.
 
@@ -55,22 +55,22 @@ def flower_strategy(
 ) -> Any:
     """Return a Flower strategy that adds the mean of private updates to the parameters.
 
-    In every round it asks so many clients at random of those that it has asked fewer than `times` times: a client consumes
-    at most `times` times the mechanism's ε. A message that is damaged, or is not of one vector, is left out and counted.
+    In every round it asks `clients` clients, at random among those asked fewer than `times` times: a client consumes
+    at most `times` times the mechanism's ε. A message that is damaged, or does not hold one vector, is left out and counted.
 
     Parameters
     ----------
     mechanism : SphereQuantizer, RandomDirections, SampledSigns or SampledCoordinates
-        Of as many dimensions as the parameters have numbers.
+        Mechanism whose dimension is the number of parameters.
     clients : int
-        Of a round.
+        Clients per round.
     rate : float
-        What the mean is multiplied by: −rate for gradients.
+        Factor of the mean; negative for gradients.
     times : int
     rng : seed or numpy Generator, optional
-        Of the choice of clients.
+        Randomness of the choice of clients.
     **options
-        Of Flower's ``FedAvg``: ``initial_parameters``, ``min_available_clients``, ``evaluate_fn``, …
+        Options of Flower's ``FedAvg``: ``initial_parameters``, ``min_available_clients``, ``evaluate_fn``, …
 
     Raises
     ------
@@ -89,11 +89,11 @@ def flower_strategy(
         try:
             (part,) = common.parameters_to_ndarrays(result.parameters)
             return np.asarray(part, dtype=np.uint8).tobytes()
-        except Exception:  # whatever a client may send in the place of a message is a damaged one
+        except Exception:  # anything else that a client sends counts as a damaged message
             return b""
 
     class PrivateMean(strategies.FedAvg):  # type: ignore[misc,name-defined]
-        """Decodes the sum of all messages of a round."""
+        """Strategy that decodes the sum of all messages of a round."""
 
         def __init__(self) -> None:
             super().__init__(**options)

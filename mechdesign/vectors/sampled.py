@@ -4,21 +4,21 @@ Every chosen coordinate consumes ε/k; the estimate :math:`\tfrac dk \sum_{j \in
 
 .. math:: \sum_j \Big(\tfrac dk\, E\,M(x_j)^2 - x_j^2\Big).
 
-Of all unbiased private answers to a number of [−1, 1] two outputs ±(E + 1)/(E − 1) have the least second moment at the ends of the range
-(:math:`2 = \int m (p_1 - p_{-1}) \le \sqrt{2 S \cdot 2 \tanh^2(\varepsilon/2)}` for the mean S of the two second moments), so that one bit is
-enough while k < d. (Where every coordinate is sent, more outputs have a smaller worst variance; then `SampledSigns` and `SphereQuantizer` have a
+Of all unbiased private answers to a number in [−1, 1] two outputs ±(E + 1)/(E − 1) have the least second moment at the ends of the range
+(:math:`2 = \int m (p_1 - p_{-1}) \le \sqrt{2 S \cdot 2 \tanh^2(\varepsilon/2)}` for the mean S of the two second moments), so that one bit
+suffices while k < d. (If every coordinate is sent, more outputs have a smaller worst variance; then `SampledSigns` and `SphereQuantizer` have a
 smaller error still: results/ablations, vectors.)
 
-Signs of sampled coordinates, sent together: ℓ∞-bounded vectors in a few bits under one budget.
+**Signs of sampled coordinates**, sent together: ℓ∞-bounded vectors in a few bits under one budget.
 
-b of d coordinates, chosen by shared randomness, are each rounded at random to −1 or 1. Of the 2^b texts of b signs those that differ from the rounded one in at most
-j places are near; one of the k near ones is sent with probability E / (kE + 2^b − k) each, another with 1 / (kE + 2^b − k), E ≤ e^ε rational. With the
-mean agreement of a sign with its answer, and the answer y to the chosen coordinates,
+b of d coordinates, chosen by shared randomness, are each rounded at random to −1 or 1. Among the 2^b words of b signs those that differ from the rounded one in at most
+j places are near; each of the k near ones is sent with probability E / (kE + 2^b − k), each other one with 1 / (kE + 2^b − k), E ≤ e^ε rational. With the
+mean agreement a of a sign with its answer, and the answer y for the chosen coordinates,
 
 .. math:: a = \frac{(E - 1) \sum_{i \le j} \binom bi (b - 2i)/b}{kE + 2^b - k}, \qquad
    \text{estimate } \frac{d}{b\,a}\, y, \qquad \text{error } \frac{d^2}{b\,a^2} - \|x\|^2,
 
-exactly, whatever the input; j is the best. For j = 0 it is randomized response over the texts (Chen, Kairouz, Özgür 2020, without their representation).
+exactly, for any input; j is optimal. For j = 0 it is randomized response over the words (Chen, Kairouz, Özgür 2020, without their representation).
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ from mechdesign.vectors.coded import (
 
 
 def coordinate_epsilon(epsilon: float, count: int) -> float:
-    """ε/k, rounded down so that k of them are at most ε."""
+    """Return ε/k, rounded down so that k times it is at most ε."""
     return round_down(Fraction(epsilon) / count)
 
 
 def two_outputs(epsilon: float) -> Quantizer:
-    """The unbiased quantizer of [−1, 1] with two outputs (Duchi, Jordan, Wainwright 2018), exact.
+    """Return the exact unbiased quantizer of [−1, 1] with two outputs (Duchi, Jordan, Wainwright 2018).
 
     Examples
     --------
@@ -82,7 +82,7 @@ def _limit(name: str, value: object) -> int | None:
 
 
 class SampledSubset(CodedMechanism):
-    """What sends a few coordinates of every vector, chosen by shared randomness."""
+    """Base of mechanisms that send a few coordinates of every vector, chosen by shared randomness."""
 
     inputs: str = "box"
     """Coordinates in [−R, R]."""
@@ -91,20 +91,20 @@ class SampledSubset(CodedMechanism):
     @property
     @abstractmethod
     def sent(self) -> int:
-        """How many coordinates are sent."""
+        """Number of coordinates sent."""
 
     def _scaled(self, x: Numbers, clip: bool) -> Array:
-        """Vectors over R, shape (n, d)."""
+        """Return vectors over R, shape (n, d)."""
         return scaled_vectors(x, self.dimension, self.radius, self.inputs, clip=clip)
 
     def _chosen(self, x: Numbers, seed: int, first: int, clip: bool) -> Array:
-        """The coordinates that are sent, over R; shape (n, sent)."""
+        """Return the sent coordinates over R, shape (n, sent)."""
         y = self._scaled(x, clip)
         return np.take_along_axis(y, shared_subsets(seed, first, len(y), self.dimension, self.sent), axis=1)
 
     @abstractmethod
     def _estimates(self, codes: Indices) -> Array:
-        """What codes (n, slots) say of the coordinates that are sent, shape (n, sent)."""
+        """Return the estimates of the sent coordinates, shape (n, sent), from codes (n, slots)."""
 
     def decoded(self, codes: Numbers, seed: int, *, first: int = 0) -> Array:
         """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
@@ -131,17 +131,17 @@ class SampledCoordinates(Checked, SampledSubset):
     dimension : int
         d, at least 2.
     bits : int, optional
-        At most so many for a vector; no limit when not given.
+        Most bits for a vector; by default no limit.
     privacy : PureDP
-        Of the whole vector.
+        Requirement for the whole vector.
     inputs : {"box", "ball"}
         Coordinates in [−R, R], or ‖x‖₂ ≤ R.
     radius : float
         R.
     count : int, optional
-        k, how many coordinates are sent; the best when not given.
+        k, the number of coordinates sent; by default the best.
     coordinate : Quantizer, optional
-        What each is sent through: a certified quantizer of [−1, 1]; the best of two outputs when not given.
+        A certified quantizer of [−1, 1] for each coordinate; by default the best with two outputs.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class SampledCoordinates(Checked, SampledSubset):
             raise DesignError.of("coordinate", f"privacy loss {loss:.17g}", f"must lose at most {most:.17g}")
 
     def _best_count(self) -> int:
-        """d²/k coth²(ε/2k) falls while ε/k is large, and rises afterwards: one valley."""
+        """Return the k that minimises d²/k coth²(ε/2k), which falls while ε/k is large, and rises afterwards."""
         most = self.dimension if self.bits is None else min(self.dimension, self.bits)
         counts = np.arange(1, most + 1)
         with np.errstate(over="ignore"):
@@ -194,9 +194,9 @@ class SampledCoordinates(Checked, SampledSubset):
         return int(counts[np.argmin(logs)])
 
     def coordinate_margin(self) -> float:
-        """What the exact ratio of a coordinate's probabilities leaves of e^(ε/k), relative; negative where it is over.
+        """Relative slack of the exact ratio of a coordinate's probabilities below e^(ε/k); negative if it exceeds the budget.
 
-        As e^(ε/k) is bounded from below and ε/k rounded down, k coordinates keep ε exactly.
+        As e^(ε/k) is bounded from below and ε/k rounded down, k coordinates meet ε exactly.
         """
         ratio = None if self.one.law is None else self.one.law.ratio()
         bound = exp_lower(coordinate_epsilon(self.privacy.epsilon, self.slots))
@@ -205,19 +205,19 @@ class SampledCoordinates(Checked, SampledSubset):
     # -- error ----------------------------------------------------------------------------------------
 
     def _unit_worst(self, count: int, coordinate: Quantizer) -> float:
-        """The worst error for R = 1: (d/k) E M² is affine in pieces, h = that − t² concave in each."""
+        """Return the worst error for R = 1: (d/k) E M² is piecewise affine, so that h = (d/k) E M² − t² is concave on each piece."""
         scale, knots = self.dimension / count, coordinate.knots
         low = coordinate.starts @ coordinate.bins**2 * scale
         slope = (coordinate.ends @ coordinate.bins**2 * scale - low) / np.diff(knots)
 
         def largest(price: float) -> float:
-            """max h(t) − price t²."""
+            """Return max h(t) − price t²."""
             best = np.clip(slope / (2 * (1 + price)), knots[:-1], knots[1:])
             return float((low + slope * (best - knots[:-1]) - (1 + price) * best**2).max())
 
         if self.inputs == "box":
             return self.dimension * largest(0.0)
-        # ‖x‖ ≤ 1 with any price on its square is an upper bound; the best price is taken.
+        # Any price on ‖x‖² ≤ 1 gives an upper bound; take the best price.
         found = optimize.minimize_scalar(
             lambda p: p + self.dimension * largest(p),
             bounds=(0.0, 4.0 * scale * float((coordinate.bins**2).max())),
@@ -237,14 +237,14 @@ class SampledCoordinates(Checked, SampledSubset):
         return np.asarray(self.radius**2 * total).reshape(np.shape(x)[:-1])
 
     def privacy_loss(self) -> float:
-        """ε between any two vectors: the coordinate's exact loss, k times, rounded up and at most what was asked."""
+        """Return ε between any two vectors: k times the coordinate's exact loss, rounded up, at most the requirement."""
         return min(round_up(self.slots * Fraction(self.one.privacy_loss())), self.privacy.epsilon)
 
     # -- codes ----------------------------------------------------------------------------------------
 
     @property
     def one(self) -> Quantizer:
-        """The quantizer of a coordinate."""
+        """Quantizer of a coordinate."""
         assert self.coordinate is not None
         return self.coordinate
 
@@ -260,12 +260,12 @@ class SampledCoordinates(Checked, SampledSubset):
 
     @property
     def one_segment(self) -> bool:
-        """Whether probabilities are affine on [−1, 1]: an input is rounded to one of the ends first."""
+        """Whether probabilities are affine on [−1, 1], so that an input is first rounded to one of the ends."""
         return len(self.one.knots) == 2
 
     @cached_property
     def _ends(self) -> IntegerRows:
-        """The exact laws of the codes at −1 and at 1."""
+        """Exact laws of the codes at −1 and at 1."""
         law = self.one.law
         assert law is not None
         return ExactSampler(law).rows
@@ -273,7 +273,7 @@ class SampledCoordinates(Checked, SampledSubset):
     def _drawn(
         self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
-        """The numbers of outputs for the chosen coordinates."""
+        """Draw the indices of outputs for the chosen coordinates."""
         part = self._chosen(x, seed, first, clip)
         if rng is None and self.one_segment:
             return self._ends.draw(rounded_signs(part).astype(np.int64).ravel()).reshape(part.shape)
@@ -300,9 +300,9 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
     dimension : int
         d, at least 2.
     bits : int
-        b, how many coordinates are sent, 1 to 16 and at most d.
+        b, the number of coordinates sent, 1 to 16 and at most d.
     privacy : PureDP
-        Of the whole vector.
+        Requirement for the whole vector.
     radius : float
         R: coordinates are in [−R, R].
 
@@ -335,12 +335,12 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
 
     @cached_property
     def flips(self) -> int:
-        """j, in how many places a near text may differ."""
+        """j, the most places in which a near word differs."""
         return max(range((self.bits + 1) // 2), key=self._agreement)
 
     @property
     def near(self) -> int:
-        """k, how many texts are near."""
+        """k, the number of near words."""
         return sum(math.comb(self.bits, i) for i in range(self.flips + 1))
 
     @cached_property
@@ -350,7 +350,7 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
 
     @property
     def stretch(self) -> float:
-        """What a sign stands for: R d/(b a)."""
+        """Estimate per sign, R d/(b a)."""
         return self.radius * float(self.dimension / (self.bits * self.agreement))
 
     def squared_error(self, x: Numbers) -> Array:
@@ -372,14 +372,14 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
 
     @cached_property
     def _order(self) -> Indices:
-        """Which signs to change, the fewest first."""
+        """Sets of signs to change, the smallest first."""
         count = np.array([v.bit_count() for v in range(self.outputs)])
         return np.argsort(count, kind="stable")
 
     def _drawn(
         self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
-        """A text of signs for every vector: its rounded signs, lowest bit first, some of them changed."""
+        """Draw a word of signs for every vector: its rounded signs, lowest bit first, some of them changed."""
         part = self._chosen(x, seed, first, clip)
         up = rounded_signs(part) if rng is None else rng.random(part.shape) < (1 + part) / 2
         texts = up @ (1 << np.arange(self.bits))

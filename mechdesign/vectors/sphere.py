@@ -1,16 +1,16 @@
 r"""A whole vector in b bits: the vertices of a randomly rotated simplex, k of which are called near.
 
 Both ends derive a rotation from a shared seed. Of the :math:`M = 2^b` vertices of a simplex in that rotation exactly k, those of largest inner product
-with the input, are *near*, whatever the ties; one of them is sent with probability E / (kE + M − k) each, another with 1 / (kE + M − k).
-E ≤ e^ε is rational, hence every probability; which vertices are called near may be settled in floating-point numbers, as the
+with the input, are *near*, with ties broken in any way; each near one is sent with probability E / (kE + M − k), each other one with 1 / (kE + M − k).
+E ≤ e^ε is rational, hence every probability; floating-point numbers may decide which vertices are near, as the
 guarantee holds for any k of them. With :math:`T_k` the mean sum of the k largest of M normals,
 
 .. math:: c_k = \sqrt{\tfrac{M}{M-1}}\, \frac{T_k}{E\|G_D\|}, \qquad r = \frac{kE + M - k}{(E - 1)\, c_k},
 
-:math:`r v_J` has the mean x over the rotation, and the error :math:`r^2 - 1` on the sphere; k is the best.
+:math:`r v_J` has the mean x over the rotation, and the error :math:`r^2 - 1` on the sphere; k is optimal.
 (Isik, Chen, Özgür, Weissman, No 2023: the best for this codebook.)
 
-Expected sums of the largest of M independent normals, and of their squares: what the k closest vertices are worth.
+**Expected sums** of the k largest of M independent normals, and of their squares, give the inner products of the near vertices.
 
 With S the survival function of the normal law and φ its density, the sum of the k largest has the mean
 :math:`\int x \varphi M\, P[\mathrm{Bin}(M-1, S(x)) < k]\,dx`; by parts, with V beta-distributed with parameters (M − k, k) and
@@ -23,8 +23,8 @@ The integrands are smooth and decay on both sides, so that the trapezoidal rule 
 **Rotations.** `ExactRotation` has the uniform law: Q of the QR decomposition, with a positive diagonal of R, of a D × n Gaussian frame A (raw
 ``qr`` is biased), as :math:`Q^\top x = R^{-\top} A^\top x`. `FastRotation` is a product of sign flips and Walsh–Hadamard transforms on two overlapping blocks with a fixed shuffle between
 rounds: orthogonal, in O(D log D), and of nearly the uniform law only. Privacy holds under any rotation; an answer is exactly unbiased under
-the uniform law. Under any rotation the near vertices have together no negative inner product with the input, as all have the sum 0: hence
-:math:`E\|r v_J - x\|^2 \le r^2 + 1`. What is rotated are the vertices of a regular simplex of unit vectors in n dimensions, never written as a matrix:
+the uniform law. Under any rotation the inner products of the near vertices with the input have a non-negative sum, as all together sum to 0: hence
+:math:`E\|r v_J - x\|^2 \le r^2 + 1`. The vertices are those of a regular simplex of unit vectors in n dimensions, never formed as a matrix:
 
 .. math:: v_i = \sqrt{1 + \tfrac1n}\, e_i - \frac{\sqrt{n+1} - 1}{n\sqrt n}\, \mathbf 1 \quad (i < n), \qquad v_n = -\tfrac1{\sqrt n} \mathbf 1 .
 """
@@ -50,7 +50,7 @@ from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_
 from mechdesign.vectors.coded import SubsetSelection, best_near, checked_key, shared_normals, shared_words
 
 LARGEST_BITS = 16
-LARGEST_FRAME = 1 << 27  # numbers of an exact rotation: a gigabyte
+LARGEST_FRAME = 1 << 27  # most numbers of an exact rotation: a gigabyte
 _PART = 1 << 16  # numbers rotated at a time: they fit a processor's cache
 
 
@@ -122,13 +122,13 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
 
     @property
     def shared_error(self) -> float:
-        """The squared error that averaging does not remove where all vectors share one rotation, for inputs of length R."""
+        """Squared error that averaging does not remove if all vectors share one rotation, for inputs of length R."""
         m, k = self.outputs, self.near
         return self.radius**2 * max(k * (m - k) / ((m - 1) * self.closeness**2) - 1, 0.0)
 
     @property
     def proved_error(self) -> float:
-        """What the expected squared error of no input exceeds, bias counted: R²(r² + 1) of a rotation that is not of the uniform law."""
+        """Upper bound on the expected squared error of every input, bias included: for the fast rotation R²(r² + 1)."""
         return self.error if self.rotation == "exact" else self.radius**2 * (self.factor**2 + 1)
 
     @cached_property
@@ -148,13 +148,13 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         return out
 
     def _total(self, codes: Indices, seed: int, number: int) -> Array:
-        """Counts of the vertices, turned back once."""
+        """Sum the estimates from counts of the vertices, rotated back once."""
         counts = np.bincount(codes.ravel(), minlength=self.outputs).astype(float)
         units = self._turn.turned_back(weighted_sums(counts[None, :]), [(seed, number)])
         return self._answered(units, (self.dimension,))
 
     def _parts(self, count: int, seed: int, first: int = 0) -> Iterator[tuple[slice, Keys]]:
-        """The vectors some at a time, with their keys."""
+        """Yield slices of the vectors that fit the cache, with their keys."""
         step = max(1, _PART // self.working)
         for start in range(0, count, step):
             part = slice(start, min(start + step, count))
@@ -163,20 +163,20 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
     def _drawn(
         self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
-        """The vertex at a random place in an order that puts the near ones first."""
+        """Draw the vertex at a random place in the order of falling inner products."""
         y = self.lifted(x, clip=clip)
         ranks = self._ranks(len(y), rng)[:, None]
         out = np.empty_like(ranks)
         for part, keys in self._parts(len(y), seed, first):
             products = vertex_products(self._turn.turned(y[part], keys))
-            order = np.argsort(-products, axis=1, kind="stable")  # on every processor alike
+            order = np.argsort(-products, axis=1, kind="stable")  # the same on every processor
             out[part] = np.take_along_axis(order, ranks[part], axis=1)
         return out
 
     def rotation_bias(self, x: Numbers, *, rng: Randomness = None, draws: int = 1000) -> tuple[float, float]:
         r"""Measure the relative bias :math:`\langle E\,M(x) - x, x\rangle / \|x\|^2` of the rotation at one vector, and its standard error.
 
-        For the exact rotation it is zero. The mean over the answer's law is taken exactly, the one over rotations from draws.
+        For the exact rotation it is zero. The mean over the answer's law is exact, that over rotations is estimated from draws.
         """
         y = self.lifted(np.reshape(x, (1, -1)))
         seed, count = int(generator(rng).integers(0, 1 << 62)), integer("draws", draws, 2)
@@ -197,7 +197,7 @@ _LOG_BELOW, _LOG_ABOVE = special.log_ndtr(_NODES), special.log_ndtr(-_NODES)
 
 
 def _weighted(m: int, k: int) -> Array:
-    """φ(x) times the density of Z at the nodes, times the step."""
+    """Return φ(x) times the density of Z at the nodes, times the step."""
     beta = special.betaln(m - k, k)
     logs = 2 * _LOG_DENSITY + (m - k - 1) * _LOG_BELOW + (k - 1) * _LOG_ABOVE - beta
     return np.asarray(np.exp(logs) * _STEP)
@@ -235,7 +235,7 @@ def chi_mean(d: int) -> float:
     """
     if d < 300:
         return math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
-    # The difference of the logarithms would lose digits; the asymptotic series has them all here.
+    # The difference of the logarithms would lose digits; the asymptotic series is accurate here.
     x = 1 / d
     return math.sqrt(d) * (1 - x / 4 + x**2 / 32 + 5 * x**3 / 128 - 21 * x**4 / 2048)
 
@@ -278,11 +278,11 @@ class ExactRotation(Rotation):
             )
 
     def frame(self, key: tuple[int, int]) -> Array:
-        """The Gaussian frame A, shape (D, n)."""
+        """Return the Gaussian frame A, shape (D, n)."""
         return shared_normals(*key, self.dimension * self.kept).reshape(self.dimension, self.kept)
 
     def _decomposed(self, keys: Keys) -> Iterator[tuple[Array, Array]]:
-        """For each key A and R, whose diagonal is positive."""
+        """Yield A and R, with positive diagonal, for each key."""
         with one_thread():
             for key in keys:
                 frame = self.frame(key)
@@ -302,7 +302,7 @@ class FastRotation(Rotation):
     """Sign flips and Walsh–Hadamard transforms, four rounds."""
 
     def _signs(self, keys: Keys) -> Array:
-        """Signs ±1, shape (rounds, n, D)."""
+        """Return signs ±1, shape (rounds, n, D)."""
         words = -(-_ROUNDS * self.dimension // 64)
         bits = np.stack([shared_words(*key, words) for key in keys])
         flat = np.unpackbits(bits.astype("<u8").view(np.uint8), axis=1, bitorder="little")
@@ -310,7 +310,7 @@ class FastRotation(Rotation):
         return np.where(flat, -1.0, 1.0).transpose(1, 0, 2)
 
     def _mixed(self, x: Array, *, back: bool = False) -> Array:
-        """Transform the first coordinates, then the last ones, in place; the other way round to undo it."""
+        """Transform the first coordinates, then the last ones, in place; in reverse order with `back`."""
         size = 1 << (self.dimension.bit_length() - 1)
         blocks = [slice(start, start + size) for start in {0, self.dimension - size}]
         for block in sorted(blocks, key=lambda each: each.start, reverse=back):
@@ -327,7 +327,7 @@ class FastRotation(Rotation):
         with one_thread():
             for flips in self._signs(keys):
                 mixed = self._mixed(x * flips)
-                # What lies half the dimension apart comes side by side.
+                # Interleave the two halves.
                 x = np.empty_like(mixed)
                 x[:, ::2], x[:, 1::2] = mixed[:, :half], mixed[:, half:]
         return x[:, : self.kept]
@@ -349,7 +349,7 @@ def _constants(n: int) -> tuple[float, float]:
 
 
 def vertex_products(z: Array) -> Array:
-    """Inner products of vectors (count, n) with all vertices; shape (count, n + 1).
+    """Return the inner products of vectors (count, n) with all vertices; shape (count, n + 1).
 
     Examples
     --------
@@ -363,7 +363,7 @@ def vertex_products(z: Array) -> Array:
 
 
 def weighted_sums(counts: Array) -> Array:
-    """Sums of the vertices, each that many times; shape (n,) for n + 1 counts, over the last axis.
+    """Return sums of the vertices weighted by counts over the last axis; shape (n,) for n + 1 counts.
 
     Examples
     --------

@@ -7,7 +7,6 @@ import math
 import pytest
 from scipy import stats
 
-import mechdesign as md
 from mechdesign.accounting.composition import composed_delta, discretise
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, joint_interval
 from mechdesign.accounting.losses import loss_of
@@ -42,15 +41,6 @@ def test_the_curve_is_enclosed_wherever_losses_are_merged(law: object, most: flo
                 )
                 low, high = (composed_delta([(grid, 1)], epsilon)[0] for grid in (below, above))
                 assert low <= exact.upper * (1 + 1e-9) and exact.lower <= high * (1 + 1e-9)
-
-
-def test_samples_that_give_a_record_away_do_so_with_the_probability_of_one() -> None:
-    """Records 100 standard deviations out, against their negatives: it took 20 seconds, and three quarters were open."""
-    for own, rounds, rate in ((100, 2, 0.5), (50, 20, 0.1), (1000, 3, 0.5)):
-        changes = md.Sensitivity(l2=2 * own, own=own, neighbours="replace")
-        found = md.AdditiveNoise(stats.norm(), changes, rounds=rounds, sampling_rate=rate).delta_interval(8)
-        seen = -math.expm1(rounds * math.log1p(-rate))
-        assert found.lower <= seen * (1 + 1e-12) and seen <= found.upper * (1 + 1e-12) and found.width < 1e-6
 
 
 @pytest.mark.parametrize(

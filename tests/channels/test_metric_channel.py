@@ -16,7 +16,6 @@ from mechdesign.channels import design as metric_channel
 from mechdesign.channels.channel import Channel, Response, check_prior, private_weights
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
 from mechdesign.evidence.proofs import RowsBound
-from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.space import graph_stretch, greedy_spanner
 from mechdesign.typing import Status
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
@@ -210,19 +209,6 @@ def test_an_item_far_off_is_not_given_away() -> None:
     assert release.channel.metric_loss() <= 1.0
     assert release.guarantee.alpha == pytest.approx(5.0)
     assert (release.channel.dense > 0).all()
-
-
-def test_a_clustered_release_is_read_back_without_a_matrix() -> None:
-    """The loss of a closed form needs no dense matrix."""
-    release = md.ItemwiseRelease(
-        md.MetricSpace.clustered(40, 30, within=0.05), item_alpha=4.0, delta=1e-6, items=10, users=1000
-    )
-    text = dumps(release)
-    again = loads(text)
-    assert again.item_alpha == release.channel.metric_loss()
-    assert again.guarantee.alpha <= release.guarantee.alpha
-    assert isinstance(again.channel, ClusteredResponse)
-    assert not any("distances" in vars(s) for s in (again.space, again.channel.space))
 
 
 def test_fifty_thousand_points_on_a_line_need_no_matrix() -> None:

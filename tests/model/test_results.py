@@ -292,15 +292,6 @@ def test_a_store_is_bound_to_its_problem(tmp_path: Path) -> None:
         md.search(other, grid, store=tmp_path / "store", bar=False)
 
 
-def test_threads_share_no_programs() -> None:
-    bins = md.Grid(delta=[1.8, 1.9, 2.0], inner=[0.4, 0.5])
-    design = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=bins)
-    alone, shared = design.solve(bar=False), design.solve(bar=False, jobs=2, backend="threading")
-    assert shared.table.equals(alone.table)
-    with pytest.raises(md.DesignError, match="backend"):
-        md.search(table(cp.Parameter(name="cap")), md.Grid(cap=[0.2]), backend="threading")
-
-
 # -- Additive noise on a lattice as a declared problem: published and independent optima, privacy by an own check in fractions, tails
 
 HALF = md.ApproximateDP(1.0, 0.2)

@@ -6,7 +6,6 @@ from contextlib import suppress
 
 import cheap
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -119,17 +118,3 @@ def test_prints_are_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     for name in cheap.DESIGNS:
         for text in prints(name):
             assert max(map(len, text.splitlines())) <= 80, text
-
-
-def test_an_audit_shows_up_to_80_rows_and_says_of_what_each_row_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    audit = cheap.solved("optm").audit()
-    printed = repr(audit).splitlines()
-    assert len(printed) == 1 + len(audit) == 81
-    assert all(column in printed[0] for column in audit.columns)
-    assert all(str(index) in line for index, line in zip(audit["index"], printed[1:]))
-    assert audit["family"].str.startswith("model: ").any()
-    assert not audit["family"].str.startswith("model: ").all()
-    assert type(pd.DataFrame(audit)) is pd.DataFrame
-    longer = repr(cheap.solved("table-problem").audit()).splitlines()
-    assert len(longer) == 23 and longer[-1].startswith("95 rows; all of them: print(audit.to_string())")

@@ -136,25 +136,6 @@ def test_a_table_in_floats_has_a_rational_law_next_to_it(seed: int) -> None:
             assert np.allclose([float(p) for p in row], given_row, rtol=1e-12, atol=1e-15)
 
 
-def test_callable_loss_is_integrated() -> None:
-    mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.4, (-1, 1))
-    for prior in (UNIFORM, md.clipped(stats.norm(0.3, 0.6), -1, 1), np.array([-0.5, 0.25, 1.0])):
-        assert mechanism.expected_loss(prior, np.square) == pytest.approx(
-            mechanism.expected_loss(prior, "squared"), rel=1e-10
-        )
-        assert mechanism.expected_loss(
-            prior, lambda t: np.maximum(0, np.abs(t) - 1)
-        ) < mechanism.expected_loss(prior)
-
-
-def test_metric_loss() -> None:
-    rows = [[0.75, 0.25], [0.25, 0.75]]
-    assert md.Quantizer.interpolated([-2, 2], [-1, 1], rows).metric_loss() == pytest.approx(1.0)
-    assert (
-        md.Quantizer.erm([-2, -0.5, 0.5, 2], 0.4, (-1, 1)).metric_loss() == math.inf
-    )  # it jumps at the bins
-
-
 def chi_square(mechanism: md.Quantizer, x: float, draws: np.ndarray) -> float:
     counts = np.array([(draws == b).sum() for b in mechanism.bins])
     assert counts.sum() == len(draws)

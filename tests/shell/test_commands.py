@@ -101,20 +101,6 @@ def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> 
                 assert code == 0, (line, error)
 
 
-def test_the_remedy_of_a_coarse_table_is_an_option(capsys, monkeypatch, tmp_path: Path) -> None:
-    """Rows that sum to .99: the command names `rounding=`, and takes it."""
-    table = tmp_path / "coarse.csv"
-    table.write_text("x,-2.2,0,2.2\n-1,0.600,0.200,0.190\n1,0.190,0.200,0.600\n")
-    code, _, error = ended(["audit", str(table), "--epsilon", "2"], capsys, monkeypatch)
-    assert code == 1 and "give rounding=" in error
-    code, out, error = ended(
-        ["audit", str(table), "--epsilon", "2", "--rounding", "0.005"], capsys, monkeypatch
-    )
-    assert "sum to" not in error and "exact: ε" in out
-    code, _, error = ended(["audit", "result.json", "--rounding", "0.005"], capsys, monkeypatch)
-    assert code == 1 and "go with a table" in error
-
-
 # -- What the command line loads before a command runs -------------------------------------------------------
 
 HEAVY = {"pandas", "cvxpy", "scipy", "numpy", "matplotlib", "highspy", "mpmath", "joblib", "jinja2"}

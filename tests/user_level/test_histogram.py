@@ -125,22 +125,6 @@ def test_the_line_is_optimal_and_what_the_bound_counts():
     assert few.floor == pytest.approx(sum(terms[-2:]) / 2, rel=1e-10) and few.solve().status != "optimal"
 
 
-def test_counts_of_all_users_need_their_sizes():
-    law = UserHistogram(LINE, md.EMDPrivacy(1.0), 3, 4).solve().mechanism
-    law.release([12, 0, 0, 0], sizes=3)
-    law.release([9, 3, 0, 0], sizes=[3, 3, 3, 3])
-    for counts, sizes in (
-        ([12, 0, 0, 0], None),
-        ([12, 0, 0, 0], [3, 3, 3, 4]),
-        ([13, 0, 0, 0], 3),
-        ([13, -1, 0, 0], 3),
-    ):
-        with pytest.raises((md.DesignError, md.DataError)):
-            law.release(counts, sizes=sizes)
-    with pytest.raises(md.DesignError, match="equal sizes"):
-        law.release([[0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0]])
-
-
 # -- Frequency estimation: unbiasedness, exact variances, proved error bounds, projections -------------------
 
 SPACE = md.MetricSpace.clustered(4, 3, within=0.2)

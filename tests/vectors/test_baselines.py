@@ -139,15 +139,6 @@ def test_the_law_of_signs(bits: int, epsilon: float) -> None:
     assert all(made._agreement(j) <= made.agreement for j in range((bits + 1) // 2))
 
 
-def test_codes_of_signs_follow_their_law() -> None:
-    made = md.SampledSigns(4, 4, md.PureDP(2.5))
-    x = np.tile([1.0, -1.0, 1.0, 1.0], (20_000, 1))  # all coordinates are sent: the text is 0b1101
-    codes = made.codes(x, seed=3)[:, 0]
-    more, less = map(float, made.probabilities)
-    law = [more if bin(v ^ 0b1101).count("1") <= made.flips else less for v in range(16)]
-    assert stats.chisquare(np.bincount(codes, minlength=16), np.array(law) * len(x)).pvalue > 1e-6
-
-
 # -- The rotated simplex and the cap: the published table, exact errors against runs, exact probabilities, rotations
 
 # Isik et al. 2023 and Asi et al. 2022, recomputed: (d, ε) → the cap, then 1, 2, 4, 6, 8 bits.

@@ -12,7 +12,7 @@ from scipy import stats
 from strategies import priors
 
 import mechdesign as md
-from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.problem.spine import Clock
 from mechdesign.quantizers.metric import PairwisePrivacy, outermost_private
 
@@ -219,3 +219,22 @@ def test_a_worst_case_between_the_inputs_is_in_the_bound_too():
     lost = result.mechanism.loss_at(every)
     assert result.value * (1 - 1e-3) <= lost.max() <= result.value * (1 + 1e-9)
     assert len(result.proofs[-1].places)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_excesses_that_are_left_out_are_negative(seed):
+    """The sum over a pair's excesses, in fractions, with entries of all sizes."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        [Fraction(float(10.0 ** rng.uniform(-320, 0))) * rng.integers(0, 2) for _ in range(4)]
+        for _ in range(3)
+    ]
+    for epsilon in (1e-3, 1.0, 800.0):
+        notion = PairwisePrivacy(md.ApproximateDP(epsilon, 0.5))
+        ratio = exp_lower(Fraction(epsilon))
+        excess = max(
+            sum((max(p - ratio * q, Fraction(0)) for p, q in zip(a, b)), Fraction(0))
+            for a in rows
+            for b in rows
+        )
+        assert notion.exact_slack([Fraction(k) for k in range(3)], rows) == Fraction(0.5) - excess

@@ -102,7 +102,7 @@ def names() -> Iterator[tuple[str, Any]]:
 
 HOOKS = {
     "costs_at_least", "least", "own",  # of a question, for comparisons; of a plan, for its bound
-    "compiled", "from_fields", "objective_of", "unknown_of",
+    "compiled", "from_fields", "over_cells", "objective_of", "unknown_of",
     "deployed", "dual", "found", "law_of", "linear_bound", "of_program", "proved_bound", "spent_by",
 }  # fmt: skip
 """Methods that other parts of the package call, with what they have made themselves."""

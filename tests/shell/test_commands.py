@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import cheap
@@ -299,3 +300,12 @@ def test_faults_are_one_line(words: str, tmp_path: Path) -> None:
     run = subprocess.run(f"{COMMAND} {words}", shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 1
     assert run.stderr.startswith("error: ") and run.stderr.count("\n") == 1
+
+
+def test_verify_refuses_a_doctored_file(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+    found = md.load(folder / "allocation.json")
+    replace(found, value=0.5 * found.value).save(tmp_path / "doctored.json")
+    code, _, error = ended(["verify", str(tmp_path / "doctored.json")], capsys, monkeypatch)
+    assert code == 1 and "does not hold" in error and error.count("\n") == 1
+    assert ended(["report", str(tmp_path / "doctored.json")], capsys, monkeypatch)[0] == 1
+    assert "do not deploy" in (tmp_path / "doctored.html").read_text()

@@ -53,6 +53,10 @@ class Program:
         Whether all privacy rows are there from the first.
     symmetry : Symmetry, optional
         One variable for each of its orbits.
+    edges : array of int, shape (k, 2), optional
+        Pairs of inputs that come first, in both directions, under every requirement.
+    grow : bool
+        Whether rows that are broken are added.
     interior : bool
         Whether HiGHS solves by its interior-point method, without a basis.
     """
@@ -71,10 +75,12 @@ class Program:
         without: frozenset[str] = frozenset(),
         listed: bool = False,
         symmetry: Symmetry | None = None,
+        edges: Indices | None = None,
+        grow: bool = True,
         interior: bool = False,
         **options: Any,
     ) -> None:
-        self.declared, self.margin, self.room, self.tight = declared, margin, room, tight
+        self.declared, self.margin, self.room, self.tight, self.grow = declared, margin, room, tight, grow
         self.zeros = frozenset(zeros) | (frozenset() if without else declared.zeros)
         self.parts = [part for part in declared.parts if part.label not in without]
         self.symmetry = Symmetry.of(declared) if symmetry is None else symmetry
@@ -115,12 +121,13 @@ class Program:
         self._losses, self._stated = np.zeros(0), np.zeros(0)
         self._scales, self._sides = np.zeros(0), np.zeros(0)
         for part in self.parts:
-            if part.floors:
+            if part.floors and edges is None:
                 self._add_floors(part)
                 continue
             pairs = part.leaders(self.symmetry.pairs)
             if not listed:
-                pairs = np.intersect1d(pairs, self._first(part))
+                near = self._first(part) if edges is None else _both(part, edges)
+                pairs = np.intersect1d(pairs, near)
             if part.delta:
                 self._add_excess(part, pairs)
             else:
@@ -252,7 +259,7 @@ class Program:
         far = np.full((part.n, part.n), np.inf)
         far[a, b] = part.losses
         edges = greedy_spanner(far, SEED, self.symmetry.pairs, deadline=self.lp.deadline)
-        return np.asarray(part.places[tuple(np.vstack([edges, edges[:, ::-1]]).T)])
+        return _both(part, edges)
 
     def state(self, margin: float) -> None:
         """Change how much stricter privacy is; the basis stays."""
@@ -296,7 +303,7 @@ class Program:
 
     def grown(self) -> int:
         """Add the privacy rows that the last answer breaks most; return how many."""
-        return sum([self._generate(part) for part in self.parts if not part.floors])
+        return sum([self._generate(part) for part in self.parts if self.grow and not part.floors])
 
     def _generate(self, part: Part) -> int:
         """Add the most broken rows of a part; return how many."""
@@ -399,6 +406,12 @@ class Program:
             numbers.append(part.first + pairs[k] * m + y)
             shares.append((total / np.maximum(np.bincount(place, minlength=len(key)), 1))[place])
         return np.concatenate(numbers), np.concatenate(shares)
+
+
+def _both(part: Part, edges: Indices) -> Indices:
+    """Places of pairs of inputs, in both directions."""
+    found: Indices = part.places[tuple(np.vstack([edges, edges[:, ::-1]]).T)]
+    return found
 
 
 def _among(labels: Indices, of: Indices, values: Array, first: int = 0) -> tuple[Indices, Array]:

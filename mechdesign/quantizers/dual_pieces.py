@@ -6,14 +6,14 @@ line :math:`\lambda + \mu B` at an input x, with reduced costs :math:`c_k = \ell
 .. math:: \sum_k p(x, k)\, \ell(B_k - x) \ge \lambda + \mu x - b |\mu| + \sum_k a_k h(c_k(x)),
 
 as the bias is at most b and :math:`a_k \le p(x, k) \le \rho a_k`. Averaged over inputs (with the prior, or for the worst
-case with any law on finitely many inputs) that is a constant plus :math:`G \cdot a`. The floors of a mechanism whose mean comes
-within b of the range's ends [lo, hi] satisfy :math:`1/\rho \le \sum_k a_k \le 1` and, for every j,
+case with any law on finitely many inputs) that is a constant plus :math:`G \cdot a`. The probabilities at the upper end hi of the range are between a and ρa,
+sum to 1 and have a mean of at least hi − b, so that for any ν ≥ 0, with :math:`e_k = \sum_j \nu_j (B_k - B_j)`,
 
-.. math:: \sum_k a_k \bigl(\rho (B_k - B_j)^+ - (B_j - B_k)^+\bigr) \ge hi - B_j
+.. math:: \sum_k a_k \max(e_k, \rho e_k) \ge \sum_j \nu_j (hi - b - B_j),
 
-with its mirror image, so that :math:`G \cdot a \ge \nu \cdot \text{right sides} + \min_k (G - C^\top \nu)_k \{1/\rho \text{ or } 1\}` for any
-ν ≥ 0. The bound is valid for any λ, μ and ν; good ones make it tight. They are stored as doubles, and the rest is computed in
-integers, rounded down.
+and mirrored at the lower end. As :math:`1/\rho \le \sum_k a_k \le 1`, :math:`G \cdot a` is at least the right sides and
+:math:`\min_k (G_k - \max(e_k, \rho e_k) - \text{its mirror image}) \{1/\rho \text{ or } 1\}`. The bound is valid for any λ, μ and ν; good ones make it
+tight. They are stored as doubles, and the rest is computed in integers, rounded down.
 
 On a piece [u, v] without an output inside, λ and μ are chosen such that :math:`c_k` is affine in x: with coordinates y = x − origin,
 :math:`\lambda = w_2 y^2 + L`, :math:`\mu = M - 2 w_2 y`, L and M affine. h is concave, hence above its chord from end to end.
@@ -22,8 +22,8 @@ A search does not know its outputs beforehand. If the multipliers have outputs :
 bound holds for every mechanism whose outputs are among them; with `between`, for any number of outputs anywhere from :math:`g_1`
 to :math:`g_n`. The reduced cost of an output :math:`(1 - t) g_k + t g_{k+1}` must not be below the mean of its neighbours' costs, which h
 preserves, as it is concave. So :math:`c_k` is lowered by :math:`w_2 \max(g_{k+1} - g_k, g_k - g_{k-1})^2 / 4`, and in
-:math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign changes at a neighbour of x's cell, never across x. The right side of ν's rows has kinks
-at the :math:`g_j` only.
+:math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign changes at a neighbour of x's cell, never across x. What ν charges is convex in the
+output.
 
 **As a finite linear program** over the pieces of the prior (`DualPieces.program`), third-party programs can check the bound.
 
@@ -43,6 +43,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +56,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.moments import BITS, Cell, Enclosure, Moments, rational
+from mechdesign.quantizers.moments import BITS, Cell, Moments, rational
 from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Array
 
@@ -170,13 +171,7 @@ class DualPieces:
         """Return the proved bound for a problem."""
         if self.cap_price and asked.max_mse is None:
             raise DesignError.of("cap_price", self.cap_price, "must be 0: no mean squared error is capped")
-        rows = _pieces(self, asked.moments)
-        problem = _Problem.of(self, rows, asked)
-        bias, low, high = (rational(x) for x in (asked.max_bias, *asked.input_range))
-        constant, gradient = problem.averaged(rows, bias)
-        price = rational(self.cap_price) * rational(asked.max_mse or 0.0)
-        least = problem.least(gradient, self.multipliers.tolist(), low + bias, high - bias)
-        return fraction(constant + least - price)
+        return fraction(_Rows(self, asked).bound())
 
     def program(self, asked: Asked) -> LinearBound:
         """Return the linear program whose multipliers these are, for the same problem."""
@@ -272,103 +267,6 @@ class _Outputs:
         left, right = bisect_right(self.bins, u) - 1, bisect_left(self.bins, v)
         near = right == len(self.bins) or (left >= 0 and u + v < self.bins[left] + self.bins[right])
         return max(left, 0) if near else right + 1
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """Outputs relative to the origin, as integers in units of 1/unit; costs in units of 1/fine."""
-
-    outputs: _Outputs
-    bins: list[int]
-    unit: int
-    rho: int
-    first: fmpq
-    second: fmpq
-    fine: int
-    origin: fmpq
-
-    @classmethod
-    def of(cls, duals: DualPieces, rows: list[_Piece], asked: Asked) -> _Problem:
-        outputs, loss = _Outputs(duals, asked.outputs), asked.loss
-        first, second = rational(loss.absolute), rational(loss.squared) + rational(duals.cap_price)
-        unit = math.lcm(*(int(x.q) for x in (*outputs.bins, *(x for row in rows for x in (row.u, row.v)))))
-        lines = (x for row in rows for x in (*row.lam, *row.mu))
-        parts = math.lcm(*(int(x.q) for x in (first, second, *lines)))
-        rho = math.ceil(exp_upper(asked.epsilon) * (1 << _RHO_BITS))
-        places = [int(b * unit) for b in outputs.bins]
-        return cls(outputs, places, unit, rho, first, second, unit * unit * parts, rational(duals.origin))
-
-    def averaged(self, rows: list[_Piece], bias: fmpq) -> tuple[fmpq, list[int]]:
-        """Return lower bounds of the constant and of G, the latter in units of 1/(fine · 2¹⁶⁰)."""
-        lowered = zip(self.outputs.bins, self.outputs.reductions)
-        squares = [math.floor(self.second * (b * b - reduction) * self.fine) for b, reduction in lowered]
-        gradient, constant = [0] * len(self.bins), fmpq(0)
-        for row in rows:
-            pause("lower bound")
-            scaled = [(int(math.floor(a * row.share)), int(math.ceil(b * row.share))) for a, b in row.masses]
-            if not scaled[0][1]:
-                continue
-            # The chord of h has weight ∫ (1 − t) dF at u and ∫ t dF at v.
-            n, (t0, t1) = scaled[0], scaled[1]
-            for (least, most), costs in zip(
-                (less(n, (t0, t1)), (max(t0, 0), t1)), self._reduced(row, squares)
-            ):
-                if most:
-                    gradient = [g + c * (least if c > 0 else most) for g, c in zip(gradient, costs)]
-            constant += self._constant(row, bias, scaled)
-        return constant, gradient
-
-    def _reduced(self, row: _Piece, squares: list[int]) -> list[list[int]]:
-        """Return h(c_k) at both ends of a piece, rounded down; an output inside counts to the nearer side, which lowers the cost."""
-        slope = int(self.first * (self.fine // self.unit))
-        at = [int(y * self.unit) for y in (row.u, row.v)]
-        turn = self.outputs.turn(row.u, row.v)
-        out = []
-        for y, lam, mu in zip(at, row.lam, row.mu):
-            level, tilt = int(lam * self.fine), int(mu * (self.fine // self.unit))
-            # w1 |B − y| + w2 B² − L − M B, the sign of B − y fixed on the piece.
-            costs = [
-                s + (sign - tilt) * b - sign * y - level
-                for sign, part in ((-slope, slice(0, turn)), (slope, slice(turn, None)))
-                for b, s in zip(self.bins[part], squares[part])
-            ]
-            out.append([c if c > 0 else (c * self.rho) >> _RHO_BITS for c in costs])
-        return out
-
-    def _constant(self, row: _Piece, bias: fmpq, masses: list[Enclosure]) -> fmpq:
-        """Return a lower bound of ∫ (λ + μy − b|μ|) dF; |μ| is convex, hence below its chord."""
-        y, width = row.u, row.v - row.u
-        (L0, L1), (M0, M1) = row.lam, row.mu
-        w2 = self.second
-        steep = [abs(m - 2 * w2 * z) for m, z in ((M0, y), (M1, y + width))]
-        # λ + μy = L + M y − w2 y², as a polynomial in t, y = u + t · width.
-        parts = [
-            L0 + M0 * y - w2 * y * y - bias * steep[0],
-            L1 - L0 + (M1 - M0) * y + M0 * width - 2 * w2 * y * width - bias * (steep[1] - steep[0]),
-            (M1 - M0) * width - w2 * width * width,
-        ]
-        return sum((c * m[0 if c > 0 else 1] for c, m in zip(parts, masses)), fmpq(0)) / (1 << BITS)
-
-    def least(self, gradient: list[int], multipliers: list[list[float]], low: fmpq, high: fmpq) -> fmpq:
-        """Return a lower bound of min G·a over floors that reach all means from `low` to `high`."""
-        scale = self.fine << BITS
-        rest = [fmpq(g, scale) for g in gradient]
-        rho, total = fmpq(self.rho, 1 << _RHO_BITS), fmpq(0)
-        bins = [fmpq(b, self.unit) for b in self.bins]
-        m = len(bins)
-        for side, (end, row) in enumerate(zip((high, low), multipliers)):
-            sign, prices = -1 if side else 1, [rational(p) for p in row]
-            # Σ_j ν_j (ρ (B_k − B_j)^+ − (B_j − B_k)^+), by running sums over j on either side of k.
-            total += sum((p * sign * (end - self.origin - b) for p, b in zip(prices, bins)), fmpq(0))
-            mass, moment = sum(prices, fmpq(0)), sum((p * b for p, b in zip(prices, bins)), fmpq(0))
-            before, moment_before = fmpq(0), fmpq(0)
-            for k in range(m):
-                before, moment_before = before + prices[k], moment_before + prices[k] * bins[k]
-                left = bins[k] * before - moment_before
-                right = (moment - moment_before) - bins[k] * (mass - before)
-                rest[k] -= rho * (right if side else left) - (left if side else right)
-        smallest = min(rest)
-        return total + (smallest / rho if smallest > 0 else smallest)
 
 
 _FEW = 129
@@ -469,56 +367,118 @@ class _End(NamedTuple):
 
 
 class _Rows:
-    """Writer of the rows of the linear program."""
+    """The linear program whose multipliers these are."""
 
     def __init__(self, duals: DualPieces, asked: Asked) -> None:
-        moments, loss = asked.moments, asked.loss
-        stated = "as stored in the result" if moments is not None and moments.stated else "computed exactly"
-        lemma = (WORST if moments is None else LEMMA).format(
-            origin=repr(duals.origin),
-            moments=f"{stated}, between bounds",
-            more=_BETWEEN * duals.between + _CAP * bool(duals.cap_price),
-        )
-        program = LinearBound(lemma, (2 * len(asked.outputs) + 4) * len(duals.pieces))
-        self.duals, self.program, self.moments, self.max_mse = duals, program, moments, asked.max_mse
+        self.duals, self.asked, self.worst = duals, asked, asked.moments is None
         self.origin, self.bias = rational(duals.origin), rational(asked.max_bias)
-        self.first, self.second, self.price = map(rational, (loss.absolute, loss.squared, duals.cap_price))
+        loss, self.price = asked.loss, rational(duals.cap_price)
+        self.first, self.second = rational(loss.absolute), rational(loss.squared)
         self.ends = [rational(x) - self.origin for x in asked.input_range]
         self.outputs = _Outputs(duals, asked.outputs)
         self.bins = self.outputs.bins
         self.rho = fmpq(math.ceil(exp_upper(asked.epsilon) * (1 << _RHO_BITS)), 1 << _RHO_BITS)
-        self.floors = [program.variable(f"a_{k}") for k in range(len(self.bins))]
         self.capped: list[tuple[int, fmpq]] = []
 
+    def bound(self) -> fmpq:
+        """Return the bound that the multipliers prove."""
+        constant, gradient = self.averaged()
+        program = LinearBound("", 0)
+        self._ends_of_range(program, [program.variable("a", g) for g in gradient])
+        found: fmpq = program.bound + constant - self.price * rational(self.asked.max_mse or 0.0)
+        return found
+
+    def averaged(self) -> tuple[fmpq, list[fmpq]]:
+        """Return lower bounds of the constant and of G, summed in integers: writing the rows takes 4 to 7 times as long."""
+        pieces, bins, curve = list(self._pieces()), self.bins, self.second + self.price
+        ends = [end for both, *_ in pieces for end in both]
+        unit = math.lcm(*(int(x.q) for x in (*bins, *(end.y for end in ends))))
+        lines = (x for end in ends for x in (end.level, end.tilt))
+        fine = unit * unit * math.lcm(*(int(x.q) for x in (self.first, curve, *lines)))
+        places, slope = [int(b * unit) for b in bins], int(self.first * (fine // unit))
+        squares = [math.floor(curve * (b * b - r) * fine) for b, r in zip(bins, self.outputs.reductions)]
+        rho, charged, constant = int(self.rho * (1 << _RHO_BITS)), [0] * len(bins), fmpq(0)
+        for both, turn, share, square in pieces:
+            pause("lower bound")
+            scale = share if self.worst else fmpq(1)
+            constant += curve * square * scale
+            for end in both:
+                least, most = (int(w * scale * (1 << BITS)) for w in end.weight)
+                if not most:
+                    continue
+                constant += scale * self._constant(end)
+                y, level, tilt = int(end.y * unit), int(end.level * fine), int(end.tilt * (fine // unit))
+                # w1 |B − y| + w2 B² − L − M B, the sign of B − y fixed on the piece.
+                costs = [
+                    s + (sign - tilt) * b - sign * y - level
+                    for sign, part in ((-slope, slice(0, turn)), (slope, slice(turn, None)))
+                    for b, s in zip(places[part], squares[part])
+                ]
+                grown = (c * least if c > 0 else ((c * rho) >> _RHO_BITS) * most for c in costs)
+                charged = list(map(add, charged, grown))
+        return constant, [fmpq(g, fine << BITS) for g in charged]
+
+    def _steep(self, end: _End) -> fmpq:
+        """The slope of the line at an end of a piece."""
+        found: fmpq = end.tilt - 2 * (self.second + self.price) * end.y
+        return found
+
+    def _means(self, end: _End) -> tuple[fmpq, fmpq]:
+        """Return bounds of the mean of the outputs there."""
+        reach = self.bias * end.weight[1]
+        return end.mean[0] - reach, end.mean[1] + reach
+
+    def _constant(self, end: _End) -> fmpq:
+        """Return a lower bound of ∫ (L + μy − b|μ|) dF; |μ| is convex, hence below its chord."""
+        level, steep, (least, most) = end.level, self._steep(end), self._means(end)
+        low, high = end.weight
+        found: fmpq = level * (low if level > 0 else high) + steep * (least if steep > 0 else most)
+        return found
+
     def written(self) -> LinearBound:
-        worst, constant = self.moments is None, fmpq(0)
-        peak = self.program.variable("worst", 1) if worst else -1
-        for place, (ends, signs, share, square) in enumerate(self._pieces()):
+        """Return the linear program."""
+        asked, duals = self.asked, self.duals
+        moments, constant = asked.moments, fmpq(0)
+        stated = "as stored in the result" if moments is not None and moments.stated else "computed exactly"
+        lemma = (WORST if self.worst else LEMMA).format(
+            origin=repr(duals.origin),
+            moments=f"{stated}, between bounds",
+            more=_BETWEEN * duals.between + _CAP * bool(duals.cap_price),
+        )
+        program = LinearBound(lemma, (2 * len(self.bins) + 4) * len(duals.pieces))
+        floors = [program.variable(f"a_{k}") for k in range(len(self.bins))]
+        peak = program.variable("worst", 1) if self.worst else -1
+        for place, (ends, turn, share, square) in enumerate(self._pieces()):
             constant += square
-            parts = [self._end(f"r{place}_{side}", end, signs, share, worst) for side, end in enumerate(ends)]
-            if worst:
+            signs = [-1 if k < turn else 1 for k in range(len(self.bins))]
+            parts = [
+                self._end(program, floors, f"r{place}_{side}", end, signs, share)
+                for side, end in enumerate(ends)
+            ]
+            if self.worst:
                 loss = [(k, -cost) for k, cost in parts[0]]
-                self.program.row("worst", [(peak, 1), *loss], "G", 0, share)
-        if not worst:
-            one = self.program.variable("one", self.second * constant)
+                program.row("worst", [(peak, 1), *loss], "G", 0, share)
+        if not self.worst:
+            one = program.variable("one", self.second * constant)
             if self.price:
                 self.capped.append((one, constant))
-                self.program.row("cap", self.capped, "L", self.max_mse or 0.0, -self.price)
-            self.program.sums_to(1, [one])
-        self._ends_of_range()
-        return self.program
+                program.row("cap", self.capped, "L", asked.max_mse or 0.0, -self.price)
+            program.sums_to(1, [one])
+        self._ends_of_range(program, floors)
+        return program
 
-    def _pieces(self) -> Iterator[tuple[list[_End], list[int], fmpq, fmpq]]:
-        """Yield for each piece its ends, the sign of b − x for every output, its share of the prior, and a lower bound of ∫ x²."""
-        worst, unit = self.moments is None, fmpq(1, 1 << BITS)
-        for row in _pieces(self.duals, self.moments):
+    def _pieces(self) -> Iterator[tuple[list[_End], int, fmpq, fmpq]]:
+        """Yield for each piece its ends, the first output on its right, its share of the prior, and a lower bound of ∫ x²."""
+        unit = fmpq(1, 1 << BITS)
+        for row in _pieces(self.duals, self.asked.moments):
             (u, v), (low, high), (tilt, tilted) = (row.u, row.v), row.lam, row.mu
-            scale, width = unit if worst else unit * row.share, v - u
-            n, t, t2 = ((max(a, 0) * scale, b * scale) for a, b in row.masses)
+            scale, width = fmpq(1) if self.worst else row.share, v - u
+            n, t, t2 = (
+                (unit * math.floor(max(a, 0) * scale), unit * math.ceil(b * scale)) for a, b in row.masses
+            )
             turn = self.outputs.turn(u, v)
-            signs = [-1 if k < turn else 1 for k in range(len(self.bins))]
             if u == v:
-                yield [_End(u, low, tilt, n, _scaled(n, u))], signs, row.share, _scaled(n, u * u)[0]
+                yield [_End(u, low, tilt, n, _scaled(n, u))], turn, row.share, _scaled(n, u * u)[0]
                 continue
             later = less(n, t)  # ∫ (1 − t) dF
             # x = u + t · width: its means with weights 1 − t and t, and the mean of its square
@@ -527,14 +487,19 @@ class _Rows:
             second = _sum(_scaled(t, u), _scaled(t2, width))
             square = _sum(_scaled(n, u * u), _scaled(t, 2 * u * width), _scaled(t2, width * width))
             ends = [_End(u, low, tilt, later, first), _End(v, high, tilted, t, second)]
-            yield ends, signs, row.share, square[0]
+            yield ends, turn, row.share, square[0]
 
     def _end(
-        self, name: str, end: _End, signs: list[int], share: fmpq, worst: bool
+        self,
+        program: LinearBound,
+        floors: list[int],
+        name: str,
+        end: _End,
+        signs: list[int],
+        share: fmpq,
     ) -> list[tuple[int, fmpq]]:
         """Write the rows of the probabilities at one end of a piece; return the columns with their costs."""
-        y, program, scale = end.y, self.program, share if worst else fmpq(1)
-        steep = end.tilt - 2 * (self.second + self.price) * y  # of the line at this end
+        y, worst, scale, steep = end.y, self.worst, share if self.worst else fmpq(1), self._steep(end)
         level = end.level + (self.second * y * y if worst else 0)
         out: list[tuple[int, fmpq]] = []
         for k, (b, sign, reduction) in enumerate(zip(self.bins, signs, self.outputs.reductions)):
@@ -546,22 +511,18 @@ class _Rows:
                 self.capped.append((var, square))
             reduced = scale * (cost + self.price * square - level - steep * b)
             if reduced > 0:
-                program.row("floor", [(var, 1), (self.floors[k], -end.weight[0])], "G", 0, reduced)
+                program.row("floor", [(var, 1), (floors[k], -end.weight[0])], "G", 0, reduced)
             else:
-                program.row(
-                    "ceiling", [(var, 1), (self.floors[k], -self.rho * end.weight[1])], "L", 0, reduced
-                )
-        everything = [(var, 1) for var, _ in out]
-        low, high = end.weight
-        program.row("total", everything, *(("G", low) if level > 0 else ("L", high)), scale * level)
-        means = [(var, b) for (var, _), b in zip(out, self.bins)]
-        least, most = end.mean[0] - self.bias * high, end.mean[1] + self.bias * high
-        program.row("mean", means, *(("G", least) if steep > 0 else ("L", most)), scale * steep)
+                program.row("ceiling", [(var, 1), (floors[k], -self.rho * end.weight[1])], "L", 0, reduced)
+        total = ("G", end.weight[0]) if level > 0 else ("L", end.weight[1])
+        program.row("total", [(var, 1) for var, _ in out], *total, scale * level)
+        means = ("G", self._means(end)[0]) if steep > 0 else ("L", self._means(end)[1])
+        program.row("mean", [(var, b) for (var, _), b in zip(out, self.bins)], *means, scale * steep)
         return out
 
-    def _ends_of_range(self) -> None:
+    def _ends_of_range(self, program: LinearBound, floors: list[int]) -> None:
         """Write the rows at both ends of the range, with prices ν: some mechanism has these floors."""
-        program, (low, high) = self.program, self.ends
+        low, high = self.ends
         prices = [list(map(rational, row)) for row in self.duals.multipliers.tolist()]
         tilts = [sum(prices[0], fmpq(0)), -sum(prices[1], fmpq(0))]
         levels = [
@@ -574,7 +535,7 @@ class _Rows:
             lines = [level + tilt * b for b in self.bins]
             return [(max(-c, fmpq(0)), max(c, fmpq(0))) for c in lines]
 
-        rest = [program.reduced(k) for k in self.floors]
+        rest = [program.reduced(k) for k in floors]
         for level, tilt in zip(levels, tilts):
             rest = [g + f - self.rho * c for g, (f, c) in zip(rest, bought(level, tilt))]
         least = min(rest)
@@ -582,8 +543,8 @@ class _Rows:
         for name, level, tilt, end in zip(("high", "low"), levels, tilts, (high, low)):
             own = [program.variable(f"{name}_{k}") for k in range(len(self.bins))]
             for k, (floor, ceiling) in enumerate(bought(level, tilt)):
-                program.row("floor", [(own[k], 1), (self.floors[k], -1)], "G", 0, floor)
-                program.row("ceiling", [(own[k], 1), (self.floors[k], -self.rho)], "L", 0, -ceiling)
+                program.row("floor", [(own[k], 1), (floors[k], -1)], "G", 0, floor)
+                program.row("ceiling", [(own[k], 1), (floors[k], -self.rho)], "L", 0, -ceiling)
             program.row("total", [(var, 1) for var in own], "E", 1, level)
             means, side = (
                 list(zip(own, self.bins)),

@@ -440,16 +440,15 @@ def dual_bound(
                 reduced = ((slope + curve * b) * b + rest - math.ceil(d * scale) for b, d in dented[part])
                 grown = (c * (up if c > 0 else down) // scale for c in reduced)
                 gradient[part] = map(add, gradient[part], grown)
-    # G · a ≥ ν · right sides + min_k (G − Cᵀν)_k {1/ρ or 1}, for floors that reach all means of the range.
+    # What is paid at the ends of the range: their probabilities are between a and ρa, sum to 1 and reach the end in the mean.
     least = [Fraction(g, UNIT) for g in gradient]
     sides: list[tuple[Fraction, int, Json]] = [(ends[1], 1, nu[0]), (ends[0], -1, nu[1])]
     for end, side, given in sides:
         prices = list(map(Fraction, given))
-        total += sum(p * side * (end - b) for p, b in zip(prices, bins))
-        mass, sums = list(accumulate(prices)), list(accumulate(map(mul, prices, bins)))
-        for k, b in enumerate(bins):
-            left, right = b * mass[k] - sums[k], sums[-1] - sums[k] - b * (mass[-1] - mass[k])
-            least[k] -= rho * left - right if side > 0 else rho * right - left
+        mass, level = side * sum(prices, Fraction(0)), side * sum(map(mul, prices, bins), Fraction(0))
+        total += mass * end - level
+        lines = (mass * b - level for b in bins)
+        least = [g - max(line, rho * line) for g, line in zip(least, lines)]
     return total + min(least) * (1 / rho if min(least) > 0 else 1)
 
 

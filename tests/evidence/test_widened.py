@@ -372,10 +372,9 @@ def test_each_sum_of_a_quantizers_bound_is_from_below(name: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             moments(patch, seed)
             prior = enclosures.Moments(design.prior)
-            rows = dual_pieces._pieces(proof.duals, prior)
-            asked = dual_pieces.Asked(places, (0, 0), design.privacy.epsilon, design.loss, prior)
-            problem = dual_pieces._Problem.of(proof.duals, rows, asked)
-            constant, gradient = problem.averaged(rows, enclosures.rational(min(design.max_bias, 10.0)))
+            stated = design.privacy.epsilon, design.loss, prior, min(design.max_bias, 10.0)
+            asked = dual_pieces.Asked(places, (Fraction(0), Fraction(0)), *stated)
+            constant, gradient = dual_pieces._Rows(proof.duals, asked).averaged()
             return [*map(float, (constant, *gradient))]
 
     wide = sums(None)

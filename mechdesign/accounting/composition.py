@@ -1,16 +1,16 @@
 r"""Privacy losses on a grid, from above (chords) and from below (tangents), and their composition with relative accuracy at any δ.
 
 **Grid.** With :math:`x = dP/dQ`, the curve :math:`h(x) = \int (dP - x\,dQ)_+` of a pair (P, Q) is convex, and a pair whose curve is nowhere
-lower may take its place in any composition. That of masses on points :math:`x_k` is linear between them.
+lower may replace it in any composition. The curve of masses on points :math:`x_k` is linear between them.
 
-*From above* (connect the dots, Doroshenko et al. 2022): the curve is exact at the points, hence what is linear between them lies on
+*From above* (connect the dots, Doroshenko et al. 2022): the curve is exact at the points, hence the linear interpolation consists of
     its chords. A cell is replaced by its two ends, with the same P and the same Q.
 *From below*: let :math:`t_k` lie within each cell. A function that is at each :math:`x_k` at most the tangents at :math:`t_{k-1}` and
-    :math:`t_k`, and linear between, is at most a tangent on every cell. So :math:`h(x_k)` is lowered by the larger one of what the
-    outcomes before, from :math:`t_{k-1}` on, and those behind, up to :math:`t_k`, rise above their tangents.
+    :math:`t_k`, and linear between, is at most a tangent on every cell. So :math:`h(x_k)` is lowered by the larger of two differences of the
+    curve to its tangents: from the outcomes before it, beginning at :math:`t_{k-1}`, and from those after it, up to :math:`t_k`.
 
-Both are of second order in the step, and both are made from masses of cells, which keep their relative accuracy in the tails, where
-small δ live, instead of second differences of δ(ε).
+Both are of second order in the step, and both are computed from masses of cells, which are relatively accurate in the tails, where
+small δ arise, instead of second differences of δ(ε).
 
 **Composition.** The loss of K independent coordinates is the sum of their losses, so its distribution is a convolution and
 
@@ -24,7 +24,7 @@ uncertain. Tilting removes the floor: with :math:`M(\theta) = E e^{\theta L}` an
 
 where θ puts the tilted mean at ε: the expectation is of order one over the spread of L whatever δ is, and the FFT
 error, bounded below from norms, is relative to it. The window of the circular convolution is chosen by
-Chernoff bounds under the tilted law; what falls outside is added (or taken away).
+Chernoff bounds under the tilted law; the mass outside is added (or subtracted).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from mechdesign.typing import Array
 MOST = 20_000_000
 """Points of a grid."""
 _A_SECOND, _AT_ONCE = 2**19, 2**17
-"""Points of a grid for each second that is left, and where next to none is."""
+"""Points of a grid for each second left, and if almost none is left."""
 _LONGER = 8
-"""Times as long is a transform of long doubles."""
+"""Time of a transform of long doubles, relative to doubles."""
 _LEAST = 1e-305
-"""What a mass is off by where doubles have fewer digits."""
+"""Absolute error of a mass among subnormal doubles."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class GridLoss:
     infinity : float
         Probability of an infinite loss.
     offset : float
-        Of all points: where rounding may have moved losses, in the direction that matters for `pessimistic`.
+        Shift of all points: the possible rounding of losses, in the safe direction for `pessimistic`.
     pessimistic : bool
         Whether δ computed from the grid is an upper bound (else a lower one).
     """
@@ -92,20 +92,20 @@ class GridLoss:
 
 @dataclass(frozen=True)
 class Cells:
-    """Outcomes between neighbouring points of a grid, by what chords and tangents ask of them.
+    """Outcomes between neighbouring points of a grid, as the integrals that chords and tangents need.
 
     Attributes
     ----------
     mass : ndarray
         P of each cell.
     lift : ndarray
-        P − x Q, x of its lower end; not finite where the ratio is beyond the doubles.
+        P − x Q, x at its lower end; not finite if the ratio overflows.
     below : ndarray
-        The same, of the outcomes up to the tangent point.
+        The same for the outcomes up to the tangent point.
     above : ndarray
-        x Q − P, x of the upper end, of the outcomes behind it.
+        x Q − P, x at the upper end, for the outcomes after it.
     mass_error, error : ndarray
-        Of the masses, and of each of the other three.
+        Error bounds of the masses, and of each of the other three.
     """
 
     mass: Array
@@ -116,7 +116,7 @@ class Cells:
     error: Array
 
     def on_grid(self, step: float, first: float, *, pessimistic: bool, also: Array | float = 0.0) -> Array:
-        """The masses on the points around the cells, one more than these, from the loss `first` steps on, with those that are `also` there."""
+        """Return the masses on the ends of the cells, the first at the loss `first` steps, with the masses `also` added."""
         near = np.isfinite(self.lift) & np.isfinite(self.error) & np.isfinite(self.above)
         sign = 1 if pessimistic else -1
         mass = np.maximum(self.mass + sign * self.mass_error, 0.0)
@@ -133,7 +133,7 @@ class Cells:
         return out + self._lowered(low, high, step, first + np.arange(mass.size, dtype=float), also)
 
     def _lowered(self, low: Array, high: Array, step: float, at: Array, also: Array | float) -> Array:
-        """The chords' masses, of the lower and upper ends of cells, brought down to the tangents; `at`: the cell's lower end, in steps."""
+        """Lower the chords' masses, of the lower and upper ends of cells, to the tangents; `at`: the cell's lower end, in steps."""
         out = np.append(low, 0.0) + also
         if step > LARGEST_POWER:
             return np.zeros(out.size) + also
@@ -142,7 +142,7 @@ class Cells:
         below, above = (
             np.where(low + high > 0, np.maximum(v, 0.0) + self.error, 0.0) for v in (self.below, self.above)
         )
-        # A tangent lies neither below 0 nor below 1 − x: where that of the middle of a cell would, its end's is taken.
+        # A tangent lies neither below 0 nor below 1 − x: if the one at a cell's middle would, the one at its end is used.
         behind = down * np.append(np.cumsum(out[:1:-1])[::-1], 0.0)
         before = up * np.append(0.0, np.cumsum(out)[:-2])
         last, first = above > behind, below > before
@@ -153,7 +153,7 @@ class Cells:
         drop = np.zeros(out.size)
         drop[1:-1] = np.maximum(above[:-1], below[1:])
         drop[0] = below[0]  # Q may be more than 1
-        if above[-1] > 0:  # the last cell spans 0, on so coarse a grid that nothing is known
+        if above[-1] > 0:  # the last cell spans 0: the grid is too coarse
             return np.zeros(out.size) + also
         slope = np.diff(drop)
         out[0] += drop[0]
@@ -163,7 +163,7 @@ class Cells:
 
 
 def _convex(found: Array, step: float) -> Array:
-    """Lower a piecewise linear curve to one on which no mass is negative; none is left where a hull would end below the largest loss."""
+    """Lower a piecewise linear curve until no mass is negative; return no mass if a hull would end below the largest loss."""
     where = [int(k) for k in np.flatnonzero(found < 0)]
     if not where:
         return found
@@ -189,7 +189,7 @@ def _convex(found: Array, step: float) -> Array:
 def cells_of(
     loss: CentredLoss, x: Array, ratios: Array, off: Array | float = 0.0, *, without: Iterable[float] = ()
 ) -> tuple[Cells, Array, Array, Array]:
-    """Cells between every other of the points x, tangents touching at those between; `ratios` at their ends are off by `off`, relative.
+    """Return the cells between every other of the points x, with tangents at the points between; `ratios` at their ends have relative errors `off`.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def cells_of(
     -------
     cells : Cells
     fall, q, q_error : ndarray
-        x Q − P of each cell, x of its upper end; Q, and the error of Q.
+        x Q − P of each cell, x at its upper end; Q, and the error of Q.
     """
     ends = np.array([np.clip(outcomes(loss, atom), x[0], x[-1]) for atom in without]).reshape(-1, 2)
     cuts = np.sort(np.concatenate([x, ends.ravel()]))
@@ -221,7 +221,7 @@ def cells_of(
 
 
 def far_end(loss: CentredLoss, tail: float, most: float = math.inf) -> tuple[float, float]:
-    """Where losses are beyond `most`, or have but this probability under P, and the loss there: of a loss that ends in an atom, at infinity."""
+    """Return the point beyond which losses exceed `most` or have probability `tail` under P, and its loss; infinity if the loss ends in an atom."""
     if loss.atoms and loss.edge == math.inf == float(loss.inverse(loss.atoms[0])) and loss.atoms[0] <= most:
         return math.inf, loss.atoms[0]
     x = min(float(loss.isf(tail)) + loss.sensitivity / 2, loss.edge)
@@ -231,12 +231,12 @@ def far_end(loss: CentredLoss, tail: float, most: float = math.inf) -> tuple[flo
 
 
 def outcomes(loss: CentredLoss, atom: float) -> tuple[float, float]:
-    """Between which points the outcomes lie that have this loss."""
+    """Return the ends of the interval of outcomes that have this loss."""
     return -float(loss.inverse(-atom)), float(loss.inverse(atom))
 
 
 def on_points(losses: Array, step: float) -> Array:
-    """Which of the losses are points of a grid, but for roundings."""
+    """Return which losses are points of a grid, up to rounding."""
     return np.asarray(np.abs(losses / step - np.round(losses / step)) < 1e-9)
 
 
@@ -255,13 +255,13 @@ def discretise(
     ----------
     loss : CentredLoss or AtomicLoss
     step : float
-        Distance of grid points; pick a divisor of the atoms, if any.
+        Distance of grid points; choose a divisor of the atoms, if any.
     pessimistic : bool
     upper_tail, lower_tail : float
         Probabilities beyond which large and small losses are merged: upwards into infinity and the lowest
         point when pessimistic, else downwards, or dropped.
     most : float
-        A loss beyond which all are merged so, and below whose opposite. Others undo ``most - ε`` but with a probability of e^(ε − most).
+        Losses above it, or below its negative, are merged likewise. The others sum to less than ``ε - most`` with probability e^(ε − most) at most.
 
     Returns
     -------
@@ -307,7 +307,7 @@ def discretise(
         infinite = beyond * (1 + 1e-12 + loss.end_error)
     else:
         infinite = beyond * max(1 - 1e-12 - loss.end_error, 0.0)
-        if x_high < loss.edge:  # the last point but one is not above their losses
+        if x_high < loss.edge:  # their losses are at least the last point but one
             also[-2], infinite = also[-2] + infinite, 0.0
     mass = cells.on_grid(step, first, pessimistic=pessimistic, also=also)
     grid = GridLoss(step, first, mass, infinite, slop if pessimistic else -slop, pessimistic)
@@ -315,7 +315,7 @@ def discretise(
 
 
 def known(grid: GridLoss, also: Array | float = 0.0) -> GridLoss:
-    """A grid from below; where its cells are so coarse that it knows less than half, all outcomes but those `also` on it are one."""
+    """Return a grid from below; if it holds less than half of the mass, its cells are too coarse, and all outcomes but `also` are merged into one."""
     if float(grid.mass.sum()) + grid.infinity >= 0.5:
         return grid
     told = min(float(np.sum(also)) + grid.infinity, 1 - 1e-15)
@@ -342,13 +342,13 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool, most: 
             "step", step, f"needs {points:.3g} grid points for these losses; use a larger step"
         )
     start, index = int(start), (low - start).astype(np.int64)
-    # how far from its point an atom on the grid is: hardly more than rounding, where the grid was aligned with it
+    # distance of an atom on the grid from its point: about rounding, if the grid was aligned with it
     off = (loss.values - step * nearest)[on_grid] * (1 if pessimistic else -1)
     slop = float(np.max(off + 1e-15 * np.abs(loss.values[on_grid]), initial=0.0))
     far = np.where(on_grid, 0.0, np.clip(loss.values - low * step, 0.0, step))
     lift, lower = loss.mass * -np.expm1(-far), far < step / 2
     with np.errstate(over="ignore"):
-        fall = loss.mass * np.expm1(np.where(lower | (loss.mass == 0), 0.0, step - far))  # 0 · ∞ is no number
+        fall = loss.mass * np.expm1(np.where(lower | (loss.mass == 0), 0.0, step - far))  # 0 · ∞ is NaN
     sums = (loss.mass, lift, lift * lower, fall)
     mass, lift, below, above = (np.asarray(np.bincount(index, v, index.max() + 1), dtype=float) for v in sums)
     cells = Cells(mass, lift, below, above, ROUNDED * mass, ROUNDED * (lift + above))
@@ -361,13 +361,13 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool, most: 
 _OUTSIDE = 1e-16
 """Tilted probability allowed outside the convolution window, each side."""
 _VANISHED = -100.0
-"""log of a product of transforms that counts as none."""
+"""log of a product of transforms that counts as 0."""
 _COARSE = 1e-4
-"""Share of a δ from which its rounding errors are too large: it is convolved in more digits, where the machine has them."""
+"""If rounding errors exceed this share of δ, it is convolved in long doubles, if the machine has them."""
 _HALVINGS = 6
-"""Of a tilt, for a calmer one"""
+"""Halvings of a tilt in search of a calmer one"""
 _WORSE = 7.0
-"""whose Chernoff bound has at most this larger a logarithm: an FFT has so many digits to spare."""
+"""whose Chernoff bound may be larger by this much in its logarithm: an FFT has that many digits to spare."""
 
 Part = tuple[GridLoss, int]
 
@@ -381,7 +381,7 @@ class Tilt:
     theta : float
         θ ≥ 0.
     log_mgf, mean, variance : float
-        Of the composed finite loss at θ.
+        Moments of the composed finite loss at θ.
     """
 
     theta: float
@@ -391,7 +391,7 @@ class Tilt:
 
     @property
     def window(self) -> float:
-        """What a window takes of the composed loss, about."""
+        """Approximate width of a window of the composed loss."""
         return 20 * math.sqrt(max(self.variance, 0.0))
 
     def log_chernoff(self, epsilon: float) -> float:
@@ -400,13 +400,13 @@ class Tilt:
 
 
 def _norm(x: np.ndarray) -> float:
-    """Euclidean norm by pairwise summation; BLAS would start threads for what takes microseconds."""
+    """Return the Euclidean norm by pairwise summation; BLAS would start threads for microseconds of work."""
     return math.sqrt(float(np.sum(x * x)))
 
 
-@np.errstate(over="ignore", invalid="ignore")  # huge losses; what is infinite then proves nothing
+@np.errstate(over="ignore", invalid="ignore")  # huge losses; infinite moments prove nothing
 def cumulants(parts: Sequence[Part | tuple[AtomicLoss, int]], theta: float) -> Tilt:
-    """Mean, variance and log M of the composed loss under the tilt θ."""
+    """Return mean, variance and log M of the composed loss under the tilt θ."""
     log_mgf = mean = variance = 0.0
     for grid, count in parts:
         points = grid.points
@@ -423,7 +423,7 @@ def cumulants(parts: Sequence[Part | tuple[AtomicLoss, int]], theta: float) -> T
     return Tilt(theta, log_mgf, float(mean), variance)
 
 
-@np.errstate(over="ignore")  # a step beyond the doubles is cut
+@np.errstate(over="ignore")  # a step that overflows is cut
 def find_tilt(parts: Sequence[Part | tuple[AtomicLoss, int]], epsilon: float, *, guess: float = 0.0) -> Tilt:
     """Solve mean(θ) = ε for θ ≥ 0 by safeguarded Newton steps (any θ is valid, this one is accurate).
 
@@ -466,9 +466,9 @@ def find_tilt(parts: Sequence[Part | tuple[AtomicLoss, int]], epsilon: float, *,
 
 
 def calmer(parts: Sequence[Part | tuple[AtomicLoss, int]], tilt: Tilt, epsilon: float) -> Tilt:
-    """A smaller tilt that needs a much narrower window, where one is nearly as good.
+    """Return a smaller tilt that needs a much narrower window, if one has nearly the same Chernoff bound.
 
-    Where a few rounds may lose much, the tilt at which the mean is ε consists of such rounds.
+    If single rounds can have large losses, the law tilted to mean ε consists of a few such rounds.
     """
     whole = sum(count * float(np.ptp(grid.points)) for grid, count in parts)
     low, found = 0.0, tilt
@@ -482,7 +482,7 @@ def calmer(parts: Sequence[Part | tuple[AtomicLoss, int]], tilt: Tilt, epsilon: 
 
 
 def _window(parts: Sequence[Part], tilt: Tilt) -> tuple[float, float, float]:
-    """Losses between which the tilted composed law has all but `outside` of its mass (Chernoff)."""
+    """Return two losses and a Chernoff bound `outside` of the tilted composed law's mass beyond them."""
     reach = math.sqrt(2 * math.log(1 / _OUTSIDE) / max(tilt.variance, 1e-300))
     log_tail = -math.log(_OUTSIDE)
     high, low = math.inf, -math.inf
@@ -500,14 +500,14 @@ def _window(parts: Sequence[Part], tilt: Tilt) -> tuple[float, float, float]:
 
 
 def affordable(deadline: Deadline) -> int:
-    """Points that a grid may have, so that what is done on it takes some of the time that is left."""
+    """Return the number of grid points that the remaining time allows."""
     return min(MOST, max(_AT_ONCE, int(_A_SECOND * deadline.left))) if deadline.finite else MOST
 
 
 def convolve(
     parts: Sequence[Part], tilt: Tilt, kind: type[np.floating] = np.float64, most: int = MOST
 ) -> tuple[int, np.ndarray, float, float, float]:
-    r"""Convolve the tilted parts, in numbers of this kind, on so many points at most.
+    r"""Convolve the tilted parts, in numbers of this kind, on at most `most` points.
 
     Returns
     -------
@@ -554,7 +554,7 @@ def convolve(
         with np.errstate(divide="ignore"):
             log_abs_up += count * np.log(np.abs(x) + each)
         transforms.append((x, count))
-    # where the product vanishes, as of many coordinates it nearly everywhere does, 0 stands for it, with an error of all of it
+    # a vanishing product, as nearly all are for many coordinates, is replaced by 0, with an error of its own size
     kept = np.flatnonzero(log_abs_up > _VANISHED)
     log_abs = np.zeros(kept.size, dtype=kind)
     power = np.ones(kept.size, dtype=x.dtype)
@@ -584,9 +584,9 @@ def convolve(
 
 
 def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
-    """Whether all of the loss but what no double sees lies far above the level: then there is nothing to convolve.
+    """Return whether all of the loss, up to rounding, lies far above the level: then nothing is convolved.
 
-    It would be an array as long as the loss is large, of gigabytes where noise is far too small for its rounds.
+    The array's length would grow with the loss, to gigabytes if the noise is far too small for its rounds.
     """
     room = tilt.mean - level + math.log(_OUTSIDE)
     if tilt.theta > 0 or not room > 0:
@@ -597,12 +597,12 @@ def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
 
 
 def _top(parts: Sequence[Part]) -> float:
-    """The largest finite loss of all."""
+    """Return the largest finite loss of the composition."""
     return parts[0][0].step * sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
 
 
 def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most: int) -> float:
-    """The tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)}, from above or from below."""
+    """Bound the tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)} from above or from below."""
     for kind in (np.float64, np.longdouble):
         start, mass, norm, _, outside = convolve(parts, tilt, kind, most)
         gap = parts[0][0].step * (start + np.arange(mass.size)) - level
@@ -623,7 +623,7 @@ def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most
 def composed_delta(
     parts: Sequence[Part], epsilon: float, *, guess: float = 0.0, enough: float = 0.0, most: int = MOST
 ) -> tuple[float, Tilt]:
-    """δ at `epsilon` of the composition: an upper bound when the parts are pessimistic, else a lower one.
+    """Bound δ of the composition at `epsilon`: from above if the parts are pessimistic, else from below.
 
     Parameters
     ----------
@@ -634,9 +634,9 @@ def composed_delta(
     guess : float
         A first θ.
     enough : float
-        Where Chernoff's bound of the finite losses is at most this, this stands for their part, and nothing is convolved.
+        If Chernoff's bound for the finite losses is at most this, this replaces their part of δ, and nothing is convolved.
     most : int
-        Points, at most.
+        Largest number of points.
 
     Returns
     -------
@@ -663,13 +663,13 @@ def composed_delta(
             if pessimistic and enough > 0 and log_chernoff < math.log(enough / slack):
                 return float(min(infinite + enough, 1.0)), tilt
             if log_chernoff < (max(math.log(infinite) - 45, -700.0) if infinite > 0 else -700.0):
-                value = 1.0 if pessimistic else 0.0  # next to an infinite loss no double sees it
+                value = 1.0 if pessimistic else 0.0  # below the rounding of `infinite`
             elif _certain(parts, tilt, level):
                 value = 1 + sign * 4 * _OUTSIDE
             else:
                 value = _expected(parts, tilt, level, sign, most)
             finite = max(value, 0.0) * math.exp(log_chernoff) * slack
-            if pessimistic and finite == 0:  # below the least double, but not nothing
+            if pessimistic and finite == 0:  # below the least double, but positive
                 finite = math.ulp(0.0)
     delta = infinite + finite
     return float(min(max(delta, 0.0), 1.0)), tilt

@@ -130,7 +130,7 @@ def gaussian_profile(epsilon: Numbers, mu: Numbers) -> Values:
 def _log_rest(epsilon: Array, mu: Array) -> Array:
     """log(1 − φ_ε(μ)), in which nothing cancels: Q(−a) + φ(a) M(b)."""
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    with np.errstate(over="ignore"):  # a large: the profile is nil, and log_ndtr(a) = 0
+    with np.errstate(over="ignore"):  # a large: the profile is 0, and log_ndtr(a) = 0
         beyond = -(a**2) / 2 - _LOG_SQRT_2PI + np.log(_mills(b))
     return np.asarray(np.logaddexp(special.log_ndtr(a), beyond))
 
@@ -149,10 +149,10 @@ def gaussian_room(epsilon: float, delta: float, mu: float) -> float:
 
 
 def _bracket(epsilon: Array, delta: Array) -> tuple[Array, Array]:
-    """Bounds of μ₀, written without cancellation.
+    """Return bounds of μ₀, computed without cancellation.
 
     Below: Q(a) ≥ φ_ε gives R(δ), and φ_0 = 2Φ(μ/2) − 1 ≥ φ_ε its own root. Above: R(δ + e^ε Q(√2ε)); and since b ≥ |a| where
-    a ≤ 0, 1 − φ_ε ≤ 2Q(|a|), whose root serves where δ is near 1.
+    a ≤ 0, 1 − φ_ε ≤ 2Q(|a|), whose root is used if δ is near 1.
     """
 
     def r(z: Array) -> Array:
@@ -215,7 +215,7 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
     if not np.all(d < 1):
         raise DesignError.of("delta", delta, "must be in (0, 1)")
     shape, e, d = _flat("delta", e, d)
-    # Where δ is near 1 the root is that of 1 − φ: doubles carry 1 − δ exactly there, and not φ.
+    # Near δ = 1 the root of 1 − φ is found: doubles hold 1 − δ exactly there, but not φ.
     near, sign = d > 0.5, np.where(d > 0.5, -1.0, 1.0)
     target = np.where(near, np.log1p(-np.minimum(d, 1 - 2.0**-53)), np.log(d))
     low, high = _bracket(e, d)
@@ -243,12 +243,12 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
 
 
 def gaussian_square(epsilon: float, delta: float) -> float:
-    r"""Return :math:`\mu_0^2`, what Gaussian noise may consume, rounded down.
+    r"""Return :math:`\mu_0^2`, the budget of Gaussian noise, rounded down.
 
     Raises
     ------
     DesignError
-        As `gaussian_mu`, and where the square is too small for doubles.
+        As `gaussian_mu`, and if the square is too small for doubles.
 
     Examples
     --------
@@ -263,7 +263,7 @@ def gaussian_square(epsilon: float, delta: float) -> float:
 
 
 GaussianPrivacy: TypeAlias = ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
-"""What Gaussian noise can meet, if no δ is 0."""
+"""Requirements that Gaussian noise can meet, if no δ is 0."""
 
 
 def gaussian_privacy(name: str, value: object) -> GaussianPrivacy:
@@ -278,7 +278,7 @@ def gaussian_privacy(name: str, value: object) -> GaussianPrivacy:
 
 
 def gaussian_budget(privacy: object) -> float:
-    r"""The largest :math:`\mu^2` that `privacy` allows, rounded down.
+    r"""Return the largest :math:`\mu^2` that `privacy` allows, rounded down.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def gaussian_budget(privacy: object) -> float:
 
 
 def budget_worth(privacy: GaussianPrivacy, budget: float) -> float:
-    """What `privacy` leaves beyond a budget of μ²: of 2ρ, of μ², or of the δ of which least is left."""
+    """Return the slack of `privacy` beyond a budget of μ²: in 2ρ, in μ², or in the δ with the least slack."""
     if isinstance(privacy, ZeroConcentratedDP):
         return 2 * privacy.rho - budget
     if isinstance(privacy, GaussianDP):

@@ -1,8 +1,8 @@
 r"""Certified intervals for δ(ε) in any number of dimensions.
 
 The privacy loss of each coordinate is put on a common grid from above and from below, composed with
-relative accuracy (`mechdesign.accounting.composition`), and the step is refined until the interval is as narrow as asked. All of it
-costs milliseconds, and as much for a thousand coordinates as for twenty: the step follows the spread of the
+relative accuracy (`mechdesign.accounting.composition`), and the step is refined until the interval is as narrow as asked. This
+takes milliseconds, and no longer for a thousand coordinates than for twenty: the step follows the spread of the
 composed loss.
 """
 
@@ -28,11 +28,11 @@ from mechdesign.problem.law_moments import is_gaussian
 from mechdesign.solvers.deadline import Deadline
 
 Rounds: TypeAlias = tuple[tuple[NoiseTerm, ...], int, float]
-"""What a round is made of, how many rounds there are, and which share of the records each sees."""
+"""Noise of a round, number of rounds, and the share of the records that each samples."""
 _APART = 1e7
-"""A loss that tells neighbours apart whatever else is asked."""
+"""A loss that distinguishes neighbours at any ε."""
 _MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
-"""How far an end may come out elsewhere, relative: closed forms are rounded once, sums in doubles at each step."""
+"""Relative differences of an end between machines: closed forms are rounded once, sums in doubles at each step."""
 
 
 @serializable("delta-interval")
@@ -44,7 +44,7 @@ class DeltaInterval:
     ----------
     lower, upper : float
     how : {"proved", "recomputed"}
-        From closed forms in high precision, rounded outwards; or in doubles, with estimates of their errors added.
+        Closed forms in high precision, rounded outwards; or doubles, with estimates of their errors added.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class DeltaInterval:
         return self.lower <= delta <= self.upper
 
     def vouched(self, fresh: DeltaInterval, most: float) -> bool:
-        """Whether what is stated claims no more than what was computed anew: at least as wide, no better checked, ≤ `most`."""
+        """Return whether this interval claims no more than a `fresh` one: at least as wide, no better checked, upper end ≤ `most`."""
         instance("fresh", fresh, DeltaInterval)
         most = number("most", most)
         around = self.lower <= fresh.lower * (1 + _MACHINES[RECOMPUTED])
@@ -105,20 +105,20 @@ def delta_interval(
     sampling_rate : float
         Each round sees a Poisson sample of the records with this rate.
     neighbours : {"add-remove", "replace"}
-        Where records are sampled: "add-remove" neighbours differ by one record more or less, and the worse of the two directions is
-        returned. "replace": of normal noise alone; another record in the place of one changes the answer by at most the terms' sensitivity,
-        a record more or less by at most what is their `own`: half of the sensitivity, where none is given (the norm to which records are clipped).
+        Used if records are sampled. "add-remove": neighbours differ by one record more or less, and the worse of the two directions is
+        returned. "replace" (normal noise only): replacing a record changes the answer by at most the terms' sensitivity, and adding or
+        removing one by at most their `own`, by default half of the sensitivity (the norm to which records are clipped).
     closed_form : bool
         Use the Gaussian profile when every law is normal, and the exact one-dimensional profile for a single
         coordinate, unless several rounds are sampled.
     points : int
-        Largest grid; refinement stops there, with an interval that is wider.
+        Largest grid; refinement stops there, with a wider interval.
     told_from : float
-        A δ from which the interval is to be told: nothing is refined further where it is twice or half as large.
+        A δ to compare with: refinement stops once the interval is known to lie above twice or below half of it.
     time_limit : float, optional
-        Seconds after which nothing is refined further: the interval is wider, and holds.
+        Seconds after which refinement stops: the interval is wider, and valid.
     deadline : Deadline, optional
-        The same, of a larger task.
+        The same, from a larger task.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def delta_interval(
     ):
         return found
     if sampling_rate < 1 and (apart(terms) or typical(terms) > _APART):
-        # Nobody is told apart who is in no sample; losses this large are beyond the grid.
+        # A record in no sample loses nothing; losses this large are beyond the grid.
         return DeltaInterval(0.0, min(-math.expm1(rounds * math.log1p(-sampling_rate)) * (1 + ROUNDED), 1.0))
     if apart(terms):
         return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
@@ -176,13 +176,13 @@ def delta_interval(
 
 
 def _unsampled(epsilon: float, sampling_rate: float) -> tuple[float, float]:
-    """Enclose the ε at which one round, all records seen, has 1/q of the δ that its sample has at this one."""
+    """Enclose the ε at which δ of a round with all records is 1/q of δ of its sample at this ε."""
     before = loss_before(epsilon, sampling_rate)
     return before * (1 - ROUNDED), before * (1 + ROUNDED)
 
 
 def _replaced(terms: Terms, sampling_rate: float, neighbours: str) -> bool:
-    """Whether records are sampled of which one is replaced: then noise is normal."""
+    """Return whether records are sampled and one is replaced, which needs normal noise."""
     one_of("neighbours", neighbours, ("add-remove", "replace"))
     replaced = sampling_rate < 1 and neighbours == "replace"
     if replaced and not all(is_gaussian(t.law) for t in as_terms(terms)):
@@ -192,7 +192,7 @@ def _replaced(terms: Terms, sampling_rate: float, neighbours: str) -> bool:
 
 
 def _repeated(terms: Terms, rounds: int, sampling_rate: float) -> tuple[NoiseTerm, ...]:
-    """The terms of all rounds, or of one where rounds are sampled."""
+    """Return the terms of all rounds, or of one if rounds are sampled."""
     times = rounds if sampling_rate == 1.0 else 1
     return tuple(replace(t, count=t.count * times) for t in as_terms(terms))
 
@@ -200,7 +200,7 @@ def _repeated(terms: Terms, rounds: int, sampling_rate: float) -> tuple[NoiseTer
 def _closed(
     terms: tuple[NoiseTerm, ...], epsilon: float, sampling_rate: float, replaced: bool = False
 ) -> DeltaInterval | None:
-    """δ(ε) of normal noise, of one coordinate, or of one sampled round of which a record is replaced; None elsewhere."""
+    """Return δ(ε) of normal noise, of one coordinate, or of one sampled round in which a record is replaced; None for others."""
     if replaced:
         once = SampledRounds(terms, 1, 1.0, replaced=sampling_rate)
         below, above = (once.single(pessimistic=up) for up in (False, True))
@@ -239,7 +239,7 @@ def _planned(
 def _together(
     mechanisms: Sequence[Rounds], epsilon: float, width: float, neighbours: str
 ) -> GridPlan | SampledPlan:
-    """The grid of several mechanisms: those that see everybody are rounds of one normal coordinate, or of each other term."""
+    """Return the grid plan of several mechanisms; those without sampling become rounds of one normal coordinate, or of their terms."""
     whole = [t for terms, rounds, rate in mechanisms if rate == 1 for t in _repeated(terms, rounds, rate)]
     sampled = [SampledRounds.of(*one, epsilon, neighbours) for one in mechanisms if one[2] < 1]
     if not sampled:
@@ -258,7 +258,7 @@ def joint_interval(
     neighbours: str = "add-remove",
     deadline: Deadline | None = None,
 ) -> DeltaInterval:
-    """Bound δ(ε) of several mechanisms about the same records from both sides, each with rounds and a sampling rate of its own.
+    """Bound δ(ε) of several mechanisms on the same records from both sides, each with its own rounds and sampling rate.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def joint_upper(
     points: int = 2**20,
     deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) of several mechanisms from above, on one grid of so many points at most."""
+    """Bound δ(ε) of several mechanisms from above, on one grid of at most `points` points."""
     if any(apart(terms) for terms, *_ in mechanisms):
         return 1.0
     plan = _together(mechanisms, epsilon, 1e-3, neighbours)
@@ -295,7 +295,7 @@ def joint_upper(
 def _in_time(
     plan: GridPlan | SampledPlan, epsilon: float, step: float, deadline: Deadline, *, pessimistic: bool
 ) -> float:
-    """δ on the grid of this step, or of a wider one that leaves some of the time; the bound that always holds where none does."""
+    """Return δ on the grid of this step, or of a wider one that fits into the time; the trivial bound if none does."""
     most = affordable(deadline)
     while True:
         try:
@@ -311,7 +311,7 @@ def _in_time(
 def _attained(
     plan: GridPlan | SampledPlan, epsilon: float, deadline: Deadline, found: DeltaInterval
 ) -> DeltaInterval:
-    """The interval whose lower end is what records lose, where the plan encloses what bounds them all."""
+    """Return the interval with the lower end of two actual records, if the plan's pair only dominates all of them."""
     if not isinstance(plan, SampledPlan) or (real := plan.attained) is None:
         return found
     lower = _in_time(real, epsilon, plan.align(plan.step / 4), deadline, pessimistic=False)
@@ -326,11 +326,11 @@ def _refine(
     told_from: float,
     deadline: Deadline,
 ) -> DeltaInterval:
-    """Halve the step, and more, until the interval is narrow: what is asked only says where that ends, so that none is ever wider."""
+    """Halve the step, or more, until the interval is narrow enough; `width` only decides where that ends, so that a smaller one never widens it."""
     step, best = plan.align(plan.step), DeltaInterval(0.0, 1.0)
     while True:
         for pessimistic in (True, False):
-            if deadline.passed and (best.upper < 1 or not pessimistic):  # the first upper bound is waited for
+            if deadline.passed and (best.upper < 1 or not pessimistic):  # waits for the first upper bound
                 return best
             found = _in_time(plan, epsilon, step, deadline, pessimistic=pessimistic)
             best = (
@@ -343,9 +343,7 @@ def _refine(
         gap = best.upper - best.lower
         if gap <= width * best.upper or best.upper <= SMALLEST:
             return best
-        if (
-            plan.upper_tail > FLOOR and plan.upper_tail * plan.count > 0.01 * gap
-        ):  # δ is smaller than the plan thought
+        if plan.upper_tail > FLOOR and plan.upper_tail * plan.count > 0.01 * gap:  # δ is smaller than planned
             plan = replace(plan, upper_tail=max(1e-4 * gap / plan.count, FLOOR))
             step = max(step, plan.finest(points))
             continue
@@ -365,7 +363,7 @@ def upper_delta(
     points: int = 2**20,
     deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from above: exactly where there is a closed form, else on one grid planned for `width`, of so many points at most."""
+    """Bound δ(ε) from above: exactly if there is a closed form, else on one grid planned for `width`, of at most `points` points."""
     clock = Deadline.of(deadline)
     replaced = _replaced(terms, sampling_rate, neighbours)
     if sampling_rate < 1 and rounds == 1 and not replaced:
@@ -404,9 +402,9 @@ def verified_delta(
     neighbours: str = "add-remove",
     deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from above as the stand-alone verifier can on its finest grid, or on a wider one that there is time for.
+    """Bound δ(ε) from above as the stand-alone verifier can on its finest grid, or on a wider one if time is short.
 
-    That has steps of ε/n times a power of 2, at most 2¹⁵ to the largest loss and 2¹⁶ along the sum of all n; here they are
+    The verifier's steps are ε/n times a power of 2, at most 2¹⁵ to the largest loss and 2¹⁶ along the sum of all n; here they are
     twice as wide, as it splits losses up to twice.
     """
     clock = Deadline.of(deadline)
@@ -420,7 +418,7 @@ def verified_delta(
     if apart(terms):
         return 1.0
     plan = plan_grid(terms, epsilon, 1e-3)
-    if plan.near_atoms(epsilon):  # of which the verifier knows the exact losses
+    if plan.near_atoms(epsilon):  # the verifier has the exact losses of atoms
         return delta_interval(terms, epsilon, width=3e-3, points=2**17, deadline=clock).upper
     tops = [(count, largest(loss, plan.upper_tail)) for loss, count in plan.losses]
     spread = math.sqrt(-8 * math.log(plan.upper_tail) * max(cumulants(plan.coarse, 0.0).variance, 0.0))
@@ -441,7 +439,7 @@ def lower_delta(
     neighbours: str = "add-remove",
     deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`, or a wider one that there is time for."""
+    """Bound δ(ε) from below: exactly if there is a closed form, else on one grid planned for `width`, or a wider one if time is short."""
     clock = Deadline.of(deadline)
     replaced = _replaced(terms, sampling_rate, neighbours)
     if sampling_rate < 1 and rounds == 1 and not replaced:
@@ -477,20 +475,20 @@ def epsilon_bound(
     delta : float
         δ in (0, 1).
     time_limit : float, optional
-        Seconds after which the least ε seen to do is returned.
+        Seconds after which the least valid ε so far is returned.
 
     Returns
     -------
     float
-        The least ε whose upper bound on δ is at most `delta`, to a relative 1e-9; ``inf`` when δ(ε) never
-        falls that far.
+        The least ε whose upper bound on δ is at most `delta`, to a relative 1e-9; ``inf`` if δ(ε) never
+        falls to it.
 
     Raises
     ------
     DesignError
         δ outside (0, 1), or below what double precision can certify.
     SolverError
-        No ε was seen to do within the time limit.
+        No valid ε was found within the time limit.
 
     Examples
     --------

@@ -8,9 +8,9 @@ is odd and, when g is symmetric and log-concave, non-decreasing. Everything exac
 single coordinate comes from that function and its inverse
 :math:`\tilde\zeta^{-1}(\nu) = \sup\{t : \tilde\zeta(t) \le \nu\}`.
 
-Scale and sensitivity enter only through their ratio :math:`r = \Delta/\text{scale}`, so closed forms are of unit scale and
-distance r. The generator of a law of this package is a `NoiseLaw` and brings its own; SciPy's normal, Laplace, logistic,
-hyperbolic secant, generalised and truncated normal and discrete Laplace laws have theirs here; any other frozen symmetric
+Scale and sensitivity enter only through their ratio :math:`r = \Delta/\text{scale}`, so closed forms are for unit scale and
+distance r. The generator of a law of this package is a `NoiseLaw` with its own closed form; those of SciPy's normal, Laplace,
+logistic, hyperbolic secant, generalised and truncated normal and discrete Laplace laws are here; any other frozen symmetric
 log-concave law is differenced and inverted numerically.
 
 The worst case of a K-dimensional additive mechanism with |d_i| ≤ Δ_i is d = (Δ_1, …, Δ_K): in one dimension
@@ -54,9 +54,9 @@ class UnitLoss:
     edge : float
         The loss is +∞ beyond this t (bounded noise).
     kinks : tuple of float, optional
-        t > 0 where the loss or the density at t ∓ r/2 is not smooth; r/2 when not given.
+        t > 0 where the loss or the density at t ∓ r/2 is not smooth; r/2 by default.
     reach : float
-        How far out the loss can be evaluated; ``inf`` where the noise is bounded.
+        Largest t at which the loss can be evaluated; ``inf`` if the noise is bounded.
     """
 
     loss: Function
@@ -85,7 +85,7 @@ class AtomicLoss:
 
     @property
     def points(self) -> Array:
-        """The loss values, as of a grid."""
+        """The loss values, as in `GridLoss`."""
         return self.values
 
     @cached_property
@@ -95,7 +95,7 @@ class AtomicLoss:
             return np.asarray(np.log(self.mass))
 
     def up_to(self, most: float, *, pessimistic: bool) -> AtomicLoss:
-        """The same, larger losses being infinite, or no more than this."""
+        """Return the loss with values above `most` raised to infinity, or lowered to `most` if not `pessimistic`."""
         if not pessimistic:
             return AtomicLoss(np.minimum(self.values, most), self.mass, self.infinity)
         near = self.values <= most
@@ -104,7 +104,7 @@ class AtomicLoss:
 
     @cached_property
     def atoms(self) -> tuple[float, ...]:
-        """The smallest positive value, where all are multiples of it: a grid is aligned with it."""
+        """The smallest positive value if all are multiples of it; grids are aligned with it."""
         positive = self.values[self.values > 0]
         if not positive.size:
             return ()
@@ -113,7 +113,7 @@ class AtomicLoss:
         return (float(positive.min()),) if whole else ()
 
     def delta(self, epsilon: Numbers) -> Array:
-        """δ(ε) by summation."""
+        """Return δ(ε) by summation."""
         gap = np.maximum(self.values - np.asarray(epsilon, dtype=float)[..., None], 0.0)
         return np.asarray(self.infinity + -np.expm1(-gap) @ self.mass)
 
@@ -125,13 +125,13 @@ class TailForm:
     Attributes
     ----------
     log_density : callable
-        Up to a constant.
+        Log density up to a constant.
     upper : callable
         P(T > u).
     end : number, optional
-        End of the support, where it is bounded.
+        End of the support, if it is bounded.
     slope : number, optional
-        Limit of the log density's slope, where it is finite: no loss exceeds that times the distance.
+        Limit of the log density's slope, if finite: no loss exceeds it times the distance.
     """
 
     log_density: Callable[[arb], arb]
@@ -147,9 +147,9 @@ class PreciseLoss:
     Attributes
     ----------
     delta : callable
-        (ratio, ε) → δ(ε), or None where that is not known or would take too long.
+        (ratio, ε) → δ(ε), or None if it is not known or would take too long.
     largest : callable
-        Fraction ratio → the largest loss, a Fraction or ``inf``; None where `delta` is not known.
+        Fraction ratio → the largest loss, a Fraction or ``inf``; None if `delta` is not known.
     """
 
     delta: Callable[[arb, arb], arb | None]
@@ -170,10 +170,10 @@ class NoiseLaw(Protocol):
         """
 
     def precise(self, *shapes: arb) -> TailForm | PreciseLoss:
-        """The law in ball arithmetic, its shapes being `flint.arb`."""
+        """Return the law in ball arithmetic, for shapes of type `flint.arb`."""
 
     def mean_absolute(self, *shapes: float) -> float:
-        """E|T| at unit scale."""
+        """Return E|T| at unit scale."""
 
 
 def _normal(r: float) -> UnitLoss:
@@ -181,7 +181,7 @@ def _normal(r: float) -> UnitLoss:
 
 
 def laplace_loss(r: float) -> UnitLoss:
-    """The loss of Laplace noise, 2t cut off at ±r: all of it beyond r/2 is one atom."""
+    """Return the loss of Laplace noise, 2t cut off at ±r: all outcomes beyond r/2 form one atom."""
 
     def inverse(v: Array) -> Array:
         return np.where(v >= r, np.inf, np.where(v < -r, -np.inf, v / 2))
@@ -209,13 +209,13 @@ def _logistic(r: float) -> UnitLoss:
 
 
 def _hypsecant(r: float) -> UnitLoss:
-    """The log density is −log cosh t, half of what the logistic law's is at 2t."""
+    """Return the loss of the hyperbolic secant law: its log density −log cosh t is half of the logistic law's at 2t."""
     twice = _logistic(2 * r)
     return UnitLoss(lambda t: twice.loss(2 * t) / 2, lambda v: twice.inverse(2 * v) / 2)
 
 
 def _gennorm(r: float, beta: float) -> UnitLoss:
-    """Subbotin noise, |t|^β: the loss without SciPy's overhead; its inverse has no closed form."""
+    """Return the loss of Subbotin noise, |t|^β, without SciPy's overhead; its inverse has no closed form."""
     if beta < 1:
         raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
     if beta == 1:
@@ -228,7 +228,7 @@ def _gennorm(r: float, beta: float) -> UnitLoss:
 
 
 def truncnorm_loss(r: float, end: float) -> UnitLoss:
-    """The normal loss r·t where both densities are positive, infinite beyond.
+    """Return the normal loss r·t where both densities are positive, infinite beyond.
 
     Examples
     --------
@@ -239,24 +239,24 @@ def truncnorm_loss(r: float, end: float) -> UnitLoss:
     edge = end - r / 2
 
     def loss(t: Array) -> Array:
-        # what rounding has put just beyond the edge belongs to it
+        # points that rounding put just beyond the edge belong to it
         return np.where(np.abs(t) <= edge * (1 + 1e-15), r * t, np.copysign(np.inf, t))
 
     return UnitLoss(loss, lambda v: np.clip(v / r, -edge, edge), edge=edge, reach=math.inf)
 
 
 def truncnorm_density(end: float) -> Function:
-    """The log density of normal noise on [−end, end], without SciPy's overhead, which is twenty times the work."""
+    """Return the log density of normal noise on [−end, end]; SciPy's takes twenty times as long."""
     peak = -math.log(math.sqrt(2 * math.pi) * math.erf(end / math.sqrt(2)))
     return lambda t: np.where(np.abs(t) <= end, peak - t * t / 2, -np.inf)
 
 
 _LISTED = 10**5
-"""Values of a discrete loss, at most, that are listed."""
+"""Largest number of values of a discrete loss that are listed."""
 
 
 class _SmearedLaplace(stats.rv_continuous):  # type: ignore[misc]
-    """Discrete Laplace noise and a uniform number in (-1/2, 1/2], which rounding takes off: the same losses, as a function."""
+    """Discrete Laplace noise plus a uniform number in (-1/2, 1/2], which rounding removes: the same losses, as a function."""
 
     def _pdf(self, t: Any, rate: Any) -> Any:
         return np.tanh(rate / 2) * np.exp(-rate * np.abs(np.rint(t)))
@@ -282,7 +282,7 @@ _smeared = _SmearedLaplace(name="smeared_laplace", shapes="rate")
 
 
 def smeared_loss(r: float, loss: Function, inverse: Function, largest: float = math.inf) -> UnitLoss:
-    """Of noise on the integers and a uniform number in (−½, ½] at a distance of r: with k the integer, a rising function of k − r/2."""
+    """Return the loss of integer noise k plus a uniform number in (−½, ½] at distance r: an increasing function `loss` of k − r/2."""
 
     def smeared(t: Array) -> Array:
         return np.clip(loss(np.floor(t + (r + 1) / 2) - r / 2), -largest, largest)
@@ -296,7 +296,7 @@ def smeared_loss(r: float, loss: Function, inverse: Function, largest: float = m
 
 
 def _discrete_laplace(r: float, rate: float) -> UnitLoss | AtomicLoss:
-    """Loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
+    """Return the loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
     if not (r >= 1 and r == int(r)):
         raise DesignError.of("sensitivity", r, "must be a positive whole number for discrete noise")
     if r > _LISTED:
@@ -318,12 +318,12 @@ CLOSED: dict[str, Callable[..., UnitLoss | AtomicLoss]] = {
     "gennorm": _gennorm,
     "dlaplace": _discrete_laplace,
 }
-"""By the generator's name. Truncated normal noise is not among them: its tail is summed, and tells whether it is symmetric."""
+"""Losses by the generator's name. Truncated normal noise is not among them: it needs a summed tail, and only some shapes are symmetric."""
 
 
 @dataclass(frozen=True)
 class CentredLoss:
-    r"""The loss of `law` at distance `sensitivity`, with what discretising it needs.
+    r"""The loss of `law` at distance `sensitivity`, with the functions that discretising it needs.
 
     Attributes
     ----------
@@ -341,9 +341,9 @@ class CentredLoss:
     edge : float
         The loss is +∞ beyond this t (bounded noise), else ``inf``.
     kinks : tuple of float
-        Where the loss or the density at t ∓ Δ/2 is not smooth, t > 0 (quadrature breaks there).
+        t > 0 where the loss or the density at t ∓ Δ/2 is not smooth (quadrature is split there).
     reach : float
-        How far out the loss can be evaluated.
+        Largest t at which the loss can be evaluated.
     """
 
     law: FrozenLaw
@@ -359,18 +359,18 @@ class CentredLoss:
 
     @property
     def end_error(self) -> float:
-        """Relative error of the mass beyond the edge, a piece as long as Δ of a support known to an ulp of its end."""
+        """Relative error of the mass beyond the edge: a piece of length Δ, with an end known to an ulp."""
         if math.isinf(self.edge) or self.edge <= 0:
             return 0.0
         return 1e-15 * (self.edge + self.sensitivity / 2) / self.sensitivity
 
     def masses(self, x: Array) -> tuple[Array, Array, Array, Array]:
-        """Mass of each cell (x_i, x_{i+1}] under both queries, with bounds on their rounding errors.
+        """Return the mass of each cell (x_i, x_{i+1}] under both queries, with bounds on their rounding errors.
 
         Returns
         -------
         p, q, p_error, q_error : ndarray, shape (len(x) - 1,)
-            `p` under g(t − Δ/2), the query whose loss is looked at, `q` under g(t + Δ/2).
+            `p` under g(t − Δ/2), the query of the loss, `q` under g(t + Δ/2).
         """
         half = self.sensitivity / 2
         p, p_error = cell_masses(self.sf, x - half)
@@ -378,7 +378,7 @@ class CentredLoss:
         return p, q, p_error, q_error
 
     def outside(self, low: float, high: float) -> tuple[float, float]:
-        """Probabilities, under the query whose loss is looked at, below one point and above another."""
+        """Return the probabilities below one point and above another, under the query of the loss."""
         half = self.sensitivity / 2
         return float(self.sf(half - low)), float(self.sf(high - half))
 
@@ -389,7 +389,7 @@ exponential of a rounded argument beyond)."""
 
 
 def cell_masses(sf: Function, x: Array) -> tuple[Array, Array]:
-    """P(x_i < T ≤ x_{i+1}) of a symmetric law, and bounds on the rounding errors."""
+    """Return P(x_i < T ≤ x_{i+1}) of a symmetric law, and bounds on the rounding errors."""
     # By symmetry P(a < T <= b) = P(-b <= T < -a): use the side on which the tails are small.
     upper = sf(np.abs(x))
     a, b = x[:-1], x[1:]
@@ -399,7 +399,7 @@ def cell_masses(sf: Function, x: Array) -> tuple[Array, Array]:
     largest = np.where(right, sa, np.where(left, sb, 1.0))
     error = _ULPS * largest * (1 - 0.1 * np.log(np.maximum(largest, 1e-308)))
     # The points themselves are rounded: the density times an ulp of x is below sf'(x)·x·u, of the same order
-    # as p·(x/width)·u; sf carries it as a relative error of its own argument, which is all there is of it in a cell without an end.
+    # as p·(x/width)·u; sf carries it as a relative error of its own argument, which suffices for a cell without an end.
     with np.errstate(invalid="ignore"):
         width = np.where(np.isfinite(b - a), b - a, np.inf)
     reach = np.where(np.isfinite(x), np.abs(x), 0.0)
@@ -409,7 +409,7 @@ def cell_masses(sf: Function, x: Array) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=64)
 def _unit_law(dist: Generator, shapes: tuple[float, ...]) -> tuple[FrozenLaw, Tail, float, float]:
-    """The law of scale one, its tail, the end of its support or of what doubles see of it, and its standard deviation."""
+    """Return the law of scale one, its tail, the end of its support as far as doubles resolve it, and its standard deviation."""
     law: FrozenLaw = dist(*shapes)
     top = float(law.support()[1])
     log_density = truncnorm_density(top) if _truncated_normal(dist, shapes) else law.logpdf
@@ -421,7 +421,7 @@ def _truncated_normal(dist: Generator, shapes: tuple[float, ...]) -> bool:
 
 
 def _seen(law: FrozenLaw, top: float) -> float:
-    """Where the density ends, or has no logarithm in doubles any more."""
+    """Return the point where the density ends or its logarithm is no finite double."""
     low, high = 0.0, min(1.0, top)
     with np.errstate(all="ignore"):
         while high < top and np.isfinite(law.logpdf(high)):
@@ -436,15 +436,15 @@ def _seen(law: FrozenLaw, top: float) -> float:
 
 
 def _numeric(dist: Generator, r: float, shapes: tuple[float, ...]) -> tuple[UnitLoss, Tail]:
-    """Loss and tail from ``logpdf`` alone."""
-    # Every frozen law has a generator of its own; SciPy's are alike, so that one tail does for all.
+    """Return loss and tail from ``logpdf`` alone."""
+    # Every frozen law has a generator of its own; SciPy's are equal, so that all share one tail.
     law, tail, seen, deviation = _unit_law(getattr(stats, of_scipy(dist) or "", dist), shapes)
     top = float(law.support()[1])
     if _truncated_normal(dist, shapes):
         return truncnorm_loss(r, top), tail
 
     def log_density(t: Array) -> Array:
-        # what rounding has put just beyond the end of the support belongs to it
+        # points that rounding put just beyond the end of the support belong to it
         return np.asarray(law.logpdf(np.where(np.abs(t) <= top * (1 + 1e-15), np.clip(t, -top, top), t)))
 
     def loss(t: Array) -> Array:
@@ -501,7 +501,7 @@ def _centred(
     sf: Callable[[Numbers], Array],
     isf: Callable[[Numbers], Array],
 ) -> CentredLoss:
-    """Bring a loss of unit scale to the law's own."""
+    """Rescale a loss of unit scale to the law's own."""
     return CentredLoss(
         law,
         sensitivity,
@@ -562,10 +562,10 @@ class NoiseTerm(Checked):
     sensitivity : float
         Δ > 0 of each of these coordinates.
     count : int
-        How many coordinates (or rounds) use it.
+        Number of coordinates (or rounds).
     own : float, optional
-        The most one record moves each of these coordinates by itself, where records are sampled of which one is replaced; half of
-        the sensitivity, where none is given.
+        Largest change of each of these coordinates by adding or removing a record, if records are sampled and one is replaced; by
+        default half of the sensitivity.
 
     Examples
     --------
@@ -581,7 +581,7 @@ class NoiseTerm(Checked):
 
     @property
     def alone(self) -> float:
-        """What one record moves each coordinate by itself, where one is replaced."""
+        """Largest change of each coordinate by adding or removing a record, if one is replaced."""
         return self.sensitivity / 2 if self.own is None else self.own
 
 
@@ -589,14 +589,14 @@ class Additive(Protocol):
     """A mechanism that adds independent noise."""
 
     def noise_terms(self) -> Iterable[NoiseTerm]:
-        """The laws on its coordinates."""
+        """Return the laws on its coordinates."""
 
 
 Terms: TypeAlias = NoiseTerm | Additive | Iterable["NoiseTerm | Additive"]
 
 
 def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
-    """Accept one term, something with ``noise_terms()``, or an iterable of either."""
+    """Return the terms of one term, of an object with ``noise_terms()``, or of an iterable of either."""
     if isinstance(terms, NoiseTerm):
         return (terms,)
     if hasattr(terms, "noise_terms"):
@@ -610,7 +610,7 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
 
 
 def in_sigmas(term: NoiseTerm) -> Coordinates:
-    """(n, Δ, s, h) of n coordinates with normal noise of variance s²/h."""
+    """Return (n, Δ, s, h) for n coordinates with normal noise of variance s²/h."""
     dist, _, _, scale = frozen_parts(term.law)
     # gennorm(2) is exp(-t²), of variance 1/2
     return term.count, float(term.sensitivity), scale, 2 if dist.name == "gennorm" else 1

@@ -14,12 +14,12 @@ from mechdesign.errors import DesignError
 from mechdesign.problem.law_moments import law_variance
 
 FLOOR = 1e-300
-"""The smallest tail that is cut off: doubles hold hardly less."""
+"""Smallest tail that is cut off, near the least double."""
 
 
 @dataclass(frozen=True)
 class GridPlan:
-    """Tails, step and tilt that a first coarse pass suggests, and that pass itself: from above, for want of better."""
+    """Tails, step and tilt from a first coarse pass, and that pass itself, an upper bound if time is short."""
 
     losses: tuple[tuple[Loss, int], ...]
     step: float
@@ -31,22 +31,22 @@ class GridPlan:
 
     @property
     def most(self) -> float:
-        """A loss beyond which one might as well be infinite: the tail's logarithm more than ε, which others do not make up for."""
+        """Loss beyond which losses are taken as infinite: ε less the tail's logarithm, which no other losses offset."""
         return self.epsilon - math.log(self.upper_tail)
 
     @property
     def count(self) -> int:
-        """Losses that are composed."""
+        """Number of losses that are composed."""
         return sum(count for _, count in self.losses)
 
     def finest(self, points: int) -> float:
-        """The least step that needs no more points for one loss."""
+        """Return the least step with at most `points` points for one loss."""
         return 2 * min(max(largest(loss, self.upper_tail) for loss, _ in self.losses), self.most) / points
 
     def delta(
         self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0, most: int = MOST
     ) -> float:
-        """Bound δ(ε) on the grid of this step, from above or from below; roughly where `enough` is kept."""
+        """Bound δ(ε) on the grid of this step, from above or from below; only roughly if it is below `enough`."""
         parts = self.parts(step, pessimistic=pessimistic)
         return composed_delta(parts, epsilon, guess=self.theta, enough=enough, most=most)[0]
 
@@ -67,14 +67,14 @@ class GridPlan:
         ]
 
     def align(self, step: float) -> float:
-        """Shrink the step so that the atoms of the first loss that has any are on the grid; not below such an atom."""
+        """Shrink the step so that the atoms of the first loss with an atom of at least a step are on the grid."""
         for loss, _ in self.losses:
             if loss.atoms and loss.atoms[0] >= step:
                 return loss.atoms[0] / math.ceil(loss.atoms[0] / step - 1e-9)
         return step
 
     def near_atoms(self, epsilon: float) -> bool:
-        """Whether δ may hang on all losses being at their atoms and barely passing ε."""
+        """Return whether all atoms sum to nearly ε, so that δ may depend on that sum alone."""
         if not all(isinstance(loss, CentredLoss) and loss.atoms for loss, _ in self.losses):
             return False
         return (
@@ -83,7 +83,7 @@ class GridPlan:
 
 
 def largest(loss: Loss, tail: float) -> float:
-    """The largest finite loss but for a tail of this probability; 1 where the two laws share no point."""
+    """Return the largest finite loss outside a tail of this probability; 1 if the two laws share no point."""
     if isinstance(loss, AtomicLoss):
         return float(np.abs(loss.values).max())
     if loss.edge <= 0:
@@ -92,13 +92,13 @@ def largest(loss: Loss, tail: float) -> float:
 
 
 def apart(terms: tuple[NoiseTerm, ...]) -> bool:
-    """Whether a coordinate changes by more than its noise reaches, so that neighbours share no answer."""
+    """Return whether a coordinate changes by at least the width of its noise, so that neighbours share no answer."""
     losses = (loss_of(t.law, t.sensitivity) for t in terms)
     return any(isinstance(loss, CentredLoss) and loss.edge <= 0 for loss in losses)
 
 
 def typical(terms: tuple[NoiseTerm, ...]) -> float:
-    """The largest of the terms' losses that half of the noise exceeds."""
+    """Return the largest of the terms' losses that half of the noise exceeds."""
     with np.errstate(over="ignore"):
         return max(largest(loss_of(t.law, t.sensitivity), 0.5) for t in terms)
 

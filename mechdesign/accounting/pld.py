@@ -1,4 +1,4 @@
-r"""Our laws inside dp-accounting: its `MonotonePrivacyLoss` interface and its privacy-loss distributions.
+r"""Noise laws in dp-accounting: its `MonotonePrivacyLoss` interface and its privacy-loss distributions.
 
 `LawPrivacyLoss` adapts any symmetric log-concave law to dp-accounting's interface; `to_pld` makes the
 library's own `PrivacyLossDistribution`, which composes with every other mechanism the library knows.
@@ -24,7 +24,7 @@ except ImportError:
 
 
 class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc]
-    """A symmetric log-concave law seen by dp-accounting: upper = law moved left by Δ, lower = the law.
+    """A symmetric log-concave law in dp-accounting's terms: upper = law moved left by Δ, lower = the law.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignor
         return privacy_loss_mechanism.TailPrivacyLossDistribution(lower_x, upper_x, mass)
 
     def connect_dots_bounds(self) -> privacy_loss_mechanism.ConnectDotsBounds:
-        """Where the library discretises this loss: between the points that leave `tail_mass` out at each end."""
+        """Return the range in which the library discretises this loss, with `tail_mass` beyond each end."""
         tail = self.privacy_loss_tail()
         return privacy_loss_mechanism.ConnectDotsBounds(
             epsilon_upper=self.privacy_loss(tail.lower_x_truncation),
@@ -133,7 +133,7 @@ def to_pld(
         step = 2.0 ** math.floor(math.log2(max(plan.step / 4, 1e-9)))
     step, pessimistic = positive("step", step), one_of("pessimistic", pessimistic, (True, False))
     grid = discretise(loss, step, pessimistic=pessimistic, upper_tail=1e-30, lower_tail=1e-20)
-    # What a lower bound leaves as slop is less than a step.
+    # The offset of a lower bound is less than a step.
     start = grid.start if pessimistic else grid.start - 1
     pmf = pld_pmf.DensePLDPmf(step, start, grid.mass.copy(), float(grid.infinity), pessimistic)
     pld = privacy_loss_distribution.PrivacyLossDistribution(pmf)
@@ -144,7 +144,7 @@ def to_pld(
 
 def terms_to_pld(terms: tuple[NoiseTerm, ...]) -> privacy_loss_distribution.PrivacyLossDistribution:
     """Return dp-accounting's distribution of several terms composed, on one step."""
-    # an atom between two points of the grid moves up by a step at most, in each coordinate: finer where there are atoms
+    # an atom between two points of the grid moves up by a step at most, in each coordinate: finer steps with atoms
     finer = [64 if loss_of(t.law, t.sensitivity).atoms else 4 for t in terms]
     fine = [max(plan_grid((t,), 1.0, 0.01).step / by, 1e-9) for t, by in zip(terms, finer)]
     steps = [2.0 ** math.floor(math.log2(step)) for step in fine]

@@ -15,9 +15,9 @@ terms nearly cancel, the same δ is integrated as
           \max(1 - e^{\varepsilon - \tilde\zeta(b)},\; e^{\varepsilon - \tilde\zeta(a)} - 1)
 
 for every x in [a, b] if :math:`\tilde\zeta(a) \le \varepsilon \le \tilde\zeta(b)`: the event {t > x} bounds δ from below,
-and what it misses lies between x and the crossing. So a crossing that is known to 1e-13 gives δ to about 1e-26 with no
+and the mass that it misses lies between x and the crossing. So a crossing known to 1e-13 gives δ to about 1e-26 with no
 error estimate. The parameters are doubles, taken as exact; everything is computed in balls (Johansson 2017, *Arb*), which
-hold the true number whatever is rounded, with digits that are doubled until cancellation leaves twenty of them.
+enclose the true number, with digits that are doubled until cancellation leaves twenty of them.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 _RELATIVE = 1e-9
 """Relative error allowed to survival functions and quadratures: they reach 1e-12."""
 _FAR = 1e6
-"""Losses that are as good as infinite."""
+"""Losses that are treated as infinite."""
 
 
 def _integrated(loss: CentredLoss, x: float, epsilon: float) -> float:
-    """The positive form, on panels that halve the survival probability first and then reach as far as it takes."""
+    """Integrate the positive form on panels that first halve the survival probability and then extend as far as needed."""
     half = loss.sensitivity / 2
     top = float(loss.sf(x - half))
 
@@ -81,8 +81,8 @@ def _integrated(loss: CentredLoss, x: float, epsilon: float) -> float:
 def profile_interval(law: FrozenLaw, sensitivity: float, epsilon: float) -> tuple[float, float]:
     """Enclose δ(ε) of one coordinate.
 
-    The loss is a double, off by a few units in the last place of what it is the difference of; a true loss within η of
-    it puts δ(ε) between the computed δ(ε + η) and δ(ε − η). The rest is relative.
+    The loss is a difference of doubles, each with errors of a few units in the last place; if the true loss is within η of
+    it, δ(ε) lies between the computed δ(ε + η) and δ(ε − η). All other errors are relative.
 
     Examples
     --------
@@ -127,8 +127,8 @@ def privacy_profile(law: FrozenLaw, sensitivity: float, epsilon: Numbers) -> Val
     Returns
     -------
     float or ndarray
-        δ in [0, 1], from above: off by units in the last place where the law has closed forms in high precision, by the
-        relative 1e-9 of `profile_interval` elsewhere.
+        δ in [0, 1], from above: to units in the last place if the law has closed forms in high precision, else to the
+        relative 1e-9 of `profile_interval`.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _upper(law: FrozenLaw, sensitivity: float, epsilon: float, loss: Loss) -> fl
 
 
 def fast_profile(law: FrozenLaw, sensitivity: float, epsilon: float) -> float:
-    """Return δ(ε) of one coordinate in doubles, to search with: off by rounding in either direction.
+    """Return δ(ε) of one coordinate in doubles, for searches: with rounding errors of either sign.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def fast_profile(law: FrozenLaw, sensitivity: float, epsilon: float) -> float:
 
 
 def _log_concave(loss: CentredLoss, e: Array, *, cancelled: float = 1e-7) -> Array:
-    """δ by the formula, integrated where less than the share `cancelled` of its first term is left."""
+    """Return δ by the formula, or by the integral if less than the share `cancelled` of its first term is left."""
     half = loss.sensitivity / 2
     if loss.edge <= 0:  # the two laws share no point
         return np.ones_like(e)
@@ -192,8 +192,8 @@ def _log_concave(loss: CentredLoss, e: Array, *, cancelled: float = 1e-7) -> Arr
 def integrated_profile(law: FrozenLaw, sensitivity: float, epsilon: float) -> float:
     r"""Return δ(ε) of one coordinate by quadrature of :math:`[g(t - \Delta/2) - e^\varepsilon g(t + \Delta/2)]_+`.
 
-    A second opinion: the crossing is found by bisection on the law's own ``logpdf`` and nothing is taken from the
-    survival function, so an error in a closed form shows.
+    An independent check: the crossing is found by bisection on the law's own ``logpdf``, without the survival
+    function, so that it reveals errors of a closed form.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def profile_epsilon(law: FrozenLaw, sensitivity: float, delta: float) -> float:
     Returns
     -------
     float
-        ``inf`` when no finite ε will do.
+        ``inf`` if no finite ε suffices.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def profile_epsilon(law: FrozenLaw, sensitivity: float, delta: float) -> float:
 
 
 def _largest_loss(law: FrozenLaw, sensitivity: float) -> float:
-    """The supremum of the privacy loss (δ = 0), infinite for Gaussian-like or bounded noise."""
+    """Return the supremum of the privacy loss (δ = 0), infinite for Gaussian-like or bounded noise."""
     loss = loss_of(law, sensitivity)
     if (known := largest_loss(law, sensitivity)) is not None:
         return known
@@ -280,13 +280,13 @@ def _largest_loss(law: FrozenLaw, sensitivity: float) -> float:
     if math.isfinite(loss.edge):
         return math.inf
     far, further = float(loss.loss(loss.reach / 10)), float(loss.loss(loss.reach))
-    # Far out a bounded loss has settled; what it may still gain is less than it gained last.
+    # Far out a bounded loss has converged; its further growth is less than its last.
     grown = further - far
     return math.inf if grown > 1e-9 * further else (further + grown) * (1 + 1e-15)
 
 
 _KEPT = 20  # digits of δ that must be left
-_MOST = 1500  # digits that are tried
+_MOST = 1500  # most digits
 
 
 def _half_erfc(x: arb) -> arb:
@@ -311,7 +311,7 @@ def _truncnorm(low: arb, high: arb) -> TailForm | None:
 
 
 def _discrete_laplace(rate: arb) -> PreciseLoss:
-    """Loss rate·(Δ + 2k) where −Δ < k < 0, and rate·Δ from k = 0 on."""
+    """Return the loss rate·(Δ + 2k) for −Δ < k < 0, and rate·Δ for k ≥ 0."""
 
     def delta(ratio: arb, epsilon: arb) -> arb | None:
         shift = int(float(ratio))
@@ -346,7 +346,7 @@ _SCIPY: dict[str, Callable[..., Form]] = {
 
 
 def ball_form(dist: Generator, shapes: tuple[float, ...]) -> Form:
-    """The form of a law, in balls of the current precision."""
+    """Return the form of a law, in balls of the current precision."""
     make: Callable[..., Form] = (
         dist.precise if isinstance(dist, NoiseLaw) else _SCIPY.get(of_scipy(dist), lambda *_: None)
     )
@@ -373,7 +373,7 @@ def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[f
 
 
 def gaussian_most(privacy: GaussianPrivacy) -> Fraction:
-    r"""Return :math:`\mu^2` that `privacy` allows from above: Gaussian noise that consumes more does not keep it.
+    r"""Return an upper bound of the :math:`\mu^2` that `privacy` allows: Gaussian noise that consumes more violates it.
 
     Examples
     --------
@@ -396,7 +396,7 @@ def gaussian_most(privacy: GaussianPrivacy) -> Fraction:
 
 
 def _exceeds(epsilon: float, mu: float, delta: float) -> bool:
-    """Whether δ of Gaussian noise of this μ is more than `delta` for certain, as balls of as many digits as that takes show."""
+    """Return whether δ of Gaussian noise of this μ provably exceeds `delta`, in balls of as many digits as needed."""
     before, ctx.prec = ctx.prec, 128
     try:
         while ctx.prec <= 1 << 14:
@@ -411,7 +411,7 @@ def _exceeds(epsilon: float, mu: float, delta: float) -> bool:
 
 
 def gaussian_tradeoff(square: float, at: Iterable[float] = ()) -> TradeOff:
-    """What Gaussian noise of this μ² allows an attacker, tight for these shares of innocents accused.
+    """Return the trade-off curve of Gaussian noise of this μ², tight at the false-positive rates `at`.
 
     Examples
     --------
@@ -426,12 +426,12 @@ def gaussian_tradeoff(square: float, at: Iterable[float] = ()) -> TradeOff:
 def least_mu(
     interval: Callable[[float], tuple[float, float]], rho: float, largest: float, *, width: float = 1e-3
 ) -> tuple[float, float]:
-    r"""Enclose the least μ of which a mechanism is μ-GDP: :math:`\delta(\varepsilon) \le \delta_\mu(\varepsilon)` for every ε ≥ 0.
+    r"""Enclose the least μ for which a mechanism is μ-GDP: :math:`\delta(\varepsilon) \le \delta_\mu(\varepsilon)` for every ε ≥ 0.
 
-    *Below*: at one ε no smaller μ will do. *Above*: δ and δ_μ are convex in e^ε, so that between two points δ lies below its chord and
+    *Below*: at some ε every smaller μ fails. *Above*: δ and δ_μ are convex in e^ε, so that between two points δ lies below its chord and
     δ_μ above its tangent in the middle. *Far out*, with t = (ε − ρ)/2ρ and b = ε/μ + μ/2, ρ-zCDP gives
     :math:`\delta \le e^{-\rho t^2 - 1}/t` and, as :math:`M(b) \le (b^2 + 2)/(b^3 + 3b)`,
-    :math:`\delta_\mu \ge \phi(b - \mu)\,\mu/(b^2 + 3)`: what holds at an ε with :math:`\varepsilon^2(1/2\rho - 1/\mu^2) \ge 1` holds from there on.
+    :math:`\delta_\mu \ge \phi(b - \mu)\,\mu/(b^2 + 3)`: if the inequality of the two holds at an ε with :math:`\varepsilon^2(1/2\rho - 1/\mu^2) \ge 1`, it holds beyond.
 
     Parameters
     ----------
@@ -440,9 +440,9 @@ def least_mu(
     rho : float
         The mechanism is ρ-zCDP.
     largest : float
-        The largest loss, infinite where there is none.
+        The supremum of the loss, which may be infinite.
     width : float
-        Of the enclosure; it is wider where no smaller one is proved.
+        Relative width of the enclosure; it is wider if no smaller one is proved.
     """
     known: dict[float, tuple[float, float]] = {}
 
@@ -460,7 +460,7 @@ def least_mu(
         return mu
 
     def end(mu: float) -> float:
-        """Where the argument far out begins; infinite where δ is too small for doubles before."""
+        """Return the ε from which the argument far out holds; infinite if δ underflows before."""
         epsilon = 2 * rho + 1
         while delta(epsilon)[1] > SMALLEST:
             t, b = (epsilon - rho) / (2 * rho), epsilon / mu + mu / 2
@@ -472,7 +472,7 @@ def least_mu(
         return math.inf
 
     def covered(mu: float, low: float, high: float) -> bool:
-        """Whether the chord is below the tangent."""
+        """Return whether the chord is below the tangent."""
         middle = (low + high) / 2
         height = enclosed_gaussian(middle, [(1, mu, 1.0, 1)])[0]
         slope = math.exp(middle + float(special.log_ndtr(-middle / mu - mu / 2)))
@@ -536,7 +536,7 @@ def enclosed_delta(
 
 
 def largest_loss(law: FrozenLaw, sensitivity: float, count: int = 1) -> float | None:
-    """The supremum of the privacy loss over `count` coordinates, rounded up; None where no closed form says it.
+    """Return the supremum of the privacy loss over `count` coordinates, rounded up; None without a closed form.
 
     Examples
     --------
@@ -556,7 +556,7 @@ def largest_loss(law: FrozenLaw, sensitivity: float, count: int = 1) -> float | 
 
 
 def _tail_terms(form: TailForm, ratio: arb, epsilon: arb, start: float) -> tuple[arb, arb, arb]:
-    """The two terms of F at a point next to the crossing, and what F may miss."""
+    """Return the two terms of F at a point next to the crossing, and a bound of δ − F."""
     half, none = ratio / 2, arb(0)
 
     def loss(t: arb) -> arb:
@@ -565,7 +565,7 @@ def _tail_terms(form: TailForm, ratio: arb, epsilon: arb, start: float) -> tuple
         return form.log_density(abs(t - half)) - form.log_density(t + half)
 
     def survival(t: arb) -> arb:
-        if not t.is_exact():  # it falls
+        if not t.is_exact():  # it decreases
             return survival(t.lower()).union(survival(t.upper()))
         if form.end is not None and abs(t) >= form.end:
             return none if t > 0 else none + 1
@@ -587,9 +587,9 @@ def _tail_terms(form: TailForm, ratio: arb, epsilon: arb, start: float) -> tuple
 def _crossing(
     loss: Callable[[arb], arb], half: arb, epsilon: arb, start: float, form: TailForm
 ) -> tuple[arb, arb]:
-    """Points around the one at which the loss passes ε: next to `start`, else by bisection; or so far that no double sees.
+    """Return points around the crossing of ε: next to `start`, or by bisection, or beyond the range of doubles.
 
-    The loss is surely at most ε at the first; where it is not surely at least ε at the second, that one is far out.
+    The loss is provably at most ε at the first; if it is not provably at least ε at the second, that point is far out.
     """
     if math.isfinite(start):
         x = arb(max(start, 0.0))

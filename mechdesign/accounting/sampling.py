@@ -8,14 +8,14 @@ A record takes part in a round with probability s. If (P, Q) dominates the round
 (Zhu, Dong and Wang, *Optimal accounting of differential privacy via characteristic function*, 2022). The K
 coordinates of a round share the sample, so they are convolved first and sampled together.
 
-**Losses next to nothing.** A test accepts beyond t under symmetric noise of density g and survival function S; a round at rate s and distance r moves
+**Tiny losses.** A test accepts beyond t under symmetric noise of density g and survival function S; a round at rate s and distance r moves
 its probability by :math:`s (S(t - r) - S(t)) = s r \bar g`, a mean of g over [t − r, t]. Where log g varies by at most v over any R > r, these means differ by
-at most v in their logarithm, so that :math:`s r e^{v} \le s' R` makes a round at rate s' and distance R dominate, and :math:`s r e^{-v} \ge s' R` be
-dominated, but for a tail that bounds t. Doubles hold the losses at R to many digits where those at r are roundings.
+at most v in their logarithm. So a round at rate s' and distance R dominates if :math:`s r e^{v} \le s' R`, and is dominated if :math:`s r e^{-v} \ge s' R`,
+up to a tail that bounds t. Doubles hold the losses at R to many digits, while those at r are lost in rounding.
 
-**Replacing a record**, under normal noise N of covariance I: let a record move the answer by u and the one in its place by v, both of norm at most C,
+**Replacing a record**, under normal noise N of covariance I: let a record move the answer by u and its replacement by v, both of norm at most C,
 and let u − v have norm at most D ≤ 2C. Given who else takes part, the laws of the answer are :math:`P_u = (1 - s) N + s N(u)` and :math:`P_v`.
-At :math:`x \ge 1` no pair of them loses more than that of u = C and v = C − D on one line, in any dimension:
+At :math:`x \ge 1` the worst pair, in any dimension, is u = C and v = C − D on one line:
 
 1. By joint convexity of :math:`h(x) = \int (dP - x\,dQ)_+` it is the worst whoever else takes part.
 2. By advanced joint convexity (Balle, Barthe and Gaboardi 2018), with :math:`x' = 1 + (x - 1)/s` and :math:`\beta = x/x'`, the curve is
@@ -79,29 +79,29 @@ from mechdesign.problem.law_moments import inverse_of, is_gaussian, law_variance
 from mechdesign.typing import Array, Numbers
 
 _STRETCHES = 16
-"""Convolutions of a round, at most."""
+"""Largest number of convolutions of a round."""
 _ROUNDED = 1e-15
-"""What roundings do to a loss, relative."""
+"""Relative rounding error of a loss."""
 _TRIED = 2**14
-"""Steps that are tried for two atoms: where losses differ in their tenth digit alone, there are billions."""
+"""Steps that are tried for two atoms: if losses differ in their tenth digit only, there are billions."""
 _PLANNED = 2**20
 """Points of the grid of a round from which the grid of all is planned."""
 _LOOKED_AT = 4000
-"""Outcomes of a round from which its tilt and its spread are known."""
+"""Outcomes of a round from which its tilt and its spread are estimated."""
 _MOST_CELLS = 2**20
 _LONGER = 8
-"""Times as long as a transform's takes a point of one loss."""
+"""Time for a point of one loss, relative to a transform's point."""
 _EXTREME = 1e100
 _SMALL = 1e-6
-"""A loss to which rounding errors are nothing."""
+"""A loss for which rounding errors are negligible."""
 
 
 def compose_grid(parts: Sequence[Part], most: int = MOST) -> GridLoss:
-    """Convolve the parts into one gridded loss, of so many points at most, whose masses are bounds of the true ones, point by point.
+    """Convolve the parts into one gridded loss, of at most `most` points, whose masses bound the true ones point by point.
 
-    δ of any rounds to come rises with every mass, so that nothing is left over to be added to it, as many times as there are
-    rounds. A convolution is certain to about 1e-13 of its *tilted* peak: one is made for the bulk of P, one for that of Q
-    (whose law is P tilted by θ = −1), and one for each stretch of the upper tail, and each point has the best of its bounds.
+    δ of later rounds increases with every mass, so that no error has to be added to it once for each
+    round. A convolution is accurate to about 1e-13 of its *tilted* peak: there is one for the bulk of P, one for the bulk of Q
+    (whose law is P tilted by θ = −1), and one for each stretch of the upper tail; each point takes the best of its bounds.
     """
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]
@@ -131,7 +131,7 @@ def compose_grid(parts: Sequence[Part], most: int = MOST) -> GridLoss:
             mass[0] += low.beyond(step * start)
         if start + size <= sum(c * (g.start + g.mass.size - 1) for g, c in parts):
             infinite += max(high.beyond(step * (start + size - 1)), TINY)
-    # points that hold next to nothing would only widen the grid
+    # points of negligible mass would only widen the grid
     tail = np.cumsum(mass[::-1])
     spare = min(int(np.searchsorted(tail, negligible, side="right")), size - 1) if infinite > 0 else 0
     if spare:
@@ -143,18 +143,18 @@ def compose_grid(parts: Sequence[Part], most: int = MOST) -> GridLoss:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """The composed law, tilted so that it is precise on one stretch of losses: mass on the grid from `first` on."""
+    """The composed law, tilted so that it is accurate on one stretch of losses: mass on the grid from `first` on."""
 
     tilt: Tilt
     first: int
     mass: Array
     error: float
-    """Of each of the masses."""
+    """Error bound of each mass."""
     outside: float
-    """Bounds the tilted mass on either side of them."""
+    """Bound of the tilted mass on either side of them."""
 
     def untilted(self, tilted: Array, losses: Array, *, up: bool) -> Array:
-        """The masses of P, rounded up or down."""
+        """Return the masses of P, rounded up or down."""
         exponent = self.tilt.log_mgf - self.tilt.theta * losses
         slack = 1e-14 * (10 + np.abs(self.tilt.log_mgf) + np.abs(self.tilt.theta * losses))
         with np.errstate(under="ignore", over="ignore"):
@@ -168,7 +168,7 @@ class _Stretch:
 
 
 def _stretches(parts: Sequence[Part], negligible: float, most: int) -> list[_Stretch]:
-    """Stretches from the bulk of Q up to where P has no more than `negligible` beyond."""
+    """Return stretches from the bulk of Q up to the point beyond which P has at most the mass `negligible`."""
     out: list[_Stretch] = []
     step = parts[0][0].step
     ceiling = sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
@@ -198,9 +198,9 @@ def _stretch(parts: Sequence[Part], tilt: Tilt, most: int) -> list[_Stretch]:
 
 
 def loss_before(epsilon: float, rate: float) -> float:
-    """log(1 + (e^ε − 1)/q), the loss that a sample at rate q turns into ε, to a few roundings of itself.
+    """Return log(1 + (e^ε − 1)/q), the loss that a sample at rate q turns into ε, to a few roundings of itself.
 
-    Of one round H(sP + (1 − s)Q | Q) at e^ε is s H(P | Q) at that loss; for symmetric pairs an added record tells no more.
+    For one round H(sP + (1 − s)Q | Q) at e^ε is s H(P | Q) at that loss; for symmetric pairs adding a record loses no more.
     """
     if epsilon > LARGEST_POWER:
         return epsilon - math.log(rate)
@@ -208,7 +208,7 @@ def loss_before(epsilon: float, rate: float) -> float:
 
 
 def _sampled(loss: Array, rate: float) -> Array:
-    """log(1 − q + q e^x) to a few roundings of itself, by e^−x where e^x is past the doubles."""
+    """Return log(1 − q + q e^x) to a few roundings of itself, by e^−x if e^x overflows."""
     if rate == 1:
         return loss
     with np.errstate(under="ignore"):
@@ -223,25 +223,25 @@ Pair = tuple[GridLoss, GridLoss]
 
 @dataclass(frozen=True)
 class SampledRounds:
-    """Rounds that answer with the same noise, each of another Poisson sample of the records; all of them at rate 1.
+    """Rounds with the same noise, each on a fresh Poisson sample of the records, or on all of them at rate 1.
 
     Parameters
     ----------
     terms : tuple of NoiseTerm
-        Of one round.
+        Noise of one round.
     rounds : int
     rate : float
     base : GridPlan, optional
         The grid of a round of several coordinates, before it is sampled.
     own : SampledRounds, optional
-        What these rounds stand for, where losses are next to nothing: their rate is off by `spread`.
+        The rounds that these replace if losses are tiny, with a rate known up to `spread`.
     spread : float
-        Of the logarithm of the rate.
+        Error of the logarithm of the rate.
     replaced : float
-        Rate of a sample of records of which one is replaced by another, which differs from it by the terms' sensitivity and from no record by
-        what is their own; 0 for other neighbours. `rate` is 1 then.
+        Sampling rate if neighbours replace a record, which changes the answer by the terms' sensitivity, as adding or removing one does by
+        their `own`; `rate` is 1 then. 0 for other neighbours.
     attained : bool
-        Whether lower bounds are of two such records, not of what bounds all of them.
+        Whether lower bounds are those of two such records, not of the pair that dominates all.
     """
 
     terms: tuple[NoiseTerm, ...]
@@ -262,19 +262,19 @@ class SampledRounds:
         epsilon: float,
         neighbours: str = "add-remove",
     ) -> SampledRounds:
-        """The rounds, of which all together are asked at ε."""
+        """Return the rounds, prepared for δ of their composition at ε."""
         if neighbours == "replace" and rate < 1:
             return cls(terms, rounds, 1.0, replaced=rate)
         found = cls(terms, rounds, rate)
         if (loss := found.single(pessimistic=True)) is not None:
             return found._magnified(loss)
-        # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
+        # The losses that matter in a round lie below the one that reaches ε by itself.
         reachable = 0.5 * sum(largest(loss_of(t.law, t.sensitivity), TINY) * t.count for t in terms)
         return replace(found, base=plan_grid(terms, min(loss_before(epsilon, rate) / 2, reachable), 1e-3))
 
     def _magnified(self, loss: Loss) -> SampledRounds:
-        """Rounds of larger losses at a smaller rate, where this one's are next to nothing and their noise is continuous and has no end."""
-        # rounding adds up with the rounds, what the rate is off by does not
+        """Return rounds of larger losses at a smaller rate, if these are tiny and the noise is continuous and unbounded."""
+        # rounding adds up with the rounds, the error of the rate does not
         wanted = _SMALL * self.rounds**0.25
         if not (isinstance(loss, CentredLoss) and isinstance(self.terms[0].law.dist, stats.rv_continuous)):
             return self
@@ -289,7 +289,7 @@ class SampledRounds:
         return SampledRounds((term,), self.rounds, self.rate * distance / far, own=self, spread=spread)
 
     def single(self, *, pessimistic: bool) -> Loss | None:
-        """The loss of one coordinate, where one is all there is: of normal ones, whose μ² = ΣΔ²/σ² is rounded up or down."""
+        """Return the loss of a single coordinate, to which normal ones reduce (μ² = ΣΔ²/σ², rounded up or down); None for several."""
         first = self.terms[0]
         if self.replaced:
             return self._of_replaced(pessimistic=pessimistic)
@@ -304,7 +304,7 @@ class SampledRounds:
         return ReplacedLoss.of(own, min(change, 2 * own), self.replaced) if own and change else None
 
     def _norm(self, sizes: list[float], *, pessimistic: bool) -> float | None:
-        """The norm of the sizes over normal noise, rounded up or down; None of other noise, and beyond the doubles."""
+        """Return the norm of the sizes over normal noise, rounded up or down; None for other noise and if it overflows."""
         if not all(is_gaussian(t.law) for t in self.terms):
             return None
         parts = zip(sizes, map(in_sigmas, self.terms))
@@ -317,13 +317,13 @@ class SampledRounds:
     def atoms(
         self, step: float, tail: float, largest_loss: float, *, pessimistic: bool, most: int = MOST
     ) -> tuple[AtomicLoss, AtomicLoss]:
-        """The losses of a round, each to be moved up or down, for a grid of this step; tails as in `grids`."""
+        """Return the losses of a round, each to be moved up or down, for a grid of this step; tails as in `grids`."""
         loss = self.single(pessimistic=pessimistic)
         if not isinstance(loss, AtomicLoss):
             assert self.base is not None
             # Sampling shrinks distances between losses, to q of them where losses are small, and so the step.
             top = sum(largest(v, TINY) * count for v, count in self.base.losses)
-            # A million points of the composed round, 37 standard deviations either way, are as many as tell.
+            # A million points of the composed round, 37 standard deviations either way, are enough.
             spread = math.sqrt(max(cumulants(self.base.coarse, 0.0).variance, 0.0))
             wanted = max(step / float(expit(top + logit(self.rate))), 74 * spread / 2**21)
             base = replace(self.base, upper_tail=tail, epsilon=loss_before(largest_loss, self.rate))
@@ -338,20 +338,20 @@ class SampledRounds:
 
     @property
     def largest(self) -> float:
-        """The most that all rounds lose where the loss is finite, rounded up: a record that is removed loses more than one that is added."""
+        """Largest finite loss of all rounds, rounded up: removing a record loses more than adding one."""
         loss = self.single(pessimistic=True)
         if self.own is not None:
             return self.own.largest
         if loss is None:
             return math.inf
-        with np.errstate(invalid="ignore"):  # no number, where there is no largest one
+        with np.errstate(invalid="ignore"):  # NaN if there is no largest one
             most = loss.values.max() if isinstance(loss, AtomicLoss) else loss.loss(np.array([loss.edge]))[0]
         if not most < math.inf:
             return math.inf
         return self.rounds * float(_sampled(np.array([most]), self.rate)[0]) * (1 + 1e-14)
 
     def outcomes(self, largest_loss: float = math.inf) -> tuple[AtomicLoss, AtomicLoss]:
-        """Some losses of a round and about their masses, for removing and for adding a record; none is larger than this."""
+        """Return some losses of a round, at most `largest_loss`, and approximate masses, for removing and for adding a record."""
         loss = self.single(pessimistic=True)
         if not isinstance(loss, CentredLoss):
             return self.atoms(math.inf, TINY, largest_loss, pessimistic=True, most=_PLANNED)
@@ -363,7 +363,7 @@ class SampledRounds:
         return AtomicLoss(values, self.rate * p + (1 - self.rate) * q), AtomicLoss(-values, q)
 
     def heaviest(self, remove: AtomicLoss, theta: float) -> tuple[float, float]:
-        """The two losses of a removed record that weigh most, tilted, of its `outcomes`; 0 where none has a probability of its own."""
+        """Return the two of a removed record's `outcomes` with the largest tilted mass; 0 if no loss is an atom."""
         loss = self.single(pessimistic=True)
         if isinstance(loss, CentredLoss) and not loss.atoms:
             return 0.0, 0.0
@@ -378,7 +378,7 @@ class SampledRounds:
     def grids(
         self, step: float, tail: float, largest_loss: float, *, pessimistic: bool, most: int = MOST
     ) -> Pair:
-        """A round on grids of this step; beyond the largest loss, or those that P exceeds but with probability `tail`, they are infinite, or no larger."""
+        """Return a round on grids of this step; losses beyond the largest, or in a tail of P of probability `tail`, are infinite, or cut off there."""
         loss = self.single(pessimistic=pessimistic)
         if (
             isinstance(loss, CentredLoss) and self.rate == 1
@@ -413,14 +413,14 @@ class SampledRounds:
 
 @dataclass(frozen=True)
 class ReplacedLoss(CentredLoss):
-    """The loss of a record that is replaced, where records are sampled: from above, odd about the middle of what tells nothing.
+    """The loss of replacing a record if records are sampled: from above, odd about the middle of the outcomes without loss.
 
     Attributes
     ----------
     share : float
         s, the rate of the sample.
     gap : float
-        m: what the noise has within that of 0 tells nothing.
+        m: outcomes within m of 0 have no loss.
     """
 
     share: float = 1.0
@@ -428,7 +428,7 @@ class ReplacedLoss(CentredLoss):
 
     @classmethod
     def of(cls, own: float, change: float, share: float) -> ReplacedLoss:
-        """Of records that move the answer by `own` at most, and by `change` ≤ 2·own in the place of another, under noise of deviation 1."""
+        """Return the loss if adding a record moves the answer by `own` at most, and replacing one by `change` ≤ 2·own, under noise of deviation 1."""
         plain = loss_of(stats.norm(), change)
         assert isinstance(plain, CentredLoss)
         less, start = own - change, logit(share) + own * (own - change) / 2
@@ -455,14 +455,14 @@ class ReplacedLoss(CentredLoss):
         return self._mixed(x, none + alike, off)
 
     def _mixed(self, x: Array, none: Array, off: Array) -> tuple[Array, Array, Array, Array]:
-        """Masses of cells, from those where no sample has the record and how far these are off."""
+        """Return masses of cells, given those without the record in the sample and their errors."""
         p, q, p_error, q_error = (
             self.share * a + (1 - self.share) * b for a, b in zip(super().masses(x), (none, none, off, off))
         )
         return p, q, p_error, q_error
 
     def of_records(self) -> tuple[AtomicLoss, AtomicLoss]:
-        """Losses from below of two records in both orders, whose outcomes are told apart by cells."""
+        """Return lower bounds of the losses of two records in both orders, with outcomes merged into cells."""
         far = float(self.isf(FLOOR))
         near = np.linspace(-far, far, _LOOKED_AT + 1)
         fine = self.inverse(np.geomspace(_SMALL**2, float(self.loss(far)), _LOOKED_AT))
@@ -483,7 +483,7 @@ class ReplacedLoss(CentredLoss):
         return below, above
 
     def delta(self, epsilon: float) -> tuple[float, float]:
-        """Enclose δ(ε) of one round: P − e^ε Q of the outcomes whose loss is larger."""
+        """Enclose δ(ε) of one round: P − e^ε Q over the outcomes of larger loss."""
         t, growth = float(self.inverse(epsilon)), math.exp(min(epsilon, LARGEST_POWER))
         q, p = self.outside(-t, t)
         off = 4e-15 * (1 - 0.1 * math.log(max(p, 1e-308))) * (p + growth * q)
@@ -491,17 +491,17 @@ class ReplacedLoss(CentredLoss):
 
 
 def _of_a_sample(loss: AtomicLoss, rate: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:
-    """What a sample makes of the losses of a symmetric pair, for removing and for adding a record."""
+    """Return the losses of a symmetric pair after sampling, for removing and for adding a record."""
     if rate == 1:
         return loss, loss
     with np.errstate(divide="ignore", under="ignore", over="ignore"):
         other = np.exp(np.log(loss.mass) - loss.values)
-    if not pessimistic:  # losses that were lowered so far that Q would have twice its mass are left out
+    if not pessimistic:  # omits losses lowered so far that Q would have twice its mass
         kept = np.cumsum(other[::-1])[::-1] < 2
         loss, other = AtomicLoss(loss.values[kept], loss.mass[kept], loss.infinity), other[kept]
-    # From above, losses were raised, and Q has the mass that is missing where P has none: loss −∞ before sampling. From below
-    # they were lowered, as if Q had more mass than it has: (sP + (1 − s)Q', Q') is then a mixture of the true pair with one that
-    # tells nothing of a removed record, once both are divided by the mass of Q'.
+    # From above, losses were raised, and the missing mass of Q lies where P has none: loss −∞ before sampling. From below
+    # they were lowered, as if Q had too much mass: (sP + (1 − s)Q', Q') is then a mixture of the true pair with a pair that
+    # loses nothing if a record is removed, once both are divided by the mass of Q'.
     missing = max(1.0 - float(other.sum()), 0.0)
     law = 1.0 if pessimistic else 1.0 / max(float(other.sum()), 1.0)
     never = math.log1p(-rate)
@@ -516,7 +516,7 @@ def _of_a_sample(loss: AtomicLoss, rate: float, *, pessimistic: bool) -> tuple[A
 
 
 def _sorted(loss: AtomicLoss, *, pessimistic: bool) -> AtomicLoss:
-    """The values that have mass, in order, moved by more than their roundings."""
+    """Return the values with positive mass, sorted and moved by more than their rounding."""
     alive = loss.mass > 0
     order = np.argsort(loss.values[alive], kind="stable")
     values = loss.values[alive][order]
@@ -525,12 +525,12 @@ def _sorted(loss: AtomicLoss, *, pessimistic: bool) -> AtomicLoss:
 
 
 def _are_small(loss: CentredLoss, largest: float) -> bool:
-    """Whether losses are so small that 0 is far nearer to all of them than what a record loses that only its absence allows."""
+    """Return whether all losses are small, so that they are nearer to 0 than the loss of an outcome that only the record's absence allows."""
     return largest < 1 and loss.edge == math.inf
 
 
 def _least_of_a_sample(loss: CentredLoss, largest: float, rate: float) -> float:
-    """The least loss on a grid: of an outcome that only the absence of a record allows, or of the opposite of the largest one."""
+    """Return the least loss on a grid: that of an outcome that only the record's absence allows, or the opposite of the largest loss."""
     return math.log1p(rate * math.expm1(-largest)) if _are_small(loss, largest) else math.log1p(-rate)
 
 
@@ -544,9 +544,9 @@ def _on_grids(
     pessimistic: bool,
     most: int = MOST,
 ) -> Pair:
-    r"""Chords or tangents of a sampled round with one coordinate.
+    r"""Return chords or tangents of a sampled round with one coordinate.
 
-    The ratio of a sample is :math:`1 - s + s x`, so that its P − x Q is s times that of the round before it; for adding a record the
+    The ratio of a sample is :math:`1 - s + s x`, so that its P − x Q is s times that of the round before sampling; for adding a record the
     curve is :math:`h(x) - 1 + x` over x, at 1/x: its chords and tangents are the same lines.
     """
     half = loss.sensitivity / 2
@@ -557,7 +557,7 @@ def _on_grids(
     if last > (most if most == MOST else most // _LONGER):
         remedy = "is so small, compared with the noise, that a sample's losses need more grid points than memory holds"
         raise DesignError.of("sensitivity", loss.sensitivity, remedy)
-    levels = step / 2 * np.arange(2 * last + 1)  # of a loss less the least one
+    levels = step / 2 * np.arange(2 * last + 1)  # loss above the least one
     if small:
         before = np.log1p(np.expm1(least + levels) / rate)
         ratios = np.exp(before)
@@ -619,7 +619,7 @@ def _on_grids(
             removed[1] += (rate * other + (1 - rate) * beyond) * (1 + 1e-12)
     else:
         infinite = infinite * max(1 - 1e-12 - loss.end_error, 0.0)
-        if x_high < loss.edge:  # the last point but one is not above their losses
+        if x_high < loss.edge:  # their losses are at least the last point but one
             removed[-2], infinite = removed[-2] + infinite, 0.0
     up = remove.on_grid(step, least / step, pessimistic=pessimistic, also=removed)
     down = add.on_grid(step, -last - least / step, pessimistic=pessimistic, also=added)
@@ -632,27 +632,27 @@ def _on_grids(
 
 @dataclass(frozen=True)
 class SampledPlan:
-    """Several sampled mechanisms, each in its rounds, and the grid for all of them."""
+    """Several sampled mechanisms, each with its rounds, and the grid for all of them."""
 
     parts: tuple[SampledRounds, ...]
     step: float
     upper_tail: float
     window: float
-    """Of the composed loss."""
+    """Window of the composed loss."""
     heaviest: tuple[float, float]
-    """Two losses of the first mechanism that weigh most, where there are atoms."""
+    """The two losses of the first mechanism of largest tilted mass, if there are atoms."""
     outcomes: tuple[AtomicLoss, ...]
-    """Of a round of each, where a record is removed."""
+    """Outcomes of a round of each, if a record is removed."""
     epsilon: float = math.inf
 
     @property
     def most(self) -> float:
-        """A loss beyond which one might as well be infinite (`GridPlan.most`)."""
+        """Loss beyond which losses are taken as infinite (`GridPlan.most`)."""
         return self.epsilon - math.log(self.upper_tail)
 
     @classmethod
     def of(cls, parts: tuple[SampledRounds, ...], epsilon: float, width: float) -> SampledPlan:
-        """A grid on which δ(ε) is known to about this width."""
+        """Return a plan that bounds δ(ε) to about this width."""
         outcomes = [(part.outcomes(epsilon - math.log(TINY)), part.rounds) for part in parts]
         remove, add = ([(pair[i], count) for pair, count in outcomes] for i in (0, 1))
         tilt, other = find_tilt(remove, epsilon), find_tilt(add, epsilon)
@@ -671,31 +671,31 @@ class SampledPlan:
         heaviest = parts[0].heaviest(seen_losses[0], tilt.theta)
         plan = cls(parts, fine, tail, tilt.window, heaviest, seen_losses, epsilon)
         if sum(part.rounds * float(v.values.max()) for part, v in zip(parts, plan.outcomes)) < epsilon:
-            fine = plan.finest(1)  # ε is out of reach: any step sees that
+            fine = plan.finest(1)  # ε is out of reach: any step shows that
         return replace(
             plan, step=max(fine, plan.finest(_MOST_CELLS)) or 1.0
-        )  # of a single loss any step does
+        )  # any step does for a single loss
 
     @property
     def count(self) -> int:
-        """Rounds."""
+        """Number of rounds."""
         return sum(part.rounds for part in self.parts)
 
     @property
     def attained(self) -> SampledPlan | None:
-        """The plan whose lower bounds are of records, where they are another's."""
+        """The plan whose lower bounds are those of two actual records; None if this one's are."""
         losses = (part.single(pessimistic=False) for part in self.parts if part.replaced)
         if not any(isinstance(loss, ReplacedLoss) and loss.gap for loss in losses):
             return None
         return replace(self, parts=tuple(replace(part, attained=bool(part.replaced)) for part in self.parts))
 
     def align(self, step: float) -> float:
-        """Shrink the step, by a fifth at most, so that the two losses that weigh most are nearly on the grid.
+        """Shrink the step, by a fifth at most, so that the two losses of largest mass are nearly on the grid.
 
-        From below an atom of many rounds costs its distance to the grid, times their number: nothing else is of first order.
+        From below an atom costs its distance to the grid, times the number of rounds: nothing else is of first order.
         """
         first, second = self.heaviest
-        if abs(first) < step:  # a finer grid would have as many points more
+        if abs(first) < step:  # a finer grid would have that many more points
             return step
         count = math.ceil(abs(first) / step)
         steps = abs(first) / np.arange(count, min(max(count * 5 // 4, count + 1), count + _TRIED))
@@ -703,16 +703,16 @@ class SampledPlan:
         return float(steps[np.argmin(away)])
 
     def finest(self, points: int) -> float:
-        """The least step that needs no more points, of one loss and of all."""
+        """Return the least step with at most `points` points, for one loss and for all."""
         kept = [v.values[v.mass > 1e-3 * self.upper_tail] for v in self.outcomes]
         kept = [np.clip(v, -self.most, self.most) for v in kept]
-        span = max(float(max(np.ptp(v), v.max())) for v in kept)  # of a single loss down to 0
+        span = max(float(max(np.ptp(v), v.max())) for v in kept)  # a single loss: down to 0
         return max(span, min(span * self.count, self.window)) / points
 
     def delta(self, epsilon: float, step: float, *, pessimistic: bool, most: int = MOST) -> float:
-        """Bound δ(ε) on the grid of this step, from above or from below; of a wider one where it has too many points."""
+        """Bound δ(ε) on the grid of this step, from above or from below; on a wider grid if it has too many points."""
         if sum(part.largest for part in self.parts) <= epsilon:
-            epsilon = math.inf  # which finite losses do not reach, but points of a grid that are above them
+            epsilon = math.inf  # no finite loss reaches ε, but points of a grid above them may
         sign = 1 if pessimistic else -1
         left_out = sign * 4 * TINY * sum(part.rounds for part in self.parts if part.spread)
         if len(self.parts) == 1:  # atoms move with the rate

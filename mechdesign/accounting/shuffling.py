@@ -1,4 +1,4 @@
-r"""Amplification by shuffling under metric privacy: how little a shuffled multiset tells of one moved item.
+r"""Amplification by shuffling under metric privacy: bounds on the privacy loss of moved items in a shuffled multiset.
 
 **The question.** N items go, one by one, through a channel R with item-level α₀-d-DP, and the outputs are
 released without their order. Two inputs :math:`x, x'` differ in k positions, moved by
@@ -43,7 +43,7 @@ that fits δ gives the least ε, and u = ∞ is plain composition, ε = α₀τ 
 **Closed form** (Theorem 4.3 of the user-level paper): :math:`u = 1 + \gamma`; see `closed_form_step`.
 
 Everything rounds up: relative margins cover the rounding of the binomial functions, truncated mass goes into δ,
-and what is returned was evaluated at the returned point.
+and a returned bound was evaluated at the returned point.
 
 References: J. Imola, A. Roy Chowdhury, K. Chaudhuri, "Metric differential privacy at the user-level via the earth
 mover's distance", 2024, Theorems 4.3 and 4.4; V. Feldman, A. McMillan, K. Talwar, "Hiding among the clones", 2021.
@@ -97,8 +97,8 @@ def beyond_condition(alpha: float, diameter: float, total: int, delta: float) ->
 ROUNDING = 1e-10  # relative error allowed for SciPy's binomial functions (they reach about 1e-13)
 NEGLIGIBLE = 1e-150  # tail of C counted as no clone at all; group privacy may multiply it by e^{kε}
 CELLS = 1024  # blocks of the clone count C; more would not change six digits
-_RARE, _ABOVE = 1e-30, 1e-12  # probability of fewer, and of more clones than are looked at one by one
-_SHARE = 1e-10  # of a divergence, that may come from fewer clones without a look at them
+_RARE, _ABOVE = 1e-30, 1e-12  # probability of fewer, and of more clones than are summed one by one
+_SHARE = 1e-10  # share of a divergence below which fewer clones are bounded without summation
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Clones:
 
     @classmethod
     def build(cls, total: int, item_epsilon: float) -> Clones:
-        """The clone count among `total` items whose channel loses at most `item_epsilon`."""
+        """Return the law of the clone count among `total` items whose channel loses at most `item_epsilon`."""
         others, share = total - 1, math.exp(-item_epsilon)
         if others == 0 or share == 0.0:
             return cls(np.zeros(1), np.ones(1))
@@ -121,7 +121,7 @@ class Clones:
         edges = np.unique(np.linspace(low, high + 1, min(CELLS, high + 1 - low) + 1).astype(np.int64))
         starts, ends = edges[:-1], edges[1:] - 1
         lower, upper = law.cdf(ends), law.sf(starts - 1)
-        # A difference of tails, taken on the side where they are small, plus what their rounding may hide.
+        # A difference of tails, on the side where they are small, plus a bound of their rounding.
         near_top = lower > upper
         mass = np.where(near_top, upper - law.sf(ends), lower - law.cdf(starts - 1))
         mass = np.maximum(mass, 0.0) + ROUNDING * np.minimum(lower, upper)
@@ -133,9 +133,9 @@ class Clones:
 
     @cached_property
     def _inner(self) -> tuple[int, Array, Array, float]:
-        """The blocks that nearly always decide: their first, counts and weights, and the weight of those below.
+        """Return the blocks of most probability: the first, their counts and weights, and the weight of those below.
 
-        More clones hide more, so what lies above goes with the last of them.
+        More clones hide more, so the blocks above are merged into the last of them.
         """
         below = np.cumsum(self.weights)
         first = int(np.searchsorted(below, _RARE))
@@ -146,16 +146,16 @@ class Clones:
         return first, self.counts[first : last + 1], weights, float(below[first - 1]) if first else 0.0
 
     def divergence(self, u: float) -> float:
-        """An upper bound on h(u) = Σ [X − uY]₊, in [0, 1]."""
+        """Return an upper bound on h(u) = Σ [X − uY]₊, in [0, 1]."""
         first, counts, weights, below = self._inner
         value = float(weights @ self._values(counts, u))
-        if below > _SHARE * value:  # then the few clones that are rare count
+        if below > _SHARE * value:  # then rare counts of few clones matter
             value, below = value + float(self.weights[:first] @ self._values(self.counts[:first], u)), 0.0
         return min(1.0, value + below + 1e-290)
 
     @staticmethod
     def _values(c: Array, u: float) -> Array:
-        """The divergence of each count of clones."""
+        """Return the divergence for each count of clones."""
         # ⌊u(c+1)/(1+u)⌋ + 1, written so that a huge u cannot round it past c + 1, where X/Y is infinite.
         threshold = c + 2 - np.ceil((c + 1) / (1 + u))
         edge = stats.binom.pmf(threshold - 1, c, 0.5)
@@ -165,7 +165,7 @@ class Clones:
 
 
 def _first(holds: Callable[[int], bool], most: int) -> int:
-    """The first count in 0..most from which `holds` (monotone) is true."""
+    """Return the first count in 0..most from which `holds` (monotone) is true."""
     low, high = -1, most
     while high - low > 1:
         middle = (low + high) // 2
@@ -174,7 +174,7 @@ def _first(holds: Callable[[int], bool], most: int) -> int:
 
 
 def step_epsilon(s: float, y: float) -> float:
-    """f_u(t) for u = e^s, y = α₀t: the ε of one step."""
+    """Return f_u(t) for u = e^s, y = α₀t: the ε of one step."""
     # log1p form of log((ua + 1)/(u + a)): no cancellation for small s or y.
     return (
         math.log1p(math.expm1(s) * math.expm1(y) / (math.exp(s) + math.exp(y)))
@@ -184,17 +184,17 @@ def step_epsilon(s: float, y: float) -> float:
 
 
 def step_weight(s: float, y: float) -> float:
-    """w(t) = (a − 1)/(a + u), growing in y."""
+    """Return w(t) = (a − 1)/(a + u), which increases in y."""
     return 1 - math.exp(-y) if y > 300 else math.expm1(y) / (math.exp(y) + math.exp(s))
 
 
 def weight_slope(s: float, y: float) -> float:
-    """An upper bound on w/y over (0, y]: w is convex while e^y ≤ u, and its slope never exceeds (1 + u)/(4u)."""
+    """Return an upper bound on w/y over (0, y]: w is convex while e^y ≤ u, and its slope never exceeds (1 + u)/(4u)."""
     return step_weight(s, y) / y if 1e-300 < y <= s else (1 + math.exp(-s)) / 4
 
 
 def geometric(epsilon: float, k: int) -> float:
-    """Σ_{j<k} e^{jε}."""
+    """Return Σ_{j<k} e^{jε}."""
     if k * epsilon > 700:
         return math.inf
     return float(k) if epsilon <= 0 else math.expm1(k * epsilon) / math.expm1(epsilon)
@@ -213,11 +213,11 @@ class Failure:
         return self.divergence(s) * self.factor(s)
 
     def divergence(self, s: float) -> float:
-        """h(e^s), which falls in s."""
+        """Return h(e^s), which decreases in s."""
         return self.clones.divergence(math.exp(s))
 
     def factor(self, s: float) -> float:
-        """What the steps make of it."""
+        """Return the factor of h(e^s) in equation (2)."""
         epsilon, most = step_epsilon(s, self.unit * self.t), self.unit * min(self.k * self.t, 1.0)
         by_order = step_weight(s, most) * geometric(epsilon, self.k)
         by_mass = math.exp(min(self.k * epsilon, 700.0)) * weight_slope(s, most) * self.unit * self.k * self.t
@@ -225,9 +225,9 @@ class Failure:
 
 
 def smallest_level(failure: Failure, delta: float) -> float | None:
-    """The least level s in [1e-7, 50] found with failure(s) ≤ δ (evaluated there); None when there is none."""
+    """Return the least level s in [1e-7, 50] found with failure(s) ≤ δ (evaluated there); None if there is none."""
     levels = [float(s) for s in np.geomspace(1e-7, 50.0, 32)]
-    # a divergence that no level's factor allows is that of a level too low, and so are all before it
+    # a divergence too large for every level's factor belongs to a level too low, as do all before it
     most = max(delta / max(failure.factor(s), 1e-300) for s in levels)
     start = bisect.bisect_left(levels, True, key=lambda s: failure.divergence(s) <= most)
     first = next((i for i in range(start, len(levels)) if failure(levels[i]) <= delta), None)
@@ -238,7 +238,7 @@ def smallest_level(failure: Failure, delta: float) -> float | None:
 
 
 def lower_level(failure: Failure, delta: float, level: float) -> float:
-    """A level below `level`, which fits, that fits too: to 10⁻⁴ of the least one where the failure is monotone."""
+    """Return a level at most `level` that also satisfies failure ≤ δ: to 10⁻⁴ of the least one if the failure is monotone."""
     seen: dict[float, float] = {level: -1.0}
 
     def over(s: float) -> float:
@@ -262,7 +262,7 @@ def closed_form_gamma(item_epsilon: float, total: int, delta: float) -> float:
 
 
 def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) -> float | None:
-    r"""Theorem 4.3 for one position moved by t (of diameter 1); None where its condition fails.
+    r"""Return ε of Theorem 4.3 for one position moved by t (of diameter 1); None if its condition fails.
 
     :math:`g(t) = \log(1 + \frac{a-1}{a+1}\gamma)` for :math:`\varepsilon_0 \le \log(N/(16\log(2/\delta)))`.
 
@@ -288,7 +288,7 @@ def closed_form_step(item_epsilon: float, t: float, total: int, delta: float) ->
 
 
 def closed_form_delta(item_epsilon: float, t: float, k: int, total: int, delta: float) -> float | None:
-    """The per-step δ′ with δ′ Σ_{j<k} e^{jg} ≤ δ; None where the condition fails for it."""
+    """Return the per-step δ′ with δ′ Σ_{j<k} e^{jg} ≤ δ; None if the condition fails for it."""
 
     def spent(log_step: float) -> float:
         step = math.exp(log_step)
@@ -298,8 +298,8 @@ def closed_form_delta(item_epsilon: float, t: float, k: int, total: int, delta: 
     high = math.log(delta / k)
     if k == 1:
         return delta if math.isfinite(spent(high)) else None
-    # The condition on ε₀ limits δ′ from below. What is spent need not be monotone in δ′ (a smaller δ′ has a larger
-    # g): take the largest of a grid that fits, then refine; the value returned was evaluated.
+    # The condition on ε₀ limits δ′ from below. The total need not be monotone in δ′ (a smaller δ′ has a larger
+    # g): take the largest of a grid that fits, then refine; the returned value was evaluated.
     low = max(math.log(2) - total * math.exp(-item_epsilon) / 16 + 1e-9, -690.0)
     if low > high:
         return None
@@ -322,7 +322,7 @@ CELLS_OF_T = tuple(0.8**i for i in range(16))  # EMD in diameters: where `shuffl
 @serializable("amplification")
 @dataclass(frozen=True)
 class Amplification:
-    """What shuffling leaves of a change: the release is (`epsilon`, `delta`)-indistinguishable.
+    """Privacy loss of a change after shuffling: the releases are (`epsilon`, `delta`)-indistinguishable.
 
     The stand-alone verifier does not cover it.
 
@@ -331,7 +331,7 @@ class Amplification:
     epsilon, delta : float
         For the whole change, all positions together.
     accounting : {"numerical", "closed-form", "composition"}
-        Which bound gave the numbers; ``"composition"`` is ε = α₀τ, δ = 0, where shuffling does not help.
+        Bound used; ``"composition"`` is ε = α₀τ, δ = 0, if shuffling does not help.
     divergence : float
         log u, the level at which the clone divergence was taken; infinite for composition.
     """
@@ -397,7 +397,7 @@ def amplification(
     diameter : float
         Largest distance of the space; 1 for a normalised one.
     item_epsilon : float, optional
-        Largest loss of the channel between any two items, when it is known to be below α₀ · diameter (numerical
+        Largest loss of the channel between any two items, if known to be below α₀ · diameter (numerical
         accounting only).
 
     Returns
@@ -468,12 +468,12 @@ def shuffled_alpha(
     item_alpha, delta, accounting, diameter, item_epsilon
         As in `amplification`.
     items : int
-        m, what one user holds.
+        m, the number of a user's items.
     total : int
         N: m in the local model, users × m in the central model.
 
     radius : float, optional
-        Protect only pairs with EMD ≤ radius, with ε = α · radius: the discrete definition, whose δ is not paid for
+        Protect only pairs with EMD ≤ radius, with ε = α · radius: the discrete definition, whose δ does not cover
         farther pairs.
 
     Examples
@@ -514,14 +514,14 @@ def shuffled_alpha(
 
 
 def _numerical_alpha(unit: float, m: int, clones: Clones, delta: float, enough: float) -> float:
-    """α of `shuffled_alpha` for diameter 1; gives up (infinite) once it is past `enough`."""
+    """Return α of `shuffled_alpha` for diameter 1, or infinity once it exceeds `enough`."""
     found = smallest_level(Failure(unit, 1.0, m, clones), delta)
     if found is None:
         return math.inf
     level, worst = found, 0.0
     edges = [*CELLS_OF_T, 0.0]
     for far, near in zip(edges, edges[1:]):
-        # A level that fits farther pairs fits these; look for a lower one only where it would matter.
+        # A level that fits farther pairs fits these; look for a lower one only if it can matter.
         if _cell(level, unit, near, m) > worst:
             level = lower_level(Failure(unit, far, m, clones), delta, level)
             worst = max(worst, _cell(level, unit, near, m))
@@ -531,7 +531,7 @@ def _numerical_alpha(unit: float, m: int, clones: Clones, delta: float, enough: 
 
 
 def _cell(s: float, unit: float, near: float, m: int) -> float:
-    """m f_u(t)/t at the near end of a cell, its largest value there; m f_u'(0) at 0."""
+    """Return m f_u(t)/t at the near end of a cell, its largest value there; m f_u'(0) at 0."""
     slope = step_epsilon(s, unit * near) / near if near else unit * math.tanh(s / 2)
     return m * slope * (1 + 1e-12)
 
@@ -547,10 +547,10 @@ def calibrate_item_alpha(
     radius: float | None = None,
     time_limit: float | None = None,
 ) -> float:
-    """The largest α₀ found whose shuffled release stays within (`alpha`, `delta`)-EMD-DP.
+    """Return the largest α₀ found whose shuffled release is (`alpha`, `delta`)-EMD-DP.
 
-    A root of `shuffled_alpha` from below, rounded down to five digits so that it does not hang on the last bits of
-    a root: a smaller α₀ is only more private. After `time_limit` seconds it is the largest that was seen to stay within.
+    A root of `shuffled_alpha` from below, rounded down to five digits so that it does not depend on the last bits of
+    a root: a smaller α₀ is only more private. After `time_limit` seconds it is the largest valid α₀ so far.
 
     Examples
     --------
@@ -566,7 +566,7 @@ def calibrate_item_alpha(
 
     @cache
     def reached(item_alpha: float) -> float:
-        """α of this α₀; infinite where the closed form does not apply."""
+        """Return α of this α₀; infinite if the closed form does not apply."""
         try:
             return shuffled_alpha(
                 item_alpha,
@@ -593,7 +593,7 @@ def calibrate_item_alpha(
     found = -least_kept(
         lambda a: excess(reached(-a), target), -low, step=low, xtol=1e-6 * low, rtol=1e-6, deadline=deadline
     )
-    # up to where the condition of the closed form fails there is no root to round
+    # if the condition of the closed form fails just above, the result is no root to round
     if deadline.passed or (accounting == "closed-form" and math.isinf(reached(found * (1 + 1e-5)))):
         return found
     unit = 10.0 ** (math.floor(math.log10(found)) - 4)

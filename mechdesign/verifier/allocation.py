@@ -19,8 +19,7 @@ worst change moves every coordinate by all it may; under several bounds what cou
 - ρ = μ²/2, and δ(ε) is that of one normal coordinate moved by μ;
 - δ(ε) ≤ 1 − e^(ε − E) of Laplace noise (Muthukrishnan and Kalyani, Corollary 6), and 1 − e^((ε − E)/2) where one coordinate changes.
 - the losses of both types are composed (`mechdesign.verifier.composition`), normal ones as one, of ratio (Σ r²)^½. What is τ-private
-  without δ leaves ε − τ to the others. Where Laplace ratios alone, as of a plan, sum to e more than ε, and no r is below e/2, the loss is
-  Σ r − 2 Σ max(x, 0) wherever it is above ε: δ is in closed form (`barely_above`).
+  without δ leaves ε − τ to the others.
 """
 
 from __future__ import annotations
@@ -433,7 +432,6 @@ Part = tuple[str, tuple[Decimal, ...], Shifts]
 SMALL = Decimal(2) ** -16
 """Of the largest Laplace ratio: smaller ones are composed by their sum."""
 MOST_RATIOS = 64
-MOST_COUNTED = 5000
 
 
 def allocation(result: Json, account: Account) -> None:
@@ -567,23 +565,6 @@ def smallest_beyond(privacy: Json) -> Fraction:
         return min(Fraction(normal_ends(Decimal(e), Decimal(d))[1]) for e, d in points_of(privacy))
 
 
-def barely_above(excess: Decimal, count: int) -> Decimal:
-    """δ = Σ_n 2^(−K) (K over n) E max(1 − e^(2X − e), 0), X a gamma variable of shape n: n of the K coordinates x are positive.
-
-    With h = e/2 the expectation is P(X < h) − e^(−2h) J, J = ∫ e^t t^(n − 1)/(n − 1)! dt from 0 to h; both from n − 1.
-    """
-    half = excess / 2
-    chance, below, integral, power = Decimal(2) ** -count, ONE, ZERO, ONE  # power: h^(n − 1)/(n − 1)!
-    found = chance * (1 - (-excess).exp())
-    for n in range(1, count + 1):
-        chance *= Decimal(count - n + 1) / n
-        below -= power / half.exp()
-        integral = power * half.exp() - integral - (1 if n == 1 else 0)
-        found += chance * max(below - integral / excess.exp(), ZERO)
-        power *= half / n
-    return found + count * SLACK
-
-
 def composed_delta(
     epsilon: Decimal,
     delta: Decimal,
@@ -608,11 +589,8 @@ def composed_delta(
             f"too large to check: a composition of more than {MOST_RATIOS} different Laplace ratios"
         )
     top = sum((r * count for r, count in alone.items()), ZERO)  # the largest Laplace loss
-    if not (normal_square or others):
-        if top <= epsilon:
-            return ZERO
-        if top - epsilon <= 2 * min(alone) and alone.total() <= MOST_COUNTED:
-            return barely_above(top - epsilon, alone.total())
+    if not (normal_square or others) and top <= epsilon:
+        return ZERO
     unit, ratio = epsilon or ONE, normal_square.sqrt() * ROUND
     parts = [(*part, epsilon / 2) for part in others]
     if normal_square:
@@ -629,4 +607,4 @@ def composed_delta(
                 found.append(grid.power(grid.losses(cells, unit, infinite), times))
         return grid.delta(grid.all(found), epsilon - top)
 
-    return refined(consumed, delta, delta, account)
+    return refined(consumed, delta, account)

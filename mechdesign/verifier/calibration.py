@@ -116,7 +116,7 @@ class Asked(NamedTuple):
 
         if all(map(self.closed, cases)):
             return consumed(0)
-        return refined(consumed, self.delta, aim, self.account)
+        return refined(consumed, min(aim, self.delta), self.account)
 
     def closed(self, shifts: Shifts) -> bool:
         """Whether δ is in closed form, whatever the grid: of one loss, or of normal noise, and at most one sample."""
@@ -336,7 +336,7 @@ def joint(result: Json, account: Account) -> None:
         if proof[""] == "law-proof"
     )
     epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
-    found = refined(partial(joint_delta, noises, epsilon, budget, account), budget, min(budget, aim), account)
+    found = refined(partial(joint_delta, noises, epsilon, budget, account), min(budget, aim), account)
     account.bounds(f"delta at most {float(budget)!r} at epsilon = {float(epsilon)!r}", found, budget)
     enclosed(spent, budget, found, False, account)
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 import decimal
 import heapq
 from collections.abc import Callable
-from contextlib import nullcontext
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor
@@ -43,37 +42,31 @@ EXPONENTIAL = 20
 HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 
-POINTS = 2**10, 2**12, 2**13, 2**14, 2**15
-"""Of the grid: where one leaves δ above the budget, a finer one decides."""
-FINER = 2**16, 2**17, 2**18
-"""Taken where they should suffice."""
+POINTS, DECISIVE = (2**10, *(2**n for n in range(12, 19))), 2**15
+"""Of the grid; the one that is tried where none seems to be fine enough."""
 
 
-def refined(consumed: Callable[[int], Decimal], budget: Decimal, aim: Decimal, account: Account) -> Decimal:
-    """δ from above: on two coarse grids, then on the first one that should keep the budget, and on one that should show the aim; else on the last of `POINTS`.
+def refined(consumed: Callable[[int], Decimal], aim: Decimal, account: Account) -> Decimal:
+    """δ from above, on two coarse grids and on the first ones that should show the aim.
 
     The error falls with the square of the points, and work grows with them: both are known after two grids, so that what is too large
     is not begun.
     """
-    tried: list[tuple[int, Decimal]] = []
-    cost, least = 0.0, Decimal(1)
-    for points in POINTS + FINER:
-        if len(tried) > 1:
-            wanted = budget if budget < least else aim
-            (before, more), (last, found) = tried[-2:]
-            error = (more - found) / ((last // before) ** 2 - 1)
-            here, finest = (found - error + error * Decimal(last / n) ** 2 for n in (points, FINER[-1]))
-            if wanted < here and (points != POINTS[-1] or finest <= wanted):
+    found, error, last, cost = Decimal(1), Decimal(0), 0, 0.0
+    for points in POINTS:
+        if error:
+            here, finest = (found - error + error * Decimal(last / n) ** 2 for n in (points, POINTS[-1]))
+            if here > aim and (points != DECISIVE or finest <= aim):
                 continue
-            if (lacking := cost * points / last - account.left) > 0:
-                raise account.too_large(lacking, "about")
-        left = account.left
-        with account.at_first() if len(tried) < 2 else nullcontext():
-            tried.append((points, consumed(points)))
-        cost, least = left - account.left, min(least, tried[-1][1])
-        if least <= aim:
+        if last and (lacking := cost * points / last - account.left) > 0:
+            raise account.too_large(lacking)
+        left, before = account.left, found
+        found = min(found, consumed(points))
+        error = (before - found) / ((points // last) ** 2 - 1) if last else error
+        cost, last = left - account.left, points
+        if found <= aim:
             break
-    return least
+    return found
 
 
 def left_after(privacy: Json, loss: Fraction) -> Fraction:

@@ -18,8 +18,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from importlib import resources
 from typing import Any, TypeAlias
@@ -111,7 +110,7 @@ class Account:
     def __init__(self, characters: int = 0, seconds: float = 5.0) -> None:
         self.rows: list[tuple[str, str, bool]] = []
         self.margins: dict[str, float] = {}
-        self.agreeing, self.taken, self.share = 0, set[str](), 1.0
+        self.agreeing, self.taken = 0, set[str]()
         self.left = OPERATIONS * (seconds + characters / 1e6)
 
     def part(self) -> Account:
@@ -132,20 +131,10 @@ class Account:
         if self.left < 0:
             raise self.too_large(-self.left)
 
-    def too_large(self, lacking: float, word: str = "at least") -> TooLarge:
-        """What is raised where so many operations are lacking."""
-        seconds = math.ceil(min(lacking / self.share / OPERATIONS, 1e9))
-        return TooLarge(f"too large to check: {word} {seconds} s more work than is allowed; see --seconds")
-
-    @contextmanager
-    def at_first(self) -> Iterator[None]:
-        """Leave seven tenths of the work for later: what is too large is refused before most of it is done."""
-        later, self.share = 0.7 * self.left, 0.3
-        self.left -= later
-        try:
-            yield
-        finally:
-            self.left, self.share = self.left + later, 1.0
+    def too_large(self, lacking: float) -> TooLarge:
+        """What is raised where so many operations are lacking, at least."""
+        seconds = math.ceil(min(lacking / OPERATIONS, 1e9))
+        return TooLarge(f"too large to check: at least {seconds} s more work than is allowed; see --seconds")
 
     def divides(self, operations: float, bits: int) -> None:
         """Count operations on fractions, whose common divisors take the square of their bits."""

@@ -1,7 +1,7 @@
-"""The language: a mechanism is declared as an optimization model, solved by any registered solver, and delivered exact and proved.
+"""The modelling language: mechanisms are declared as optimization models, solved by any registered solver, and returned exact and proved.
 
-A `Table` is the unknown; a `Problem` is an objective and constraints on it, CVXPY's own. What is declared is what is solved, and what is solved
-is repaired in exact arithmetic, released, audited, saved and checked. Searches over a `Grid` of such problems run in parallel, and
+A `Table` is the unknown; a `Problem` is an objective and constraints on it, CVXPY's own. The declared problem is the one solved, and its
+solution is repaired in exact arithmetic, released, audited, saved and checked. Searches over a `Grid` of such problems run in parallel, and
 continue after a kill as if they had not been interrupted.
 """
 

@@ -1,27 +1,27 @@
 r"""A declared problem in numbers: the finite linear program that is solved, repaired, proved and saved.
 
-Columns are the cells :math:`P[x, y]`, row by row, and the further variables of piecewise linear atoms (CVXPY's epigraphs). Rows are a person's own
-families, and those of privacy, which are never listed but numbered:
+Columns are the cells :math:`P[x, y]`, row by row, and the further variables of piecewise linear atoms (CVXPY's epigraphs). Rows are the user's own
+families, and those of privacy, which are numbered but never listed:
 
-- of a pair (x, x') under pure privacy a row for each output y, :math:`P[x, y] \le e^\varepsilon P[x', y]`;
+- for a pair (x, x') under pure privacy a row for each output y, :math:`P[x, y] \le e^\varepsilon P[x', y]`;
 - under (ε, δ) with slacks :math:`S_y \ge 0` a row for each y, :math:`P[x, y] - e^\varepsilon P[x', y] \le S_y`, and one for
   :math:`\sum_y S_y \le \delta`;
-- where one ratio holds for all pairs also those of floors :math:`a_y`: :math:`P[x, y] \le e^\varepsilon a_y` and :math:`a_y \le P[x, y]`.
+- if one ratio holds for all pairs, also those of floors :math:`a_y`: :math:`P[x, y] \le e^\varepsilon a_y` and :math:`a_y \le P[x, y]`.
 
-Every double is the rational it is; e^ε is enclosed, and each reader takes the end that harms its claim: `Part.low` for a law, `Part.high` for
+Every double is taken as an exact rational; e^ε is enclosed, and each claim uses the unfavourable end: `Part.low` for a law, `Part.high` for
 a lower bound.
 
-**The bound.** For any multipliers λ ≥ 0 of these rows (of slacks at most that of their sum, of floors :math:`\sum_x \mu_x \ge e^\varepsilon \sum_x
-\lambda_x`) and ν of the own rows (≥ 0 of inequalities, paying for all of every further variable's cost), with `reduced` the cost plus what the rows
-charge, every table inside the constraints costs at least
+**The bound.** For any multipliers λ ≥ 0 of these rows (those of slacks at most that of their sum, those of floors :math:`\sum_x \mu_x \ge e^\varepsilon \sum_x
+\lambda_x`) and ν of the own rows (≥ 0 for inequalities, such that every further variable has reduced cost 0), with `reduced` the reduced cost
+of a cell, every feasible table costs at least
 
 .. math:: c_0 + \sum \nu k - \sum \kappa \delta + \sum_x \min_y \mathrm{reduced}[x, y],
 
-as rows of P are averages; cells that the constraints force to zero are left out of the minimum (`Declared.forced`).
+as rows of P are averages; the minimum omits cells that the constraints force to zero (`Declared.forced`).
 
 **From CVXPY's expressions to rows of numbers** (`rows_of`). Affine expressions are read by their gradients, which are exact there; convex piecewise linear ones are first reduced by CVXPY to affine rows of
-further variables (its epigraphs). Any other convex function is replaced by its tangent at a point, which lies below it. Everything else is refused,
-in a sentence that names the family.
+further variables (its epigraphs). Any other convex function is replaced by its tangent at a point, which lies below it. Everything else is refused
+by an error that names the family.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Array, Indices
 
 FAR = 25.0
-"""Of ε times a distance in doubles: nothing that a solver finds is more than 1 when multiplied by e^25."""
+"""Largest ε times distance in doubles: a solver's errors, times e^25, stay below 1."""
 STEEP = 50.0
-"""The same where rows are balanced by the square root, which halves what doubles must hold."""
+"""The same if rows are balanced by the square root, which halves the exponents."""
 BLOCK = 400_000
-"""Rows that are scanned at a time."""
+"""Rows scanned at a time."""
 Terms = tuple[tuple[int, fmpq], ...]
 Entry = tuple[Any, Any, Any]
 """A column, f and r: the coefficient f - r e^ε."""
 Block = tuple[Any, Any, Any, Any]
-"""Rows, columns, numbers and losses of coefficients; a loss of nan is none."""
+"""Rows, columns, numbers and losses of coefficients; a coefficient without a loss has nan."""
 ZERO = fmpq(0)
-_HIGH = 144  # bits behind the point of e^ε from above
-_TERMS = 4  # of a sample row
-_TYPICAL = 4  # how much larger the largest loss of a row is than one that counts
+_HIGH = 144  # fractional bits of e^ε from above
+_TERMS = 4  # printed terms of a sample row
+_TYPICAL = 4  # ratio of a row's largest loss to a typical one
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One row of a person's own, ``sum(a v) + offset`` at most or equal to 0."""
+    """One of the user's own rows, ``sum(a v) + offset`` at most or equal to 0."""
 
     label: str
     equal: bool
@@ -78,16 +78,16 @@ class Row:
     offset: fmpq
 
     def at(self, v: list[fmpq]) -> fmpq:
-        """Its left side, less its right one."""
+        """Return the left side less the right one."""
         return sum((a * v[j] for j, a in self.terms), self.offset)
 
     def size(self, of: list[fmpq] | None = None) -> fmpq:
-        """What a residual is compared with, of columns of these sizes, or of 1."""
+        """Return the size that residuals are relative to, for columns of these sizes, or of 1."""
         return sum((abs(a) if of is None else abs(a) * of[j] for j, a in self.terms), abs(self.offset))
 
 
 class Part:
-    """Privacy at one (ε, δ) of some ordered pairs of inputs; ε may differ from pair to pair.
+    """Privacy at one (ε, δ) for some ordered pairs of inputs; ε may differ from pair to pair.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Part:
     """
 
     most = FAR
-    """At which losses are cut in doubles."""
+    """Losses are cut here in doubles."""
 
     def __init__(self, asked: Private, point: tuple[float, float], first: int, n: int, m: int) -> None:
         self.label, self.delta, self.first, self.n, self.m = asked.label, point[1], first, n, m
@@ -126,18 +126,18 @@ class Part:
             return np.nan_to_num(np.exp(self.losses))
 
     def low(self, pair: int) -> fmpq:
-        """A rational at most e^ε."""
+        """Return a rational at most e^ε."""
         return self._enclosed(0, pair)
 
     def high(self, pair: int) -> fmpq:
-        """A rational at least e^ε."""
+        """Return a rational at least e^ε."""
         return self._enclosed(1, pair)
 
     def _enclosed(self, end: int, pair: int) -> fmpq:
         key = end, self._listed[1][pair]
         if key not in self._known:
             loss = self._epsilon * Fraction(float(self.distances[key[1]]))
-            if end:  # with few digits: sums of thousands of products are taken
+            if end:  # with few digits: thousands of its products are summed
                 self._known[key] = fmpq(math.ceil(exp_upper(loss) * (1 << _HIGH)), 1 << _HIGH)
             else:
                 self._known[key] = rational(exp_lower(min(loss, Fraction(LARGEST))))
@@ -145,18 +145,18 @@ class Part:
 
     @cached_property
     def _listed(self) -> tuple[list[list[int]], list[int]]:
-        """Pairs, and the places of their distances, as Python has them."""
+        """Pairs, and the places of their distances, as Python lists."""
         return self.pairs.tolist(), self.of.tolist()
 
     @cached_property
     def places(self) -> Indices:
-        """Place of every pair of inputs among the pairs, shape (inputs, inputs); -1 of those that are not asked."""
+        """Place of every pair of inputs among the pairs, shape (inputs, inputs); -1 if it is not among them."""
         found = np.full((self.n, self.n), -1)
         found[tuple(self.pairs.T)] = np.arange(len(self.pairs))
         return found
 
     def row(self, number: int) -> tuple[list[Entry], int]:
-        """Entries of a row by its number, and the pair whose ε stands in them.
+        """Return the entries of a row by its number, and the pair whose ε they use.
 
         Columns are cells by number, slacks ("S", pair, y) and floors ("a", y).
         """
@@ -176,27 +176,27 @@ class Part:
     # -- what a program adds ------------------------------------------------------------------------------------
 
     def leaders(self, orbits: Indices) -> Indices:
-        """One pair of every orbit of pairs of inputs, by its place."""
+        """Return one pair of every orbit of pairs of inputs, by its place."""
         return np.unique(orbits[tuple(self.pairs.T)], return_index=True)[1]
 
     def longest(self) -> Indices | None:
-        """Pairs whose rows come first, where the part knows."""
+        """Return the pairs whose rows come first, or None for the default."""
         return None
 
     def ends(self, places: Indices, cells: Indices) -> tuple[Indices, Indices]:
-        """Variables, of these cells, of the larger and the smaller side of rows (pair, output)."""
+        """Return the variables, among these cells, of the larger and the smaller side of rows (pair, output)."""
         k, y = np.divmod(places, self.m)
         a, b = self.pairs[k].T
         return cells[a * self.m + y], cells[b * self.m + y]
 
     def rows_of(self, pairs: Indices, cells: Indices) -> Indices:
-        """Rows (pair, output) of pairs, without those of a variable and itself, which is no excess."""
+        """Return rows (pair, output) of pairs, without those that compare a variable with itself."""
         places = (pairs[:, None] * self.m + np.arange(self.m)).ravel()
         high, low = self.ends(places, cells)
         return np.asarray(places[high != low])
 
     def entries(self, places: Indices, cells: Indices) -> Block:
-        """Block of P[x, y] - e^ε P[x', y]."""
+        """Return the block of P[x, y] - e^ε P[x', y]."""
         i, nan = np.arange(len(places)), np.full(len(places), np.nan)
         losses = np.append(nan, np.minimum(self.losses[places // self.m], self.most))
         return np.tile(i, 2), np.concatenate(self.ends(places, cells)), np.ones(2 * len(places)), losses
@@ -204,9 +204,9 @@ class Part:
     # -- exact --------------------------------------------------------------------------------------------------
 
     def over(self, numbers: Indices, v: list[fmpq]) -> list[int]:
-        """Of rows P[x, y] <= e^ε P[x', y] those that may not hold: here those that do not, by products of integers."""
+        """Return rows P[x, y] <= e^ε P[x', y] that may fail: here exactly those that do, by products of integers."""
         k, y = np.divmod(numbers - self.first, self.m)
-        some = np.array([value != 0 for value in v])[self.pairs[k, 0] * self.m + y]  # 0 is at most anything
+        some = np.array([value != 0 for value in v])[self.pairs[k, 0] * self.m + y]  # rows of 0 always hold
         numbers, k, y = numbers[some], k[some], y[some]
         a, b = (self.pairs[k] * self.m + y[:, None]).T.tolist()
         of, first = np.unique(self.of[k], return_index=True)
@@ -220,7 +220,7 @@ class Part:
         return found
 
     def slack(self, number: int, v: list[fmpq]) -> fmpq:
-        """How much a row is kept by, with e^ε from below; of floors, those that the table has."""
+        """Return the slack of a row, with e^ε from below; the floors are the table's own."""
         if self.floors and number >= self.upper:
             j = (number - self.upper) % (self.n * self.m)
             least: fmpq = min(v[j % self.m : self.n * self.m : self.m])
@@ -233,14 +233,14 @@ class Part:
         return rational(self.delta) - spent
 
     def _over(self, number: int, v: list[fmpq]) -> fmpq:
-        """Left less right side of a row, without its slack."""
+        """Return the left less the right side of a row, without its variable S."""
         entries, pair = self.row(number)
         low = self.low(pair)
         found: fmpq = sum((v[j] * (f - r * low) for j, f, r in entries if isinstance(j, int)), ZERO)
         return found
 
     def sides(self, declared: Declared, table: Array) -> tuple[list[str], Array, Array]:
-        """Names of the rows that a table is checked by, their left and their right sides in doubles."""
+        """Return the names of the rows that check a table, and their left and right sides in doubles."""
         a, b = self.pairs.T
         rates = self.factors[:, None]
         inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
@@ -252,7 +252,7 @@ class Part:
         return index, table[a].ravel(), (rates * table[b]).ravel()
 
     def emptied(self, zero: set[int]) -> set[int]:
-        """Cells that are 0 under pure privacy where these are."""
+        """Return the cells that are 0 under pure privacy if these are."""
         if self.delta or not zero:
             return set()
         m = self.m
@@ -262,9 +262,9 @@ class Part:
     def scan(
         self, table: Array, margin: float = 0.0, *, listed: bool = True, only: Indices | None = None
     ) -> Iterator[tuple[Indices, Array, Array]]:
-        """Yield numbers of rows, left less right sides in doubles, and the sizes these come from, in blocks: rows are never all held.
+        """Yield numbers of rows, left less right sides in doubles, and their sizes, in blocks, so that memory never holds all rows.
 
-        Under (ε, δ) the rows of the sums; of floors, unless pairs are to be `listed`, those above. Of some pairs `only`, where these are given.
+        Under (ε, δ) these are the rows of the sums; with floors, unless pairs are to be `listed`, their upper rows. With `only`, the rows of these pairs.
         """
         m, most = self.m, np.exp(min(float(self.losses[0]) * (1 - margin), FAR))
         if self.floors and not listed:
@@ -299,7 +299,7 @@ class Part:
 def _forced(
     rows: Iterable[Row], parts: list[Part], n: int, m: int, known: Iterable[int] = ()
 ) -> frozenset[int]:
-    """Cells that are 0 in every feasible table, by least activities of single rows and by pure privacy."""
+    """Return the cells that are 0 in every feasible table, by least activities of single rows and by pure privacy."""
     zero = set(known)
     sides = [
         (row, {j: sign * a for j, a in row.terms if a}, sign * row.offset)
@@ -315,7 +315,7 @@ def _forced(
             for x in {j // m for j in terms}:
                 open_ = [terms.get(x * m + y, ZERO) for y in range(m) if x * m + y not in zero]
                 least[x] = min(open_, default=fmpq(1))
-            if offset + sum(least.values(), ZERO) == 0:  # no other cell can be paid for
+            if offset + sum(least.values(), ZERO) == 0:  # any other cell breaks the row
                 cells = (x * m + y for x in least for y in range(m))
                 zero |= {j for j in cells if terms.get(j, ZERO) > least[j // m]}
         for part in parts:
@@ -324,20 +324,20 @@ def _forced(
 
 
 def _power_of_two(sizes: Array) -> Array:
-    """The least powers of two above these sizes; 1 of 0."""
+    """Return the least powers of two above these sizes; 1 for 0."""
     return np.ldexp(1.0, np.where(sizes > 0, np.frexp(sizes)[1], 0))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnRows:
-    """A person's own rows in numbers, as every declared problem holds them: ``sum(a v) + offset`` at most or equal to 0.
+    """The user's own rows in numbers, as every declared problem holds them: ``sum(a v) + offset`` at most or equal to 0.
 
     Parameters
     ----------
     labels : tuple of str
-        Of the families of own rows.
+        Names of the families of own rows.
     family, equal, offsets : arrays, one entry a row
-        Its family, whether it is an equality, and its constant.
+        Family of the row, whether it is an equality, and its constant.
     places, coefficients : arrays, shapes (t, 2) and (t,)
         (row, column) of each coefficient, in the order of rows.
     privacy : tuple of Requirement
@@ -360,15 +360,15 @@ class OwnRows:
         raise NotImplementedError
 
     def column(self, j: int) -> str:
-        """The name of a column."""
+        """Return the name of a column."""
         raise NotImplementedError
 
     def meaning(self, asked: Any) -> str:
-        """A requirement as an inequality, with its number of rows."""
+        """Return a requirement as an inequality, with its number of rows."""
         raise NotImplementedError
 
     def families(self) -> list[str]:
-        """Labels of all families."""
+        """Return the labels of all families."""
         return [*dict.fromkeys([asked.label for asked in self.privacy]), *self.labels]
 
     def check_rows(self, *others: Array) -> None:
@@ -391,7 +391,7 @@ class OwnRows:
 
     @cached_property
     def matrix(self) -> sparse.csr_array:
-        """Coefficients of the own rows."""
+        """Coefficients of the own rows, a sparse matrix."""
         shape = (len(self.family), self.width)
         return sparse.csr_array((self.coefficients, tuple(self.places.T)), shape=shape)
 
@@ -408,7 +408,7 @@ class OwnRows:
         ]
 
     def constraints(self, columns: Any) -> list[Any]:
-        """The own rows as CVXPY's constraints on these columns, with their names."""
+        """Return the own rows as CVXPY's constraints on these columns, with their names."""
         found = []
         for number, label in enumerate(self.labels):
             for equality in (1, 0):
@@ -425,10 +425,10 @@ class OwnRows:
         return self.width
 
     def sample(self, number: int) -> str:
-        """A family's rows: how many, the first as an inequality, cut after four terms, and where one names a further variable the first that bounds it.
+        """Describe a family's rows: their number, the first as an inequality, cut after four terms, and the first that bounds its further variable, if any.
 
-        A convex atom is a further variable t, of which the rows "... - t <= 0" say that it is the atom or more: what limits it, as
-        the person wrote, are the rows in which no further variable is subtracted.
+        A convex atom becomes a further variable t, which the rows "... - t <= 0" bound from below; the limit that
+        the user wrote is in the rows that subtract no further variable.
         """
         members = np.flatnonzero(self.family == number).tolist()
         defining = [k for k in members if any(a < 0 and j >= self.cells for j, a in self.rows[k].terms)]
@@ -449,7 +449,7 @@ class OwnRows:
         return f"{text}{dots} {'=' if row.equal else '<='} {-float(row.offset) + 0.0:.6g} {count}"
 
     def printed(self, number: int) -> str:
-        """A family in a line."""
+        """Return the line of a family."""
         if self.labels[number] in self.curved:
             count = int((self.family == number).sum())
             return f"{self.labels[number]}: convex, by its tangents ({count} row{'' if count == 1 else 's'})"
@@ -458,14 +458,14 @@ class OwnRows:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Linear(OwnRows):
-    """A linear objective and own rows, of the unknown, row by row, and of further variables, which stand after it.
+    """A linear objective and own rows, on the unknown, row by row, and on further variables, which follow it.
 
     Parameters
     ----------
     objective : str
-        Its name in words.
+        Name of the objective in words.
     cost : array
-        Of all columns; `constant` is added.
+        Costs of all columns; `constant` is added.
     """
 
     objective: str
@@ -480,7 +480,7 @@ class Linear(OwnRows):
 
 @dataclass(frozen=True, eq=False)
 class Declared(Linear):
-    """A problem on one table in numbers: what files hold of it.
+    """A problem on one table in numbers, as files hold it.
 
     Parameters
     ----------
@@ -498,9 +498,9 @@ class Declared(Linear):
         "Cells P(x, y) of a table that meets the constraints are a point of this program: e^epsilon is rounded up, cells that the "
         "constraints force to zero are left out, excess S(y) = max(P(x, y) - e^epsilon P(x', y), 0), floor(y) = min_x P(x, y)."
     )
-    """Why a bound of the program is one of the mechanisms."""
+    """Why a bound of the program is a bound for the mechanisms."""
     noun: ClassVar[str] = "table"
-    """What meets the constraints."""
+    """Name of a feasible point."""
 
     def __post_init__(self) -> None:
         self.check_rows(self.cost, np.array(self.constant))
@@ -525,22 +525,22 @@ class Declared(Linear):
         return self.n * self.m
 
     def column(self, j: int) -> str:
-        """The name of a cell or of a further variable."""
+        """Return the name of a cell or of a further variable."""
         return self.cell(j) if j < self.cells else f"t{j - self.cells + 1}"
 
     @cached_property
     def row_units(self) -> Array:
-        """Powers of two that the own rows are divided by for a solver, whose tolerances are absolute: the largest coefficient of a cell each."""
+        """Powers of two that divide the own rows for a solver, whose tolerances are absolute: from each row's largest coefficient of a cell."""
         sizes, held = np.zeros(len(self.family)), self.places[:, 1] < self.cells
         np.maximum.at(sizes, self.places[held, 0], np.abs(self.coefficients[held]))
         return _power_of_two(sizes)
 
     @cached_property
     def units(self) -> tuple[float, Array]:
-        """Powers of two that a solver's costs are multiples of, and its columns: 1 of cells, of further ones what their rows ask for.
+        """Powers of two that scale a solver's costs and its columns: 1 for cells, for further columns by their rows.
 
-        The cost of a further column is shared among its rows, as that of a prior is: the optimum is next to 1 then, which takes the simplex method
-        a quarter of the steps of a bounded count of 300.
+        The cost of a further column is shared among its rows, as a prior's is: the optimum is then near 1, and the simplex method takes
+        a quarter of the steps for a bounded count of 300.
         """
         columns = np.ones(len(self.cost))
         further = self.places[:, 1] >= self.cells
@@ -560,7 +560,7 @@ class Declared(Linear):
 
     @cached_property
     def parts(self) -> list[Part]:
-        """Privacy, a part a point."""
+        """Privacy, a part for each point (ε, δ)."""
         found, first = list[Part](), len(self.family)
         for asked in self.privacy:
             for point in asked.points:
@@ -577,18 +577,18 @@ class Declared(Linear):
         return self.forced()
 
     def forced(self, known: Iterable[int] = ()) -> frozenset[int]:
-        """Cells that are 0 in every feasible table where these are, exactly."""
+        """Return the cells that are 0 in every feasible table in which the `known` ones are, exactly."""
         return _forced(self.rows, self.parts, self.n, self.m, known)
 
     # -- words --------------------------------------------------------------------------------------------------
 
     @property
     def over(self) -> str:
-        """What is looked for."""
+        """The unknown in words."""
         return f"P[x, y] = Pr[output y | input x] >= 0, {self.n} inputs x {self.m} outputs, Σ_y P[x, y] = 1"
 
     def cell(self, j: int) -> str:
-        """The name of a cell."""
+        """Return the name of a cell."""
         x, y = divmod(j, self.m)
         return f"P[{shown_label(self.inputs[x])}, {shown_label(self.outputs[y])}]"
 
@@ -598,20 +598,20 @@ class Declared(Linear):
         return f"{self.inequality(asked)} ({rows} rows)"
 
     def inequality(self, asked: Any) -> str:
-        """A requirement in symbols."""
+        """Return a requirement in symbols."""
         if any(delta for _, delta in asked.points):
             return "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
         rate = "e^ε" if asked.distances is None else "e^(α d(x, x'))"
         return f"P[x, y] <= {rate} P[x', y]"
 
     def family_of(self, row: int) -> str:
-        """The family of a row, by its number."""
+        """Return the family of a row, by its number."""
         if row < len(self.family):
             return self.labels[int(self.family[row])]
         return next(part.label for part in self.parts if row < part.end)
 
     def value(self, v: list[fmpq]) -> fmpq:
-        """Cost of exact columns."""
+        """Return the cost of exact columns."""
         return sum((c * x for c, x in zip(self.costs, v) if x and c), rational(self.constant))
 
     def linear_bound(
@@ -622,9 +622,9 @@ class Declared(Linear):
         costs: bool = True,
         zeros: frozenset[int] | None = None,
     ) -> LinearBound:
-        """Return these rows with their multipliers, reduced by those of the sums; at cost 0 a positive bound proves infeasibility.
+        """Return these rows with their multipliers, and the best ones of the sums; without costs a positive bound proves infeasibility.
 
-        Cells that are `zeros` are left out, by default those that the constraints force to be.
+        Omits the cells `zeros`, by default those that the constraints force to be zero.
         """
         n, m, zeros = self.n, self.m, self.zeros if zeros is None else zeros
         program = LinearBound(self.lemma, len(rows) + n + 1)
@@ -700,16 +700,16 @@ def rows_of(
     unknown, objective, constraints
         As in `Problem`.
     at : mapping
-        Values at which convex functions have their tangents, by family; "" of those that are not named.
+        Values at which convex functions have their tangents, by family; "" for families that are not named.
     stricter : mapping, optional
-        How far below its limit a family's function is kept.
+        Amount by which a family's limit is lowered.
     further : bool
-        Whether piecewise linear functions are rows of further variables, exactly; else they have tangents, too.
+        Whether piecewise linear functions become exact rows of further variables; else they have tangents, too.
 
     Raises
     ------
     DesignError
-        What is not convex or not finite; it names the family and the part.
+        A part is not convex or not finite; the error names the family and the part.
     """
     pairs = list(labelled(constraints))
     own = [(label, one) for label, one in pairs if not isinstance(one, Requirement)]
@@ -762,11 +762,11 @@ def rows_of(
 
 
 def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:
-    """The affine expression that touches a convex one at a point, but for roundings, and is below it."""
+    """Return the affine expression that touches a convex one at a point, up to rounding, and lies below it."""
     try:
         with valued(unknown, at):
             slope, value = expression.grad[unknown], expression.value
-    except (NotImplementedError, ValueError):  # of atoms whose slopes CVXPY does not know
+    except (NotImplementedError, ValueError):  # CVXPY does not know the slopes of some atoms
         remedy = "state it by other atoms, as cp.max(cp.abs(x)) for cp.norm_inf(x)"
         raise DesignError(f"{what}: holds an atom of which CVXPY gives no slope; {remedy}") from None
     if slope is None or value is None or not np.isfinite(value).all():
@@ -778,11 +778,11 @@ def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:
 
 
 _ROUNDING = 1e-15
-"""Of the size of a tangent: what its height may be off by in doubles."""
+"""Rounding error of a tangent's height, relative to its size."""
 
 
 def _rows(what: str, one: Any) -> list[Any]:
-    """The affine constraints that a constraint is, with CVXPY's further variables."""
+    """Return the affine constraints equivalent to a constraint, with CVXPY's further variables."""
     if type(one).__name__ not in _EQUAL + _BELOW + _ABOVE:
         raise DesignError(f"{what}: is a cone; state it as an inequality, such as cp.norm(...) <= 1")
     if one.expr.is_affine():
@@ -799,13 +799,13 @@ def _check(what: str, expression: Any, convex: bool | None = None) -> None:
 
 
 def _broken(expression: Any) -> Any:
-    """The smallest part of an expression that breaks CVXPY's rules."""
+    """Return the smallest part of an expression that breaks CVXPY's rules."""
     part = next((part for part in expression.args if not part.is_dcp()), None)
     return expression if part is None else _broken(part)
 
 
 def _affine(words: list[str], expressions: list[Any], variables: list[Any]) -> tuple[sparse.csr_array, Array]:
-    """Coefficients of affine expressions over these variables, tables row by row, and their constants, at the parameters' values."""
+    """Return coefficients of affine expressions in these variables, tables row by row, and their constants, at the parameters' values."""
     given = replace_params_with_consts(expressions)
     starts, sizes = np.cumsum([0, *(v.size for v in variables)]).tolist(), [e.size for e in given]
     width, rows = starts[-1], sum(sizes)

@@ -1,11 +1,11 @@
-r"""From a solver's doubles to a law inside the requirement, and to multipliers that prove a bound: once, for all tables.
+r"""Exact repair, for all tables: turn a solver's doubles into a law that meets the requirement, and into multipliers that prove a bound.
 
-1. **Two solves.** At ε(1 − 10⁻¹²), δ(1 − 10⁻¹²) for the law, with a step of iterative refinement where rows are broken, and from its basis the program as stated for the multipliers. Of many privacy rows
-   those that are broken are generated; where one ratio holds for all pairs, floors take their place.
-2. **Projection** onto the equalities, exactly, each cell moved in proportion to its size. A row that depends on earlier ones to 10⁻⁹ is left
-   out, and holds to a residual that the audit states.
-3. **Mixture.** If a row is broken still, mix with an interior point, the table of largest common slack, by the least share that mends all
-   rows. Where there is none, rows with a multiplier are tight in every feasible table: they become equalities, and again (facial reduction).
+1. **Two solves.** One at ε(1 − 10⁻¹²), δ(1 − 10⁻¹²) for the law, with a step of iterative refinement if rows are broken, and from its basis the program as stated for the multipliers. Privacy rows
+   are generated as they are broken; if one ratio holds for all pairs, floors take their place.
+2. **Projection** onto the equalities, exactly; each cell moves in proportion to its size. A row that depends on earlier ones to 10⁻⁹ is
+   omitted, and holds to a residual that the audit states.
+3. **Mixture.** If a row is still broken, mix with an interior point, the table of largest common slack, by the least share that repairs all
+   rows. If there is no interior point, rows with a multiplier are tight in every feasible table: make them equalities and repeat (facial reduction).
 4. **Integers**: the weights of each input over one denominator.
 """
 
@@ -34,22 +34,22 @@ from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices, Weights
 
 MARGIN = 1e-12
-"""How much stricter, relative, privacy is in the program of the law."""
-_DEPENDENT = 1e-9  # of a row's norm: what is left of one that depends on others
+"""Relative tightening of privacy in the program of the law."""
+_DEPENDENT = 1e-9  # largest remainder of a dependent row, relative to its norm
 STRICTER = 1e-3
-"""How much stricter privacy is, relative, of an optimum that is inside by more than a solver's error."""
+"""Relative tightening of privacy for an optimum that is inside by more than a solver's error."""
 RESIDUAL = 1e-12
-"""Of a row's size: what a dependent equality may be missed by."""
-_IMPLIED = 1e-7  # of a multiplier, of all that sum to 1, that says a row is tight everywhere
-_BITS = 110  # of the doubles that are kept, below 1
-_LEAST = 1e-11  # of a common slack
+"""Largest residual of a dependent equality, relative to the row's size."""
+_IMPLIED = 1e-7  # least multiplier, of all that sum to 1, of a row that is tight everywhere
+_BITS = 110  # fractional bits kept of doubles
+_LEAST = 1e-11  # least common slack
 SURE = 1e-13
-"""Of the sizes it comes from: a slack in doubles above it is one in exact arithmetic."""
-_ROOM = 1e-10  # of ε: what is left to rounding where columns are raised
+"""A slack in doubles above this, relative to its terms, is positive in exact arithmetic."""
+_ROOM = 1e-10  # share of ε left to rounding if columns are raised
 _EMPTY, _FLOOR = (
     1e-28,
     2.0**-68,
-)  # columns that are a solver's zeros, and least cells of others, whose digits are kept
+)  # largest column that is a solver's zero, and least cell of others, whose digits are kept
 Exact = list[fmpq]
 
 
@@ -59,7 +59,7 @@ Exact = list[fmpq]
 def admissible(
     declared: Declared, rows: Indices, values: Array, *, costs: bool = True
 ) -> tuple[Indices, tuple[Fraction, ...]]:
-    """Return multipliers next to these that the theorem of `Declared` allows."""
+    """Return multipliers near these that satisfy the theorem of `Declared`."""
     held = dict(zip(rows.tolist(), values.tolist()))
     own = len(declared.family)
     kept = {
@@ -69,9 +69,7 @@ def admissible(
     }
     for part in declared.parts:
         most_loss = min(part.most, LARGEST)
-        if (
-            part.losses > most_loss
-        ).any():  # times e^ε, what a solver leaves of these takes more than they give
+        if (part.losses > most_loss).any():  # times e^ε, a solver's errors in these cost more than they gain
             for number in [n for n in kept if part.first <= n < part.end]:
                 if part.losses[part.row(number)[1]] > most_loss:
                     del kept[number]
@@ -99,7 +97,7 @@ def admissible(
 
 
 def _paid(declared: Declared, kept: dict[int, fmpq], costs: bool) -> None:
-    """Move multipliers of own rows so that they pay for each further column exactly."""
+    """Move multipliers of own rows so that each further column has reduced cost 0 exactly."""
     columns = range(declared.cells, len(declared.cost))
     if not columns:
         return
@@ -112,7 +110,7 @@ def _paid(declared: Declared, kept: dict[int, fmpq], costs: bool) -> None:
     for i, value in enumerate(project(_independent(charges)[0], start)):
         if i in kept:
             kept[i] = value if declared.equal[i] or value > 0 else ZERO
-    # rounding alone may have left multipliers that charge a column without a cost and cannot pay it back
+    # rounding may have left multipliers on a column without a cost that no other row can balance
     unpaid = True
     while unpaid:
         unpaid = False
@@ -123,7 +121,7 @@ def _paid(declared: Declared, kept: dict[int, fmpq], costs: bool) -> None:
 
 
 def _short(value: fmpq, *, down: bool = False) -> fmpq:
-    """A number of few bits next to one in [0, 1], above it unless `down`."""
+    """Return a number of few bits next to one in [0, 1], above it unless `down`."""
     if value <= 0:
         return ZERO
     bits = 40 + max(0, int(value.q).bit_length() - int(value.p).bit_length())
@@ -133,13 +131,13 @@ def _short(value: fmpq, *, down: bool = False) -> fmpq:
 
 
 def refuted(program: LinearProgram) -> bool:
-    """Whether multipliers prove in rationals that a program has no point; they pay for columns without bounds exactly."""
+    """Return whether multipliers prove in rationals that a program is infeasible; columns without bounds are balanced exactly."""
     ray, lp, matrix = program.ray(), program.highs.getLp(), program.matrix()
     low, high, least, most = map(_finite, (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_))
     rows, columns = ([dict[int, fmpq]() for _ in side] for side in (low, least))
     for i, j, a in zip(*(part.tolist() for part in (*matrix.coords, matrix.data))):
         rows[i][j] = columns[j][i] = rational(a)
-    for i, row in enumerate(rows):  # columns are at most what a row of non-negative terms leaves
+    for i, row in enumerate(rows):  # a row of non-negative terms bounds its columns
         if high[i] is not None and all(a > 0 and least[j] == 0 for j, a in row.items()):
             for j, a in row.items():
                 most[j] = min(high[i] / a, high[i] / a if most[j] is None else most[j])
@@ -161,7 +159,7 @@ def refuted(program: LinearProgram) -> bool:
 
 
 def _finite(sides: Iterable[float]) -> list[Any]:
-    """Bounds in rationals; None of infinite ones."""
+    """Return bounds in rationals; None for infinite ones."""
     return [rational(side) if math.isfinite(side) else None for side in sides]
 
 
@@ -172,7 +170,7 @@ Equation = tuple[dict[int, fmpq], fmpq]
 
 
 def _independent(equations: list[Equation]) -> tuple[list[Equation], list[int]]:
-    """The equations that do not depend on earlier ones to 1e-9 in doubles, and the places of the others."""
+    """Return the equations that do not depend on earlier ones to 1e-9 in doubles, and the places of the others."""
     kept, left = [], []
     for members in _blocks(equations):
         columns = sorted({j for i in members for j in equations[i][0]})
@@ -182,7 +180,7 @@ def _independent(equations: list[Equation]) -> tuple[list[Equation], list[int]]:
             v = np.zeros(len(columns))
             for j, a in equations[i][0].items():
                 v[place[j]] = float(a)
-            v = v / (np.abs(v).max(initial=0.0) or 1.0)  # doubles do not hold squares of far numbers
+            v = v / (np.abs(v).max(initial=0.0) or 1.0)  # squares may overflow
             v = v / (np.linalg.norm(v) or 1.0)
             for _ in range(2):
                 v = v - basis.T @ (basis @ v)
@@ -196,7 +194,7 @@ def _independent(equations: list[Equation]) -> tuple[list[Equation], list[int]]:
 
 
 def _blocks(equations: list[Equation]) -> list[list[int]]:
-    """Places of equations that share columns, directly or by others."""
+    """Return the places of equations that share columns, directly or through others."""
     entries = [(i, j) for i, (terms, _) in enumerate(equations) for j in terms]
     width = 1 + max((j for _, j in entries), default=0)
     size = len(equations) + width
@@ -210,9 +208,9 @@ def _blocks(equations: list[Equation]) -> list[list[int]]:
 
 
 def project(equations: list[Equation], start: Exact) -> Exact:
-    """Return the point next to `start` on independent equations, exactly; each number moves in proportion to its size.
+    """Project `start` onto independent equations, exactly; each number moves in proportion to its size.
 
-    Zeros stay where the others suffice: a solver's vertex keeps its empty cells.
+    Zeros stay if the other numbers suffice: a solver's vertex keeps its empty cells.
     """
     found = list(start)
     for members in _blocks(equations):
@@ -227,7 +225,7 @@ def project(equations: list[Equation], start: Exact) -> Exact:
 
 
 def _moved(block: list[Equation], found: Exact, least: float) -> dict[int, fmpq] | None:
-    """How far each number moves; None where those of a size cannot, or would move far."""
+    """Return the moves of numbers of at least this size; None if they cannot solve the equations, or would move far."""
     residual = [k + sum((a * found[j] for j, a in terms.items()), ZERO) for terms, k in block]
     if not any(residual):
         return {}
@@ -273,7 +271,7 @@ class Face:
         return kept, [rows[i] for i in left]
 
     def point(self, columns: Array) -> Exact:
-        """The exact point on all equalities next to a solver's."""
+        """Return the exact point on all equalities next to a solver's."""
         d = self.declared
         near = [rational(_kept(max(0.0, x))) for x in columns[: d.cells].tolist()]
         near += [rational(x) for x in columns[d.cells :].tolist()]
@@ -284,7 +282,7 @@ class Face:
     # -- slacks, by number: own rows and privacy by theirs, cells by -1 - cell --------------------------------
 
     def slack(self, number: int, v: Exact) -> fmpq:
-        """How much an inequality is kept by; e^ε is taken from below."""
+        """Return the slack of an inequality, with e^ε from below."""
         d = self.declared
         if number < 0:
             return v[-1 - number]
@@ -293,7 +291,7 @@ class Face:
         return next(part for part in d.parts if number < part.end).slack(number, v)
 
     def close(self, v: Exact, *, listed: bool = False) -> list[int]:
-        """Numbers of the inequalities that doubles do not show to hold; of floors by output and input, unless pairs are to be listed."""
+        """Return the numbers of inequalities that doubles do not prove; those of floors by output and input, unless pairs are to be listed."""
         d = self.declared
         x = np.array([float(value) for value in v])
         zero = np.zeros(len(x), dtype=bool)
@@ -306,7 +304,7 @@ class Face:
         for part in d.parts:
             for numbers, over, size in part.scan(table, listed=listed):
                 rows = numbers[~(over < -SURE * size) | (size < TINY)].tolist()
-                if not part.delta and none.any():  # of cells that are zero there is nothing to see
+                if not part.delta and none.any():  # rows of zero cells hold
                     rows = [
                         r for r in rows if not all(none[j] for j, *_ in part.row(r)[0] if isinstance(j, int))
                     ]
@@ -314,7 +312,7 @@ class Face:
         return found
 
     def broken(self, v: Exact) -> dict[int, fmpq]:
-        """Inequalities that do not hold, with their slack, exactly."""
+        """Return the inequalities that do not hold, with their slack, exactly."""
         close = np.array(self.close(v), dtype=np.int64)
         ratios, found = np.zeros(len(close), dtype=bool), list[int]()
         for part in self.declared.parts:
@@ -341,12 +339,12 @@ class Face:
         return found
 
     def missed(self, v: Exact) -> dict[str, fmpq]:
-        """Return what dependent equalities are missed by.
+        """Return the residuals of dependent equalities.
 
         Raises
         ------
         SolverError
-            One is missed by more than rounding.
+            A residual exceeds rounding.
         """
         missed = dict[str, fmpq]()
         for row in self._split[1]:
@@ -359,7 +357,7 @@ class Face:
 
 
 def row_claims(declared: OwnRows, v: Exact, sizes: Exact | None = None) -> Iterator[Claim]:
-    """Whether own rows hold at exact columns, of sizes 1 unless given: a claim a family."""
+    """Yield a claim for each family that its own rows hold at exact columns, of sizes 1 unless given."""
     for family, label in enumerate(declared.labels):
         rows = [row for row, f in zip(declared.rows, declared.family.tolist()) if f == family]
         off = [abs(row.at(v)) / size for row in rows if row.equal and (size := row.size(sizes))]
@@ -373,12 +371,12 @@ def row_claims(declared: OwnRows, v: Exact, sizes: Exact | None = None) -> Itera
 
 
 def _kept(x: float) -> float:
-    """A double without the digits below 2⁻¹¹⁰, which would make denominators long."""
+    """Round a double to multiples of 2⁻¹¹⁰: more digits would make denominators long."""
     return math.ldexp(round(math.ldexp(x, _BITS)), -_BITS) if abs(x) < 2.0 ** (53 - _BITS) else x
 
 
 def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[Face, Array]:
-    """Return the smallest face that all feasible tables lie in, and its point of largest common slack (facial reduction)."""
+    """Return the smallest face that contains all feasible tables, and its point of largest common slack (facial reduction)."""
     face = Face(declared, declared.zeros)
     while True:
         program = Program(declared, clock, solver, room=True, zeros=face.zeros, tight=face.tight)
@@ -414,7 +412,7 @@ Near = tuple[Array, Exact, dict[int, fmpq]]
 def near(
     declared: Declared, starts: Iterable[Array], clock: Deadline, spared: float = math.inf
 ) -> list[Near]:
-    """Exact points next to nearly feasible doubles, up to the first that breaks nothing and costs at most this share more than another."""
+    """Return exact points next to nearly feasible doubles, up to the first feasible one that costs at most a share `spared` more than another."""
     face, found, least = Face(declared, declared.zeros), list[Near](), list[fmpq]()
     for start in starts:
         with limited(clock.late):
@@ -428,9 +426,9 @@ def near(
 
 
 def closed(declared: Declared, columns: Array) -> Array:
-    """The least columns above these that are private, of pure privacy, and what sums lack at the likeliest output.
+    """Return the least columns above these that meet pure privacy, with the remainder of the sums added at the likeliest output.
 
-    Least columns are the limit of raising each cell to e^(-ε) of others; what is lacking is private once enough is added to all.
+    Least columns are the limit of raising each cell to e^(-ε) of others; the remainder is private once enough is added to all inputs.
     """
     table = np.maximum(columns[: declared.cells].reshape(declared.n, declared.m), 0.0)
     table = np.where(table.max(axis=0) > _EMPTY, np.maximum(table, _FLOOR), 0.0)
@@ -459,13 +457,13 @@ def repaired(
     *,
     spared: float = 0.0,
 ) -> tuple[Exact, dict[str, fmpq]]:
-    """Return the cheapest exact point inside all constraints that a solver's doubles lead to, and what dependent equalities are missed by.
+    """Return the cheapest feasible exact point near a solver's doubles, and the residuals of dependent equalities.
 
     Parameters
     ----------
     declared : Declared
     points
-        Those `near` a solver's; the cheapest of those that break nothing is taken as it is.
+        Points `near` a solver's; the cheapest feasible one is returned as it is.
     clock : Deadline
     solver : str, optional
     spared : float
@@ -485,7 +483,7 @@ def repaired(
         if any(slack < 0 for slack in smaller.broken(ends[0]).values()):
             raise _unrepaired(solver)
         stricter = Program(declared, clock, solver, margin=STRICTER, zeros=smaller.zeros, tight=smaller.tight)
-        try:  # an optimum of stricter privacy has slack in proportion, where the common slack is small
+        try:  # an optimum of stricter privacy has proportional slack, even if the common slack is small
             stricter.solve()
             other = smaller.point(stricter.columns())
             ends += [_mixed(ends[0], other, fmpq(1, share)) for share in (2, 100, 10_000)]
@@ -501,7 +499,7 @@ def repaired(
 
 
 def _mixture(face: Face, points: list[Near], ends: list[Exact]) -> tuple[fmpq, Exact] | None:
-    """The cheapest mixture of a point and an end that mends all that the point breaks, and its cost; None where none does."""
+    """Return the cheapest mixture of a point and an end that satisfies all rows that the point breaks, with its cost; None if there is none."""
     best: tuple[fmpq, Exact] | None = None
     for _, point, broken in points:
         for end in ends:
@@ -519,7 +517,7 @@ def _mixture(face: Face, points: list[Near], ends: list[Exact]) -> tuple[fmpq, E
 
 
 def _plain(declared: Declared) -> Array:
-    """Equal probabilities of the cells that are not forced to zero: often strictly inside."""
+    """Return equal probabilities of the cells that are not forced to zero: often an interior point."""
     open_ = np.ones((declared.n, declared.m))
     open_.ravel()[list(declared.zeros)] = 0.0
     table = open_ / np.maximum(open_.sum(axis=1, keepdims=True), 1.0)
@@ -532,7 +530,7 @@ def _mixed(end: Exact, start: Exact, share: fmpq) -> Exact:
 
 
 def weights_of(declared: Declared, columns: Exact) -> Weights:
-    """Integer weights in proportion to the cells of each input."""
+    """Return integer weights in proportion to the cells of each input."""
     rows = []
     for x in range(declared.n):
         cells = columns[x * declared.m : (x + 1) * declared.m]
@@ -545,7 +543,7 @@ def weights_of(declared: Declared, columns: Exact) -> Weights:
 
 
 def feasible(declared: Declared, clock: Deadline) -> bool:
-    """Whether a solver finds a table."""
+    """Return whether a solver finds a feasible table."""
     try:
         Program(declared, clock, costs=False).solve()
     except InfeasibleError:
@@ -554,7 +552,7 @@ def feasible(declared: Declared, clock: Deadline) -> bool:
 
 
 def contradiction(declared: Declared, clock: Deadline) -> list[str]:
-    """Families that contradict each other, as multipliers prove in rationals, with none that others do so without; empty without a proof."""
+    """Return a minimal list of families that contradict each other, proved by multipliers in rationals; empty without a proof."""
     every = frozenset(declared.families())
     held = _refuted(declared, clock)
     for label in declared.families():
@@ -564,7 +562,7 @@ def contradiction(declared: Declared, clock: Deadline) -> list[str]:
 
 
 def _refuted(declared: Declared, clock: Deadline, without: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Families whose rows prove by a solver's ray, in rationals, that there is no table; empty where they do not."""
+    """Return the families in a solver's ray that proves infeasibility in rationals; empty if it proves nothing."""
     every = frozenset(declared.families()) - without
     program = Program(declared, clock, costs=False, without=without)
     if any(program.zeros.issuperset(range(j, j + declared.m)) for j in range(0, declared.cells, declared.m)):
@@ -585,9 +583,9 @@ def _refuted(declared: Declared, clock: Deadline, without: frozenset[str] = froz
 def least_epsilon(
     declared: Declared, labels: Iterable[str], clock: Deadline, most: float = 64.0
 ) -> float | None:
-    """The least factor of ε in these families at which a solver finds a table, times ε: doubled until feasible, then halved.
+    """Return the least ε of these families at which a solver finds a table: its factor is doubled until feasible, then bisected.
 
-    None where these families have several ε, or none below `most` suffices.
+    None if these families have several ε, or none below `most` suffices.
     """
     chosen = set(labels)
     held = [asked for asked in declared.privacy if asked.label in chosen]

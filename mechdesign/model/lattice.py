@@ -5,11 +5,11 @@ reach. Privacy at a shift by s steps, of either sign and up to the sensitivity, 
 
 .. math:: \sum_j [p_j - e^\varepsilon p_{j+s}]_+ \le \delta .
 
-**Beyond the reach** there is no mass, unless `tails` are asked for: then the points of the outermost sensitivity repeat for
-ever, each time multiplied by :math:`r \ge e^{-\varepsilon}`, as pure privacy needs. The outermost entries then are the masses of a point *and of all its
-repetitions*, so that entries sum to 1: of :math:`q` a point itself has :math:`(1 - r)q`. Excesses of the first repetition, divided by 1 − r, are those of all.
+**Beyond the reach** there is no mass, unless `tails` are asked for: then the points of the outermost sensitivity repeat
+forever, each time multiplied by :math:`r \ge e^{-\varepsilon}`, as pure privacy needs. The outermost entries then are the masses of a point *and of all its
+repetitions*, so that entries sum to 1: the point itself has :math:`(1 - r)q` of an entry :math:`q`. Excesses of the first repetition, divided by 1 − r, are those of all.
 
-So the noise is a table of one row, and its rows of privacy, which `ShiftPart` numbers, are all that is its own: program, repair, bound and
+So the noise is a table of one row, and only its privacy rows, which `ShiftPart` numbers, are special: program, repair, bound and
 proofs are those of tables.
 """
 
@@ -63,18 +63,18 @@ class ShiftPrivacy(Requirement):
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """(ε, δ) that are asked at once."""
+        """All required (ε, δ)."""
         return pairs_of(self.privacy)
 
     def check(self, count: int) -> None:
-        """A shift is of any noise."""
+        """Accept: shifts fit any noise."""
 
     def pairs(self, count: int) -> Indices:
-        """Refuse what is of tables."""
+        """Refuse: only tables have pairs of inputs."""
         raise DesignError.of("symmetry", "find", "is of tables, whose rows are those of pairs of inputs")
 
     def scaled(self, factor: float) -> ShiftPrivacy:
-        """The same at ε times a factor."""
+        """Return the same requirement at ε times a factor."""
         held = tuple((epsilon * factor, delta) for epsilon, delta in self.points)
         return replace(self, privacy=TradeOff(held))
 
@@ -91,16 +91,16 @@ class LatticeNoise(Unknown):
         β > 0. A mass is spread evenly over the cell of this width around its point, so that the noise is for real answers and private at
         every real shift; on the whole numbers it stays on its point.
     reach : float
-        How far points go to either side.
+        Largest distance of points from 0.
     sensitivity : float
-        How far neighbouring data sets move an answer, at most.
+        Largest change of the answer between neighbouring data sets.
     integer : bool
         Noise on the whole numbers, for whole answers: the step is 1.
     tails : float, optional
         ε: beyond the reach the masses of the outermost sensitivity repeat, times :math:`e^{-\varepsilon}` each time, and the outermost entries of
-        the variable are masses with all their repetitions. There is no mass beyond the reach when not given.
+        the variable are masses with all their repetitions. By default there is no mass beyond the reach.
     neighbours : {"add-remove", "replace"}
-        For which neighbours the sensitivity holds.
+        Neighbours for which the sensitivity holds.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class LatticeNoise(Unknown):
 
     @property
     def points(self) -> Array:
-        """Where the masses are."""
+        """Points of the masses."""
         return np.asarray(self.step * np.arange(-self.side, self.side + 1), dtype=float)
 
     def private(self, privacy: Any) -> ShiftPrivacy:
@@ -163,7 +163,7 @@ class LatticeNoise(Unknown):
         Raises
         ------
         DesignError
-            Another requirement; a pure one of noise without tails, or whose tails fall faster.
+            Another requirement; a pure one for noise without tails, or with tails that decrease faster.
         """
         if not isinstance(privacy, (PureDP, ApproximateDP, MembershipAdvantage, TradeOff)):
             allowed = (
@@ -177,7 +177,7 @@ class LatticeNoise(Unknown):
         return ShiftPrivacy("private", privacy, unknown=self)
 
     def expected(self, loss: object = "absolute") -> cp.Expression:
-        """Expected loss of an error, tails included.
+        """Return the expected loss of the error, tails included.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class LatticeNoise(Unknown):
         return found
 
     def stated(self) -> dict[str, Any]:
-        """What the numbers of a problem hold of it."""
+        """Return the fields of a problem in numbers that describe it."""
         return {
             "inputs": ("noise",),
             "outputs": tuple(self.points.tolist()),
@@ -211,7 +211,7 @@ class LatticeNoise(Unknown):
 def lattice_costs(
     loss: Loss, step: float, side: int, change: int, decay: Fraction, *, integer: bool
 ) -> ExactCosts:
-    """What a unit of each entry costs: the loss at a point, or its average over a cell, with that of the repetitions it stands for."""
+    """Return the cost of a unit of each entry: the loss at a point, or its average over a cell, including the entry's repetitions."""
     middles, unit, half = 2 * np.arange(-side, side + 1), Fraction(step) / 2, 0 if integer else 1
     costs = average_costs(loss, middles, unit, half=half)
     if not decay:
@@ -234,17 +234,17 @@ class LatticeDeclared(Declared):
     change : int
         n: the largest shift in steps.
     decay : Fraction
-        r of the tails; 0 where there is no mass beyond the reach.
+        r of the tails; 0 without mass beyond the reach.
     tails : float, optional
-        Their ε.
+        ε of the tails.
     integer : bool
     mirrored : bool
-        Whether an entry is the mass of a point and of its mirror image together, of the noise :math:`0, \\beta, 2\\beta, \\dots`; shifts to one side suffice then.
+        Whether an entry is the mass of a point and of its mirror image together, at :math:`0, \\beta, 2\\beta, \\dots`; shifts to one side suffice then.
     free : bool
-        Whether mass may lie anywhere beyond the reach: the last entry is all of it, and nothing is asked of pairs with a point there. What is left
-        holds of *every* noise on the lattice.
+        Whether mass may lie anywhere beyond the reach: the last entry is all of it, and pairs with a point there have no rows. The other rows
+        hold for *every* noise on the lattice.
     spiked : bool
-        Whether the last entry is mass on 0 alone, not spread over a cell: it has no partner at any shift, which under δ > 0 charges it in full.
+        Whether the last entry is mass on 0 alone, not spread over a cell: it has no partner at any shift, and counts in full towards δ > 0.
     """
 
     sensitivity: float
@@ -292,13 +292,13 @@ class LatticeDeclared(Declared):
 
     @cached_property
     def masses(self) -> list[fmpq]:
-        """Mass of a point per unit of its entry: by `INNER` to `SECOND`, then the same for halves of mirrored entries."""
+        """Mass of a point per unit of its entry: for `INNER` to `SECOND`, then the same for halves of mirrored entries."""
         r = rational(self.decay)
         held = [fmpq(1), 1 - r, (1 - r) * r, r, r * r]
         return [*held, *(mass / 2 for mass in held)]
 
     def located(self, at: Indices, repeated: Any = False) -> tuple[Indices, Indices]:
-        """Entries and kinds of masses of points, counted in steps; -1 where there is none. With `repeated` masses are over 1 − r."""
+        """Return entries and kinds of masses of points, counted in steps; -1 for points without mass. With `repeated` masses are over 1 − r."""
         far = np.abs(at)
         out = np.maximum(0, -((self.side - far) // self.change))  # which repetition, 0 within the reach
         inside = np.sign(at) * (far - out * self.change)
@@ -312,15 +312,15 @@ class LatticeDeclared(Declared):
         return found, kinds + (len(self.masses) // 2 if self.mirrored else 0) * (inside != 0)
 
     def point_masses(self, cells: list[Any]) -> list[Any]:
-        """Masses of the points within the reach, from entries."""
+        """Return the masses of the points within the reach, from entries."""
         owners, kinds = self.located(np.arange(-self.side, self.side + 1))
         return [cells[c] * self.masses[k] for c, k in zip(owners.tolist(), kinds.tolist())]
 
 
 class ShiftPart(Part):
-    """Privacy at one (ε, δ) of all shifts of the noise up to the sensitivity.
+    """Privacy at one (ε, δ) for all shifts of the noise up to the sensitivity.
 
-    A row compares a point with its partner, a shift away. Points are those within the reach, and of tails under δ > 0 the first repetition.
+    A row compares a point with its partner, a shift away. Points are those within the reach, and under δ > 0 those of the tails' first repetition.
     """
 
     def __init__(self, declared: LatticeDeclared, asked: Any, point: tuple[float, float], first: int) -> None:
@@ -345,7 +345,7 @@ class ShiftPart(Part):
             none = ((0, 0), (0, 1))
             self._right = np.pad(self._right[0], none, constant_values=-1), np.pad(self._right[1], none)
         self._masses, self._numbers = declared.masses, np.array([float(mass) for mass in declared.masses])
-        # a point and its own image break nothing, unless tails fall faster than this ε; beyond a free reach nothing is asked
+        # a point and its own image break no row, unless tails decrease faster than this ε; beyond a free reach there are no rows
         gone = self._right[0] < 0
         alike = (self._left[0] == self._right[0]) & ~gone
         kept = [[self.low(0) * b >= a for b in self._masses] for a in self._masses]
@@ -372,7 +372,7 @@ class ShiftPart(Part):
         return found
 
     def matrix(self, k: int, growth: float) -> sparse.csr_array:
-        """Coefficients of a shift's rows in doubles."""
+        """Return the coefficients of a shift's rows in doubles."""
         (cells, kinds), (others, theirs) = self._left, self._right
         y = np.flatnonzero(self.rows[k])
         there = y[others[k, y] >= 0]
@@ -407,7 +407,7 @@ class ShiftPart(Part):
         return np.append(np.arange(len(places)), some), columns, numbers, losses
 
     def sides(self, declared: Any, table: Array) -> tuple[list[str], Array, Array]:
-        """Of pure privacy the largest excess of a shift."""
+        """Return names and sides of the rows; under pure privacy the largest excess of each shift."""
         growth, p = math.exp(self.losses[0]), table[0]
         over = [self.matrix(k, growth) @ p for k in range(len(self.pairs))]
         who = [f"shift {s:+d}" for s in self.pairs[:, 1].tolist()]

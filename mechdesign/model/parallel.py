@@ -1,6 +1,6 @@
 """Declare the grid of a search, and run its chunks: in parallel by joblib, in order, into a store that survives a kill.
 
-joblib's own backends are the way past one machine. Dask: start a ``distributed.Client`` and pass
+joblib's own backends reach beyond one machine. Dask: start a ``distributed.Client`` and pass
 ``backend="dask"``. Ray: connect with ``ray.init(...)`` and pass ``backend="ray"``.
 """
 
@@ -81,12 +81,12 @@ class Grid:
         return f"Grid({len(self)} points; {inner})"
 
     def columns(self) -> dict[str, npt.NDArray[np.float64]]:
-        """The coordinates of all points, an array an axis, in the order of iteration."""
+        """Return the coordinates of all points, an array for each axis, in the order of iteration."""
         mesh = np.meshgrid(*self.axes.values(), indexing="ij")
         return {name: values.ravel() for name, values in zip(self.axes, mesh)}
 
     def frame(self) -> pd.DataFrame:
-        """All points as a table."""
+        """Return all points as a table."""
         return pd.DataFrame(self.columns())
 
     def to_fields(self) -> dict[str, object]:
@@ -120,9 +120,9 @@ def run_chunks(
     Parameters
     ----------
     task : callable
-        Must depend on its chunk only, so that a resumed run gives what an uninterrupted one gives.
+        Must depend on its chunk only, so that a resumed run gives the results of an uninterrupted one.
     store : Store, optional
-        Chunks it holds are not computed again; new ones are appended as they finish.
+        Its chunks are not computed again; new ones are appended as they finish.
     jobs : int
         Worker processes; −1 for one a core.
     backend : str
@@ -130,7 +130,7 @@ def run_chunks(
     step : callable
         Called once a finished chunk (a progress bar).
     deadline : Deadline, optional
-        Chunks that are not finished by then are left out.
+        Chunks that are not finished by then are omitted.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def run_chunks(
 
 
 def _available(backend: str) -> None:
-    """Register a backend of another library with joblib, or say what it needs first: the extra with that library, a client."""
+    """Register a backend of another library with joblib, or raise the error that names its missing extra or client."""
     try:
         if backend == "dask":
             import distributed
@@ -175,7 +175,7 @@ def _available(backend: str) -> None:
             register_ray()
     except ImportError:
         raise MissingExtra.of(backend, f"backend={backend!r}") from None
-    except ValueError:  # of Dask, where there is no client
+    except ValueError:  # Dask has no client
         remedy = "needs a client: from distributed import Client, and with Client(...): around the search"
         raise DesignError.of("backend", backend, remedy) from None
 
@@ -188,7 +188,7 @@ def _results(task: Callable[[C], R], chunks: Sequence[C], jobs: int, backend: st
     if backend in ("loky", "threading"):
         yield from joblib.Parallel(n_jobs=jobs, backend=backend, return_as="generator")(
             joblib.delayed(copy.copy(task))(c)
-            for c in chunks  # threads must not share what a task holds
+            for c in chunks  # threads must not share a task's state
         )
         return
     with joblib.parallel_config(backend=backend):
@@ -202,20 +202,20 @@ class Store:
     """Finished chunks of one search, in a JSON-lines file: a killed run continues where it was.
 
     One line a chunk, in order, flushed to the disk before the next begins. A line cut off by a kill is dropped at the next
-    start, so the file always holds a prefix of what an uninterrupted run writes, but for the last digits of doubles. A store is
-    locked by its run, and a file that is none is left alone.
+    start, so the file always holds a prefix of an uninterrupted run's file, up to the last digits of doubles. A store is
+    locked by its run, and a file that is no store is not changed.
 
     Parameters
     ----------
     path : path
         Created if missing.
     definition : JSON-able
-        What is being computed; a file written for another definition is refused.
+        Definition of the search; a file written for another definition is refused.
 
     Attributes
     ----------
     chunks : list
-        Results of chunks 0, 1, …, as far as they are done.
+        Results of the finished chunks 0, 1, ….
     """
 
     def __init__(self, path: str | os.PathLike[str], definition: object) -> None:
@@ -280,12 +280,12 @@ class Store:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Let another run have the file."""
+        """Release the file for other runs."""
         self._file.close()
 
 
 def lock(file: IO[bytes], *, on: bool = True, wait: bool = True) -> None:
-    """Keep other programs away from an open file, or let them have it; OSError where another has it and none is to be waited for."""
+    """Lock an open file against other programs, or release it; OSError if another holds it and `wait` is false."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -294,7 +294,7 @@ def lock(file: IO[bytes], *, on: bool = True, wait: bool = True) -> None:
             try:
                 taken = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK
                 return msvcrt.locking(file.fileno(), taken if on else msvcrt.LK_UNLCK, 1)
-            except PermissionError:  # held by another process, for ten seconds where it is waited for
+            except PermissionError:  # held by another process, which `taken` may have awaited for ten seconds
                 if not wait:
                     raise
     else:

@@ -37,23 +37,23 @@ from mechdesign.typing import Array, instance
 C = TypeVar("C")
 S = TypeVar("S")
 _ROUNDS = 60
-"""Of tangents, at most; from the half on all are kept."""
+"""Largest number of rounds of tangents; from the half on all are kept."""
 
 
 class Unknown(cp.Variable):
     """A CVXPY variable that problems of this package are declared on."""
 
     problem_class: ClassVar[str]
-    """Where the class of its problems is, as ``"module:class"``: it solves, repairs and proves."""
+    """The class of its problems, as ``"module:class"``: it solves, repairs and proves."""
 
     def stated(self) -> dict[str, Any]:
-        """What the numbers of a problem hold of it."""
+        """Return the fields of a problem in numbers that describe it."""
         raise NotImplementedError
 
 
 @contextmanager
 def valued(unknown: Unknown, value: Array) -> Iterator[None]:
-    """Give the unknown a value inside."""
+    """Give the unknown a value inside the context."""
     before = unknown.value
     unknown.save_value(value)
     try:
@@ -67,7 +67,7 @@ class Further(cp.Variable):
 
 
 def in_columns(unknown: Unknown, width: int) -> cp.Expression:
-    """The unknown, row by row, with further variables behind up to this width."""
+    """Return the unknown, row by row, followed by further variables up to this width."""
     columns = [cp.vec(unknown, order="C")]
     if width > unknown.size:
         columns.append(Further(width - unknown.size, name="further"))
@@ -76,7 +76,7 @@ def in_columns(unknown: Unknown, width: int) -> cp.Expression:
 
 @dataclass(frozen=True, eq=False)
 class Requirement:
-    """Privacy asked of an unknown, which its method ``private`` makes.
+    """Privacy required of an unknown, made by its method ``private``.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Requirement:
         The name of the family of rows.
     privacy : Privacy
     unknown : Unknown
-        Whose it is; None of one that was read from a file, which does not hold it.
+        The unknown; None if the requirement was read from a file, which does not hold it.
     """
 
     label: str
@@ -92,21 +92,21 @@ class Requirement:
     unknown: Any = field(default=None, kw_only=True)
 
     def to_fields(self) -> dict[str, object]:
-        """What files hold: all but the unknown."""
+        """Return the fields that files hold: all but the unknown."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "unknown"}
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> Self:
-        """Read it, for an unknown that is made next."""
+        """Return the requirement of a file, without its unknown."""
         return cls(**held)
 
     def parameters(self) -> list[cp.Parameter]:
-        """CVXPY's parameters in it."""
+        """Return CVXPY's parameters in it."""
         return []
 
 
 def named(label: str, constraint: C) -> C:
-    """Give a constraint the name by which prints, audits and errors call it.
+    """Give a constraint the name that prints, audits and errors use.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def named(label: str, constraint: C) -> C:
 
 
 def labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield constraints with names that all differ: those given, else CVXPY's own text."""
+    """Yield constraints with distinct names: those given, else CVXPY's own text."""
     taken = set[str]()
     for one in constraints:
         words = one.label or " ".join(str(one).split())
@@ -158,17 +158,17 @@ class Problem(ModelledDesign):
     Parameters
     ----------
     objective : cvxpy.Minimize
-        Of a convex expression of a table or of lattice noise, of the loss of scales, of what is linear or piecewise linear in a covariance.
+        A convex expression of a table or of lattice noise, the loss of scales, or a linear or piecewise linear expression of a covariance.
     constraints : sequence
-        What the unknown's ``private`` and ``unbiased`` return, and any convex constraint of CVXPY; of a `Selection` piecewise linear ones.
+        Requirements from the unknown's ``private`` and ``unbiased``, and any convex constraint of CVXPY; piecewise linear ones for a `Selection`.
         `named` gives them names.
     design : ModelledDesign, optional
-        Whose model it is: with nothing added, the problem is solved as the design is, by its own algorithm.
+        The design whose model it is: without additions, the design's own algorithm solves the problem.
 
     Raises
     ------
     DesignError
-        No privacy, no or several unknowns, variables of one's own, what is not convex, `Maximize`, a parameter without a value.
+        No privacy, no or several unknowns, other variables, a part that is not convex, `Maximize`, a parameter without a value.
 
     Examples
     --------
@@ -197,15 +197,15 @@ class Problem(ModelledDesign):
             self.check()
 
     numbers: ClassVar[Any] = None
-    """The class that holds it in numbers: what files hold of it."""
+    """The class of the problem in numbers, which files hold."""
 
     def check(self) -> None:
-        """Raise DesignError where the problem cannot be solved at its parameters' present values."""
+        """Raise DesignError if the problem cannot be solved at its parameters' present values."""
         if self.numbers is not None:
             _ = self.declared
 
     def check_values(self) -> None:
-        """Raise DesignError where a parameter has no value."""
+        """Raise DesignError if a parameter has no value."""
         for parameter in self.parameters:
             if parameter.value is None:
                 raise DesignError.of("parameter", parameter.name(), "has no value")
@@ -215,7 +215,7 @@ class Problem(ModelledDesign):
     ) -> Any:
         """Return the problem in numbers, at the parameters' values, with tangents of convex functions `at` values of the unknown.
 
-        A function is kept that much below its limit that `stricter` says.
+        `stricter` lowers the limits of functions by these amounts.
         """
         raise NotImplementedError
 
@@ -238,7 +238,7 @@ class Problem(ModelledDesign):
     # -- convex functions, of which the numbers hold tangents --------------------------------------------------
 
     def functions(self) -> dict[str, Any]:
-        """Convex functions whose tangents the numbers hold, by family; none of a problem that was read from a file."""
+        """Return the convex functions whose tangents the numbers hold, by family; none for a problem read from a file."""
         stated = [
             (label, one.expr) for label, one in labelled(self.constraints) if not isinstance(one, Requirement)
         ]
@@ -246,26 +246,26 @@ class Problem(ModelledDesign):
         return {label: f for label, f in stated if label in self.declared.curved and not f.is_affine()}
 
     def worth_at(self, value: Array) -> dict[str, float]:
-        """The largest value of each of these functions where the unknown has a value, in doubles."""
+        """Return the largest value of each of these functions at a value of the unknown, in doubles."""
         with valued(self.unknown, value):
             return {label: float(np.max(f.value)) for label, f in self.functions().items()}
 
     @property
     def rows_how(self) -> str:
-        """How rows in numbers are known: tangents of convex functions are computed in doubles, and a file holds no functions."""
+        """How rows in numbers are checked: tangents of convex functions are computed in doubles, and a file holds no functions."""
         if self.numbers is None or not self.declared.curved:
             return PROVED
         return CLAIMED if set(self.declared.curved) - set(self.functions()) else RECOMPUTED
 
     def function_claims(self, value: Array) -> Iterator[Claim]:
-        """Claim that each convex function but for the objective is at most 0 where the unknown has a value."""
+        """Claim that each convex function except the objective is at most 0 at a value of the unknown."""
         worth = self.worth_at(value)
         for label in self.declared.curved:
             how, over = (RECOMPUTED, worth[label]) if label in worth else (CLAIMED, 0.0)
             yield Claim(f"the convex function {label!r} is at most 0", how, -over, over <= 0)
 
     def with_functions(self, audit: pd.DataFrame, value: Array) -> pd.DataFrame:
-        """Return an audit in which each convex function has a row where the unknown has a value, beside those of its tangents."""
+        """Add to an audit a row for each convex function at a value of the unknown, beside those of its tangents."""
         if not self.declared.curved:
             return audit
         known, rows = self.functions(), list[tuple[Any, ...]]()
@@ -282,25 +282,25 @@ class Problem(ModelledDesign):
         return pd.concat([audit, functions][: 1 + bool(rows)], ignore_index=True)
 
     def by_tangents(self, solve: Callable[[Any], tuple[S, Array]], first: Array, clock: Clock) -> S:
-        """Solve by tangents of the convex functions until a solution keeps the functions themselves.
+        """Solve by tangents of the convex functions until a solution satisfies the functions themselves.
 
-        A tangent lies below its function: every round bounds from below, and its solution is outside. The next tangent is taken
-        there, or half way where that is little nearer; a function keeps its latest one alone, of which solvers meet the optimum to
-        rounding, or all where it is piecewise linear or that does not settle. Once a tenth of the gap of the size of the tangents
-        is missed, the functions are asked for a little more than their limits.
+        A tangent lies below its function: every round gives a lower bound, and its solution is outside. The next tangent is taken
+        there, or half way if that gains little; a function keeps only its latest tangent, whose optimum solvers meet to
+        rounding, or all if it is piecewise linear or the iteration does not settle. Once the violation is a tenth of the gap, relative to
+        the size of the tangents, the functions' limits are tightened a little.
 
         Parameters
         ----------
         solve : callable
             The problem in numbers → (solution, the unknown at it).
         first : ndarray
-            Where the first tangents are taken.
+            Point of the first tangents.
         clock : Clock
 
         Raises
         ------
         SolverError
-            No solution was found that keeps them.
+            No solution was found that satisfies the functions.
         """
         smooth = {label: not f.is_pwl() for label, f in self.functions().items()}
         points, stricter = {label: [first] for label in smooth}, dict[str, float]()
@@ -333,19 +333,19 @@ class Problem(ModelledDesign):
         raise SolverError(f"rows called {sorted(over)} {remedy}", solver="tangents", status="repair")
 
     def _size(self, label: str, value: Array) -> float:
-        """The size of the tangents of a function at a value of the unknown; 1 where they are nothing."""
+        """Return the size of the tangents of a function at a value of the unknown; 1 if they are 0."""
         declared = self.declared
         mine = np.flatnonzero(declared.family == declared.labels.index(label))
         slopes = abs(declared.matrix[mine][:, : value.size])
         return float((slopes @ np.abs(value).ravel() + np.abs(declared.offsets[mine])).max()) or 1.0
 
     def to_fields(self) -> dict[str, object]:
-        """What files hold: the problem in numbers."""
+        """Return the fields that files hold: the problem in numbers."""
         return {f.name: getattr(self.declared, f.name) for f in fields(self.numbers)}
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> Self:
-        """Declare what a file holds, in CVXPY."""
+        """Declare the problem of a file in CVXPY."""
         numbers = cls.numbers(**held)
         unknown = cls.unknown_of(numbers)
         columns = in_columns(unknown, numbers.width)
@@ -363,7 +363,7 @@ class Problem(ModelledDesign):
 
     @classmethod
     def objective_of(cls, numbers: Any, columns: Any) -> cp.Expression:
-        """Return the objective of a problem in numbers: that of the `columns`, the unknown first."""
+        """Return the objective of a problem in numbers, on `columns`, the unknown first."""
         found: cp.Expression = numbers.cost @ columns + numbers.constant
         found.set_label(numbers.objective)
         return found
@@ -373,7 +373,7 @@ class Problem(ModelledDesign):
         return _again, (type(self), self.objective, self.constraints, held)
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
-        """The result of the parameters' present values."""
+        """Return the result at the parameters' present values."""
         stated = self
         if self.numbers is not None:
             stated = type(self)(self.objective, self.constraints) if self.parameters else self
@@ -435,7 +435,7 @@ class Problem(ModelledDesign):
 
     @property
     def privacy(self) -> Any:
-        """The requirement; where there are several, all of them."""
+        """The requirement, or a tuple of several."""
         asked = tuple(one.privacy for one in self.requirements)
         return asked[0] if len(asked) == 1 else asked
 
@@ -447,7 +447,7 @@ class Problem(ModelledDesign):
 
     @property
     def unchanged(self) -> bool:
-        """Whether nothing about it can have changed since its design handed it out."""
+        """Whether it still equals its design's model: it has no parameters."""
         return not self.parameters
 
     def problem(self) -> Problem:
@@ -455,7 +455,7 @@ class Problem(ModelledDesign):
         return self
 
     def subject_to(self, *constraints: Any) -> Problem:
-        """Return the problem with further constraints; DesignError where a file holds but tangents of its convex functions.
+        """Return the problem with further constraints; DesignError if a file holds only tangents of its convex functions.
 
         Examples
         --------
@@ -473,7 +473,7 @@ class Problem(ModelledDesign):
         return Problem(self.objective, (*self.constraints, *constraints))
 
     def solve(self, solver: str | None = None, **options: Any) -> Result:
-        """Solve with a registered backend, the fitting one when not named; the model of a design as that design is.
+        """Solve with a registered backend, by default a suitable one; a design's model by the design's own algorithm.
 
         Parameters
         ----------
@@ -520,7 +520,7 @@ def _sequence(constraints: Any) -> tuple[Any, ...]:
 
 
 def _unknown_of(objective: Any, constraints: Any) -> Unknown:
-    """The one unknown, or DesignError."""
+    """Return the single unknown, or raise DesignError."""
     if isinstance(objective, cp.Maximize):
         raise DesignError("objective: is Maximize; state the least of its negative, Minimize(-...)")
     given = _sequence(constraints)

@@ -1,7 +1,7 @@
 r"""The linear program of a declaration in doubles: one variable for each orbit of cells, privacy rows generated as they are broken.
 
-Of a metric the rows along a thin spanner come first (along a path losses add up, so that few other rows can be broken); where one ε holds for all
-pairs, floors take the rows' place, or else inputs next to each other come first. Rows of pure privacy are balanced by :math:`e^{-\varepsilon d/2}` for the solver's sake.
+Under a metric the rows along a thin spanner come first (losses add up along a path, so that few other rows can be broken); if one ε holds for all
+pairs, floors replace the rows, or inputs next to each other come first. Rows of pure privacy are balanced by :math:`e^{-\varepsilon d/2}` for the solver.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mechdesign.spaces.space import greedy_spanner
 from mechdesign.typing import Array, Indices
 
 BROKEN = 1e-10
-"""By which a row is broken in doubles before it is generated."""
+"""Violation in doubles above which a row is generated."""
 MOST_CELLS = 300_000
-"""Of a program: one of 40,000 cells takes HiGHS minutes."""
+"""Largest number of cells; 40,000 take HiGHS minutes."""
 SEED = 1.2
 """Stretch of the spanner whose rows come first."""
-_SMALL = 1e-3  # of the unit of costs: an optimum that a solver is asked for again in units of its own
+_SMALL = 1e-3  # an optimum below this is computed again in units of its own
 
 
 class Program:
@@ -40,15 +40,15 @@ class Program:
     solver : str, optional
         A registered backend.
     margin : float
-        How much stricter privacy is, relative.
+        Relative tightening of privacy.
     room : bool
         Whether to seek the table of largest common slack, in place of the cheapest.
     costs : bool
-        Without them any table is as good.
+        If false, any feasible table is optimal.
     zeros, tight : sets of int
         Cells that are 0, and own rows that are equalities.
     without : set of str
-        Families that are left out; cells that they may force to zero are free then.
+        Families to omit; cells that they may force to zero are free then.
     listed : bool
         Whether all privacy rows are there from the first.
     symmetry : Symmetry, optional
@@ -117,7 +117,7 @@ class Program:
             self.open = np.setdiff1d(np.arange(declared.cells), list(self.zeros))
             cells = sparse.eye_array(declared.cells, format="csr")[self.open] @ self._gathered
             self.lp.add_rows("cells", {"P": -cells, "room": np.ones((len(self.open), 1))}, upper=0.0)
-        # of privacy rows: what each coefficient is, times its row's scale; losses, nan where it is that alone; scales and right sides
+        # privacy rows: each coefficient times its row's scale; losses, nan for a coefficient without one; scales and right sides
         self._losses, self._stated = np.zeros(0), np.zeros(0)
         self._scales, self._sides = np.zeros(0), np.zeros(0)
         for part in self.parts:
@@ -154,7 +154,7 @@ class Program:
         self._numbers[name] = rows
 
     def _distinct(self, part: Part, places: Indices) -> Indices:
-        """The rows (pair, output) that differ in the variables: of two that say the same at different losses the stricter one."""
+        """Return the rows (pair, output) that differ in the variables: of two that differ in their losses only, the stricter one."""
         if self.symmetry.trivial:
             return places
         places = places[np.argsort(part.losses[places // part.m], kind="stable")]
@@ -163,7 +163,7 @@ class Program:
         return np.sort(places[kept[high[kept] != low[kept]]])
 
     def _rates(self) -> Array:
-        """Coefficients of the privacy rows."""
+        """Return the coefficients of the privacy rows."""
         rates = -np.exp(self._losses * (1 - self.margin))
         return self._stated * np.where(np.isnan(self._losses), 1.0, rates)
 
@@ -201,7 +201,7 @@ class Program:
         )
 
     def _seen(self, part: Part, places: Indices) -> Any:
-        """Whether rows hold a cell that is not forced to zero."""
+        """Return whether rows hold a cell that is not forced to zero."""
         zero = np.append(np.zeros(self.declared.cells, dtype=bool), True)
         zero[list(self.zeros)] = True
         high, low = part.ends(places, np.arange(self.declared.cells))
@@ -234,7 +234,7 @@ class Program:
         self._add(part.sums + pairs, {name: (k, i, np.ones(size), nan)}, 1.0, part.delta, 1.0)
 
     def _add_floors(self, part: Part) -> None:
-        """Add rows of floors, one of each orbit of cells, and the floors."""
+        """Add the floors, and their rows, one for each orbit of cells."""
         outputs, name = self.symmetry.outputs, f"{part.first}.floors"
         self.lp.add_columns(name, np.zeros(int(outputs.max()) + 1))
         j = np.unique(self.symmetry.cells, return_index=True)[1]
@@ -249,7 +249,7 @@ class Program:
         self._add(part.lower + j, {"P": (i, cells, -ones, nan), name: (i, floors, ones, nan)}, 1.0, 0.0, 0.0)
 
     def _first(self, part: Part) -> Indices:
-        """Pairs to begin with: where ε is the same of all, inputs next to each other; of a metric, along a spanner."""
+        """Return the pairs to begin with: inputs next to each other if all have the same ε; under a metric, those of a spanner."""
         if (own := part.longest()) is not None:
             return own
         a, b = part.pairs.T
@@ -262,7 +262,7 @@ class Program:
         return _both(part, edges)
 
     def state(self, margin: float) -> None:
-        """Change how much stricter privacy is; the basis stays."""
+        """Change the tightening of privacy; the basis stays."""
         self.margin = margin
         self.lp.change_rows("private", self._rates(), upper=self._sides * (1 - margin))
 
@@ -279,7 +279,7 @@ class Program:
             pass
 
     def rounds(self) -> Iterator[None]:
-        """Solve, and again while privacy rows are broken; stop for a look after every time."""
+        """Solve, and again while privacy rows are broken; yield after every solve."""
         self.solution = self.lp.answer()
         yield
         while self.grown() or self._focused():
@@ -287,7 +287,7 @@ class Program:
             yield
 
     def _focused(self) -> bool:
-        """Whether costs were changed to units of the optimum, as a solver's tolerances are absolute: once, where it is small."""
+        """Change costs to units of the optimum, once, if it is small, as a solver's tolerances are absolute; return whether they changed."""
         size = abs(float(self.solution.value)) if self._costs else 0.0
         if not 1e-300 < size < _SMALL:
             return False
@@ -330,12 +330,12 @@ class Program:
         return len(rows)
 
     def columns(self) -> Array:
-        """Cells and further columns at the last solve."""
+        """Return cells and further columns at the last solve."""
         primal = self.solution.primal
         return self._whole({name: np.ravel(primal[name]) for name in ("P", "e") if name in primal})
 
     def refined(self) -> Array | None:
-        """The same after a step of iterative refinement, where the backend has a basis and it succeeds."""
+        """Return the same after a step of iterative refinement; None if the backend has no basis or it fails."""
         if self.lp.solver != "highs" or not self.lp.refine():
             return None
         return self._whole(
@@ -349,7 +349,7 @@ class Program:
     # -- multipliers -----------------------------------------------------------------------------------------
 
     def multipliers(self, ray: Array | None = None) -> tuple[Indices, Array]:
-        """Numbers of rows and their multipliers, of the last solve or of a ray that proves it infeasible."""
+        """Return numbers of rows and their multipliers, from the last solve or from a ray that proves infeasibility."""
         found = {
             name: np.ravel(self.solution.dual[name]) if ray is None else -ray[self.lp.rows[name]]
             for name in self._numbers
@@ -370,7 +370,7 @@ class Program:
         return rows[order], values[order]
 
     def _shared(self, rows: Indices, values: Array) -> tuple[Indices, Array]:
-        """Share multipliers out among the rows that read the same in the variables."""
+        """Share multipliers out among the rows that are equal in the variables."""
         mine = rows < len(self.declared.family)
         found = [_among(self.symmetry.rows, self.symmetry.rows[rows[mine]], values[mine])]
         for part in self.parts:
@@ -389,7 +389,7 @@ class Program:
         return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
 
     def _shared_pairs(self, part: Part, places: Indices, values: Array) -> tuple[Indices, Array]:
-        """Of rows (pair, output): those of one orbit of pairs between the same variables."""
+        """Share multipliers out among rows (pair, output) of one orbit of pairs between the same variables."""
         numbers, shares = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         cells, m, count = self.symmetry.cells.reshape(part.n, part.m), part.m, len(self.symmetry.cells)
         orbit = self.symmetry.pairs[tuple(part.pairs.T)]
@@ -415,7 +415,7 @@ def _both(part: Part, edges: Indices) -> Indices:
 
 
 def _among(labels: Indices, of: Indices, values: Array, first: int = 0) -> tuple[Indices, Array]:
-    """Share the values of some labels out among all members that have these; members' numbers begin at `first`."""
+    """Share the values of labels out among all members with these labels; members' numbers begin at `first`."""
     size = int(labels.max(initial=-1)) + 1
     share = np.bincount(of, values, size) / np.maximum(np.bincount(labels, minlength=size), 1)
     members = np.flatnonzero(share[labels]) if size else np.zeros(0, dtype=np.int64)

@@ -1,7 +1,7 @@
-r"""The unknown scales of independent noise and the unknown covariance of correlated Gaussian noise, and the privacy that is asked of them.
+r"""The unknown scales of independent noise and the unknown covariance of correlated Gaussian noise, and their privacy requirements.
 
-A `Scales` *is* a CVXPY variable with one entry a number of the answer, in the answer's unit: the standard deviation :math:`\sigma_i` of Gaussian
-noise, :math:`\beta_i` of Laplace noise. Rows on it are written by hand; what a solver works in is none of its business.
+A `Scales` *is* a CVXPY variable with an entry for each number of the answer, in the answer's unit: the standard deviation :math:`\sigma_i` of Gaussian
+noise, :math:`\beta_i` of Laplace noise. Rows on it are written by hand, whatever variables a solver uses.
 
 >>> import mechdesign as md
 >>> s = md.Scales([1.0, 8.0], noise="laplace")
@@ -53,11 +53,11 @@ from mechdesign.problem.workload import Workload, span_of
 from mechdesign.typing import Array, Numbers, instance
 
 SUM_ERROR = 1e-14
-"""Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
+"""Bound of the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms, including the terms' (≤ 64 ulps)."""
 
 
 _USUAL = 1e-30
-"""ε and δ from which on the root of δ = φ(μ) is within 10⁻¹³."""
+"""Least ε and δ for which the root of δ = φ(μ) is within 10⁻¹³."""
 _gaussian_budget = lru_cache(maxsize=64)(gaussian_budget)
 
 
@@ -74,9 +74,9 @@ class ScalesPrivacy(Requirement):
     ----------
     noise : {"gaussian", "laplace"}
     sensitivities : ndarray, shape (K,)
-        The most that each number changes.
+        Largest change of each number.
     bounds : Sensitivity, optional
-        All bounds of the changes, where there are others.
+        All bounds of the changes, if there are others.
     """
 
     noise: str
@@ -85,12 +85,12 @@ class ScalesPrivacy(Requirement):
 
     @property
     def spend(self) -> int:
-        """m: what a change of one number consumes is (v/s)^m."""
+        """m: a change v of one number consumes (v/s)^m."""
         return 2 if self.noise == "gaussian" else 1
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """(ε, δ) of all that is asked at once; none under zero-concentrated and Gaussian privacy."""
+        """All required (ε, δ); none under zero-concentrated and Gaussian privacy."""
         return pairs_of(self.privacy) if isinstance(self.privacy, Pointwise) else ()
 
     @property
@@ -110,7 +110,7 @@ class ScalesPrivacy(Requirement):
         return self.noise == "laplace" and self.failing and not self.one_dimensional
 
     def worth(self, delta: float) -> float:
-        """What δ adds to the total ε of Laplace noise."""
+        """Return the amount that δ adds to the total ε of Laplace noise."""
         return -(2 if self.one_dimensional else 1) * math.log1p(-delta)
 
     @cached_property
@@ -130,7 +130,7 @@ class ScalesPrivacy(Requirement):
 
     @cached_property
     def most(self) -> Fraction:
-        """The same from above: no noise that consumes more keeps the requirement, or Corollary 6."""
+        """The budget rounded up: noise that consumes more violates the requirement, or Corollary 6."""
         if self.noise == "gaussian":
             return gaussian_most(self.privacy)
         times = 2 if self.one_dimensional else 1
@@ -139,7 +139,7 @@ class ScalesPrivacy(Requirement):
 
     @property
     def apart(self) -> float:
-        """How far `most` is above `budget`, relative, at most: hardly ever computed."""
+        """Bound of the relative difference of `most` and `budget`, mostly without computing them."""
         if self.noise == "laplace" or not self.points:
             return 5e-14 if self.noise == "gaussian" or self.failing else 0.0
         usual = all(
@@ -148,7 +148,7 @@ class ScalesPrivacy(Requirement):
         return 3e-13 if usual else float(self.most / Fraction(self.budget) - 1) * (1 + 1e-6)
 
     def smallest_epsilon(self, budget: float) -> float | None:
-        """The least ε at which this budget may be consumed, where one ε says how much."""
+        """Return the least ε that allows this budget; None if no single ε determines it."""
         privacy = self.privacy
         if self.noise == "laplace" and len(self.points) == 1:
             return max(budget - self.worth(self.points[0][1]), 0.0)
@@ -169,10 +169,10 @@ class Scales(Unknown):
     Parameters
     ----------
     sensitivity : array_like, shape (K,), or Sensitivity
-        The most that each number changes between neighbours; a `Sensitivity` with ``each`` may bound the number that change and the norms too.
+        Largest change of each number between neighbours; a `Sensitivity` with ``each`` may also bound how many change, and norms.
     noise : {"gaussian", "laplace"}
     neighbours : {"add-remove", "replace"}
-        For which neighbours the changes hold; a `Sensitivity` states it itself.
+        Neighbours for which the changes hold; a `Sensitivity` states its own.
 
     Examples
     --------
@@ -198,8 +198,8 @@ class Scales(Unknown):
         Parameters
         ----------
         privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
-            ZeroConcentratedDP and GaussianDP of Gaussian noise alone, PureDP of Laplace noise. Several requirements, and several sets of changes, may be
-            asked for at once.
+            ZeroConcentratedDP and GaussianDP for Gaussian noise only, PureDP for Laplace noise only. A problem may have several requirements, and several
+            sets of changes.
         sensitivity : array_like, shape (K,), or Sensitivity, optional
         """
         given = self.sensitivity if sensitivity is None else sensitivity
@@ -246,7 +246,7 @@ def order_of(loss: float | str) -> float:
 
 
 def _sizes(sensitivity: Any) -> Array:
-    """The most that each number changes."""
+    """Return the largest change of each number."""
     if isinstance(sensitivity, Sensitivity):
         if sensitivity.each is None:
             raise DesignError.of("sensitivity", str(sensitivity), "must bound every number: each=[...]")
@@ -259,7 +259,7 @@ def _sizes(sensitivity: Any) -> Array:
 
 
 LARGEST = 1e100
-"""Of a change: doubles square it."""
+"""Largest change: doubles square it."""
 
 
 @serializable("covariance-privacy")
@@ -282,9 +282,9 @@ class Covariance(Unknown):
     Parameters
     ----------
     changes : array_like, shape (k, K)
-        What one person changes, one vector a row, up to sign; vertices are enough for a polytope. They span all K dimensions.
+        Changes by one person, a vector a row, up to sign; vertices are enough for a polytope. They span all K dimensions.
     neighbours : {"add-remove", "replace"}
-        For which neighbours the changes hold.
+        Neighbours for which the changes hold.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-r"""Search over what is not convex: a grid of points, each a problem, solved from the last one's basis; and the best, certified.
+r"""Search over nonconvex parameters: a grid of points, each a problem, solved from the last one's basis; the best is certified.
 
-**Sweeps**: how the least possible loss moves with ε, with the number of bits, or with any number of a problem. Each point is a result of its own, with its
-lower bound and its certificate, so the curve drawn is squeezed between what a deployable mechanism achieves and the lower bound of every mechanism of
+**Sweeps**: the least possible loss as a function of ε, of the number of bits, or of any number of a problem. Each point is a result of its own, with its
+lower bound and its certificate, so the curve lies between the value of a deployable mechanism and the lower bound of every mechanism of
 the problem's class.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Block(NamedTuple):
-    """A family of rows ``sum(a x) <= right`` (or equal), of many points where arrays have a first axis for them.
+    """A family of rows ``sum(a x) <= right`` (or equal), for many points if arrays have a first axis for them.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Block(NamedTuple):
 
     @classmethod
     def of(cls, name: str, matrix: Any, right: Any, *, equal: bool = False) -> Block:
-        """A family with the same coefficients at all points."""
+        """Return a family with the same coefficients at all points."""
         entries = sparse.coo_array(matrix)
         rows, columns = (place.astype(np.int64) for place in entries.coords)
         shape = (*np.shape(right)[:-1], entries.shape[0])
@@ -80,7 +80,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """The programs of all points: what is the same of all, and the rows, of which some move.
+    """The programs of all points: their common data, and the rows, some of which vary.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Programs:
         return max(moving, default=1)
 
     def structure(self) -> bytes:
-        """Equal for programs that are changes of one another."""
+        """Return a key that is equal for programs that differ in numbers only."""
         names = ",".join(f"{b.name}{b.right.shape[-1]}{b.equal}" for b in self.blocks).encode()
         places = [part.tobytes() for b in self.blocks for part in (b.rows, b.columns)]
         return b"|".join([names, *places, self.lower.tobytes(), self.upper.tobytes()])
@@ -122,7 +122,7 @@ class Programs:
 
 
 class Sweep:
-    """Solves the points of `Programs`; those of one structure are changes of one program inside HiGHS.
+    """Solves the points of `Programs`; those of one structure are solved by changing one program inside HiGHS.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Sweep:
     Attributes
     ----------
     failed : list of str
-        What HiGHS said of points that it could not answer.
+        HiGHS's status of points that it could not solve.
     """
 
     def __init__(self, deadline: Deadline | None = None) -> None:
@@ -141,7 +141,7 @@ class Sweep:
         self.failed: list[str] = []
 
     def __call__(self, programs: Programs) -> tuple[Array, Array]:
-        """Objective values (points,) and solutions (points, columns), from a cold start; NaN where infeasible, or too late.
+        """Return objective values (points,) and solutions (points, columns), from a cold start; NaN if infeasible, or too late.
 
         Raises
         ------
@@ -208,12 +208,12 @@ class _Warm:
 
 
 def _first(parts: Iterable[Array]) -> Array:
-    """The numbers of the first point."""
+    """Return the numbers of the first point."""
     return np.concatenate([part[0] if part.ndim > 1 else part for part in parts])
 
 
 def _moving(parts: Iterable[Array]) -> tuple[Indices, Array]:
-    """Places of the numbers that differ between points, and these, shape (points, places)."""
+    """Return the places of numbers that differ between points, and the numbers, shape (points, places)."""
     held, start, places, values = list(parts), 0, [np.zeros(0, dtype=np.int64)], []
     for part in held:
         if part.ndim > 1:
@@ -226,8 +226,8 @@ def _moving(parts: Iterable[Array]) -> tuple[Indices, Array]:
 
 
 Row = list[float | None]
-"""What the points of a sweep are compared by; None where infeasible."""
-_BATCH = 22  # problems that are stated together: in turn with HiGHS, each finds the processor's caches emptied, and takes 1.5 times as long
+"""Values that compare the points of a sweep; None if infeasible."""
+_BATCH = 22  # problems stated together: alternating with HiGHS empties the processor's caches, and takes 1.5 times as long
 
 
 def swept(
@@ -243,18 +243,18 @@ def swept(
     deadline: Deadline | None = None,
     together: bool = True,
 ) -> list[Row]:
-    """Apply `task` to all points, in parallel and into a store that survives a kill; rows of those reached by the deadline.
+    """Apply `task` to all points, in parallel and into a store that survives a kill; return rows of points reached by the deadline.
 
     Parameters
     ----------
     task : Sweeping
     points : sequence
     what : str
-        Of the progress bar.
+        Title of the progress bar.
     definition : mapping
-        What the store is bound to.
+        Definition that the store is bound to.
     together : bool
-        Whether many points are one step: of linear programs, each a fraction of a millisecond.
+        Whether many points form one step, as linear programs of a fraction of a millisecond do.
     """
     size = _BATCH if together else 1
     batches = [points[k : k + size] for k in range(0, len(points), size)]
@@ -284,25 +284,25 @@ def search(
     Parameters
     ----------
     build : function or Problem
-        From a point of the grid to its problem, by keywords; None where the point has none. Axes that it does not take are names of the problem's
-        CVXPY parameters, each a number: of a selection the problems of all their values are changes of one compiled program.
+        Maps a point of the grid, by keywords, to its problem, or to None. Axes that it does not take are names of the problem's
+        CVXPY parameters, each a number: for a selection the problems at all their values share one compiled program.
     grid : Grid
     solver, **options
-        Of the last solve, at the best point.
+        Passed to the last solve, at the best point.
     store : path, optional
-        Finished points of what `build` takes are kept there; a killed search continues. It is bound to the name of `build`, the grid, and
-        what the first problem prints.
+        File of finished points of the axes that `build` takes; a killed search continues from it. It is bound to the name of `build`, the grid, and
+        the print of the first problem.
     jobs, backend
         joblib's worker count and backend ("loky", "threading", "dask", "ray").
     bar : bool
-        Whether a progress bar is shown, where there is a terminal.
+        Whether to show a progress bar on a terminal.
     time_limit : float, optional
         Seconds, after which the best point so far is solved.
 
     Raises
     ------
     InfeasibleError
-        No point has an answer, and the first is proved to have none.
+        No point has a solution, and the first is proved infeasible.
 
     Examples
     --------
@@ -345,7 +345,7 @@ def search(
         deadline=clock, together=hasattr(first, "points"),
     )  # fmt: skip
     places = list(itertools.product(*(grid.axes[name] for name in rest)))
-    if not rest:  # the best of what a problem searches itself
+    if not rest:  # the best over each problem's own search
         rows = [[min((value for value in row if value is not None), default=None)] for row in rows]
     tried = [(*p.values(), *at, value) for p, row in zip(points, rows) for at, value in zip(places, row)]
     table = pd.DataFrame(tried, columns=[*own, *rest, "value"]).astype({"value": float})
@@ -367,11 +367,11 @@ class Sweeping:
     Parameters
     ----------
     build : callable
-        From a point to its problem, or None.
+        Maps a point to its problem, or None.
     axes : mapping of str to numbers
-        Values of the problems' parameters; a row holds what all of their combinations are compared by.
+        Values of the problems' parameters; a row holds a value for each of their combinations.
     judge : bool
-        Whether what a program finds is judged by the problem; by the program's own objective if not.
+        Whether the problem evaluates a program's solution; if not, the program's own objective does.
     """
 
     def __init__(
@@ -398,7 +398,7 @@ class Sweeping:
         return [None if np.isnan(value) else value for value in compared.tolist()]
 
     def _solved(self, problem: Any, place: list[float]) -> float | None:
-        """The value at one point of the parameters, solved by itself; None where infeasible."""
+        """Return the value at one point of the parameters, solved by itself; None if infeasible."""
         set_parameters(problem, dict(zip(self._axes, place)))
         try:
             value: float = problem.solve(certify=False, progress=False).value
@@ -408,7 +408,7 @@ class Sweeping:
 
 
 def parameters_of(problem: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """The problem's CVXPY parameters of these names."""
+    """Return the problem's CVXPY parameters of these names."""
     held = {p.name(): p for p in getattr(problem, "parameters", ())}
     for name in names:
         if name not in held or held[name].size != 1:
@@ -428,7 +428,7 @@ def set_parameters(problem: Any, values: Mapping[str, float]) -> None:
 COLUMNS = ["value", "lower_bound", "gap", "seconds", "certified", "note"]
 _OWN = ("seconds", "note")
 _AXES = {"epsilon": "privacy budget ε", "max_mse": "expected squared error"}
-# Outputs up to which a point's certificate is checked.
+# Largest number of outputs for which a point's certificate is checked.
 _CHECKED = 64
 _LATE = "no answer within its share of the time limit"
 
@@ -441,14 +441,14 @@ class Frontier(Exportable):
     Parameters
     ----------
     design : Design or None
-        What is common to all points; None where a function or CVXPY's parameters say it.
+        Design common to all points; None if a function or CVXPY's parameters define them.
     over : str
-        What varies.
+        Name of the axis.
     table : DataFrame
-        A row per point: the axis, value, lower_bound, gap, seconds, certified. Points that are infeasible have NaN values and say why in
+        A row per point: the axis, value, lower_bound, gap, seconds, certified. Infeasible points have NaN values and the reason in
         `note`.
     results : tuple of Result or None
-        What was solved, point by point; None where a point is infeasible.
+        Results, point by point; None if a point is infeasible.
     """
 
     design: Any
@@ -467,12 +467,12 @@ class Frontier(Exportable):
 
     @property
     def members(self) -> dict[str, Result]:
-        """The results by the name of their point."""
+        """Return the results by the names of their points."""
         names = (f"{self.over} = {x:.12g}" for x in self.table[self.over])
         return {name: result for name, result in zip(names, self.results) if result is not None}
 
     def agreements(self) -> list[Claim]:
-        """Whether each point's result is of the design at that point, and the table shows what follows from the result."""
+        """Return claims that each point's result is of the design at that point, and that the table agrees with the result."""
         rows: list[Claim] = []
         whole = [r is not None for r in self.results] == [*self.table["value"].notna()]
         for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows() if whole else ()):
@@ -486,7 +486,7 @@ class Frontier(Exportable):
                 fits, fresh = False, {}
             how = CLAIMED if self.design is None else PROVED
             rows.append(agreement(f"{name}: the result is of the design at this point", how, fits))
-            # one that is stated not to be certified may be
+            # a point stated as not certified may be certified
             shown = [k for k in fresh if k not in _OWN and (k, bool(row[k])) != ("certified", False)]
             claim = f"{name}: the table shows its "
             rows += [agreement(claim + k, RECOMPUTED, close(row[k], fresh[k])) for k in shown]
@@ -501,7 +501,7 @@ class Frontier(Exportable):
         return self.table[self.table["value"].notna()]
 
     def to_frame(self) -> pd.DataFrame:
-        """The table."""
+        """Return the table."""
         return self.table.copy()
 
     def plot(self, **options: float) -> Figure:
@@ -523,7 +523,7 @@ class Frontier(Exportable):
 
     @property
     def _among(self) -> str:
-        """Of which mechanisms the lower bounds speak; where points differ, of all of these classes."""
+        """Return the class of mechanisms that the lower bounds cover, or all classes if points differ."""
         found = dict.fromkeys(str(one.among) for one in self.members.values() if one.among is not None)
         return "; ".join(found) or "every mechanism of the design's class"
 
@@ -591,17 +591,17 @@ def sweep(
     Parameters
     ----------
     build : function, Problem, or Design
-        From a value, by keyword, to a problem or design; a problem with a CVXPY parameter of that name; or a design with a number of that
+        A function that maps a value, by keyword, to a problem or design; a problem with a CVXPY parameter of that name; or a design with a number of that
         name, its own or its privacy's ("epsilon", "max_mse", "alpha", "delta", "dimension", …).
     gap : float, optional
         Relative gap of every point; each design's own by default.
     verify : bool
         Check every certificate in exact arithmetic (for up to 64 outputs).
     time_limit : float, optional
-        Seconds for the whole curve, of which every point may take an equal share of what is left. A point holds what it
-        reached, with its proved gap; one that reached nothing, or was not verified in time, says so in `note`.
+        Seconds for the whole curve; every point may take an equal share of the remaining time. A point holds its best
+        result by then, with its proved gap; `note` marks points without a result, or not verified in time.
     **axis : sequence of numbers
-        The values, by the name of what varies.
+        The values, by the name of the axis.
 
     Examples
     --------
@@ -645,7 +645,7 @@ def sweep(
 
 
 def _designs(build: Any, name: str, values: Sequence[float]) -> Iterator[Design]:
-    """What is solved at each value."""
+    """Yield the design of each value."""
     if isinstance(build, Design) and not isinstance(build, Problem):
         one_of("axis", name, tuple(_numbers(build) | _numbers(getattr(build, "privacy", None))))
     for value in values:
@@ -672,7 +672,7 @@ def _point(
 
 
 def _unsolved(error: MechdesignError, share: Deadline) -> str:
-    """Why a point has no answer; any other error than these is one of the whole curve."""
+    """Return why a point has no result; raise any other error, which concerns the whole curve."""
     if isinstance(error, InfeasibleError):
         return error.reason
     if isinstance(error, SolverError) and share.passed:
@@ -683,7 +683,7 @@ def _unsolved(error: MechdesignError, share: Deadline) -> str:
 
 
 def _verified(result: Result, verify: bool) -> bool:
-    """Whether a point is certified; certificates of many outputs are not checked, as that takes longer than the curve."""
+    """Return whether a point is certified; certificates of many outputs are not checked, as that takes longer than the curve."""
     many = len(getattr(result.mechanism, "bins", ())) > _CHECKED
     return result.certificate is not None and (many or not verify or result.certificate.verify())
 
@@ -700,7 +700,7 @@ def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str
 
 
 def _varied(design: Any, over: str, value: float) -> Any:
-    """The design with one number of its own, or of its privacy, at this value."""
+    """Return the design with one number of its own, or of its privacy, set to this value."""
     own = _numbers(design)
     number = int(value) if value == int(value) and own.get(over) is int else value
     if over in own:
@@ -709,7 +709,7 @@ def _varied(design: Any, over: str, value: float) -> Any:
 
 
 def _numbers(value: object) -> dict[str, type]:
-    """Fields that hold a number, or would where they are left open, with its type."""
+    """Return the fields that hold a number, or may hold one, with its type."""
     left_open = {"int | None": int, "float | None": float}
     found: dict[str, type] = {}
     for f in fields(value) if is_dataclass(value) else ():

@@ -1,8 +1,8 @@
-"""Symmetries of a declared problem: permutations of inputs and of outputs under which it stays what it is.
+"""Symmetries of a declared problem: permutations of inputs and of outputs that leave it invariant.
 
-They are permutations that keep a table of integers: a search finds generators of its automorphism group, and the orbits they make. Where (σ, τ) maps costs, rows and privacy onto themselves, P[σx, τy] is feasible where P is, and costs the same; the constraints are convex, so the
-average over the group is feasible too, and some optimum is constant on orbits of cells: one variable for each is enough. Rows that read the same
-in these variables are one row, whose multiplier is shared out equally: costs and charges are then constant on orbits too, and the bound is the same.
+They are automorphisms of a table of integers: a search finds generators of their group, and its orbits. If (σ, τ) maps costs, rows and privacy onto themselves, P[σx, τy] is feasible whenever P is, and costs the same; the constraints are convex, so the
+average over the group is feasible too, and some optimum is constant on orbits of cells: one variable for each is enough. Rows that are equal
+in these variables become one row, whose multiplier is shared out equally: reduced costs are then constant on orbits too, and the bound is the same.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mechdesign.model.declared import Declared
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
 
-_LEAVES = 50  # candidate permutations tried for one image of one base point before giving it up
+_LEAVES = 50  # candidate permutations tried for one image of a base point
 
 
 def labels(values: Array) -> Indices:
-    """Integers that are equal where values agree up to 10⁻¹² of the largest one."""
+    """Return integers that are equal if values agree up to 10⁻¹² of the largest one."""
     flat = values.ravel()
     order = np.argsort(flat, kind="stable")
     gaps = np.diff(flat[order]) > 1e-12 * max(float(np.abs(flat).max()), 1e-300)
@@ -34,12 +34,12 @@ def labels(values: Array) -> Indices:
 
 
 def _classes(rows: Indices) -> Indices:
-    """Integers that are equal where rows are equal."""
+    """Return integers that are equal if rows are equal."""
     return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
 
 
 def _base(table: Indices, colours: Indices) -> list[int]:
-    """Points, the first ones that do, whose rows and columns identify every point together with its colour."""
+    """Return the first points whose rows and columns, with colours, identify every point."""
     base: list[int] = []
     while colours.max() + 1 < len(table):
         point = int(np.flatnonzero(np.bincount(colours)[colours] > 1)[0])
@@ -51,7 +51,7 @@ def _base(table: Indices, colours: Indices) -> list[int]:
 
 
 def _candidates(table: Indices, colours: Indices, base: list[int], images: list[int]) -> list[int]:
-    """Points that the next point of the base may be mapped to, given the images of those before it."""
+    """Return the possible images of the next base point, given the images of those before it."""
     point, done = base[len(images)], base[: len(images)]
     fits = colours == colours[point]
     fits &= (table[:, images] == table[point, done]).all(axis=1)
@@ -61,7 +61,7 @@ def _candidates(table: Indices, colours: Indices, base: list[int], images: list[
 
 
 def _leaves(table: Indices, colours: Indices, base: list[int], images: list[int]) -> Iterator[list[int]]:
-    """Images of the whole base that extend `images` consistently, depth first."""
+    """Yield images of the whole base that extend `images` consistently, depth first."""
     if len(images) == len(base):
         yield images
         return
@@ -70,7 +70,7 @@ def _leaves(table: Indices, colours: Indices, base: list[int], images: list[int]
 
 
 def _complete(table: Indices, colours: Indices, base: list[int], images: list[int]) -> Indices | None:
-    """The permutation that extends base ↦ images, if it is an automorphism."""
+    """Return the permutation that extends base ↦ images, or None if it is no automorphism."""
     before = np.column_stack([colours, table[:, base], table[base].T])
     after = np.column_stack([colours, table[:, images], table[images].T])
     first, second = np.lexsort(before.T), np.lexsort(after.T)
@@ -83,10 +83,10 @@ def _complete(table: Indices, colours: Indices, base: list[int], images: list[in
 
 
 def automorphisms(table: Indices, *, deadline: Deadline | None = None) -> list[Indices]:
-    """Generators of (a subgroup of) the permutations σ with ``table[σx, σy] == table[x, y]``.
+    """Return generators of (a subgroup of) the permutations σ with ``table[σx, σy] == table[x, y]``.
 
-    Base and strong generators in the manner of Schreier and Sims: the last base points are moved first, and a
-    point already in the orbit of what is found needs no search. To find too little of the group is safe.
+    Base and strong generators as in Schreier and Sims: the last base points are moved first, and a
+    point already in the orbit of known generators needs no search. Finding only a subgroup is safe.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _orbit(point: int, generators: list[Indices]) -> set[int]:
 
 
 def orbits(size: int, maps: list[Indices]) -> Indices:
-    """Number of the orbit of each of ``0, …, size - 1`` under maps of these; all different without maps."""
+    """Return the number of the orbit of each of ``0, …, size - 1`` under these maps; all different without maps."""
     if not maps:
         return np.arange(size, dtype=np.int64)
     places = np.tile(np.arange(size), len(maps)), np.concatenate(maps)
@@ -159,7 +159,7 @@ class Symmetry:
     cells, pairs, outputs, rows : arrays of int
         Orbit of each cell, of each ordered pair of inputs, shape (inputs, inputs), of each output and of each own row.
     dropped : int
-        How many of the permutations that were given are no symmetries.
+        Number of given permutations that are no symmetries.
     """
 
     cells: Indices
@@ -170,15 +170,15 @@ class Symmetry:
 
     @classmethod
     def of(cls, declared: Declared, asked: Any = None, deadline: Deadline | None = None) -> Symmetry:
-        """Return the symmetries that are asked for.
+        """Return the orbits of the symmetries asked for.
 
         Parameters
         ----------
         declared : Declared
         asked : "find", list of (permutation of inputs, permutation of outputs), or None
-            Those that do not keep costs, privacy and every row are dropped; None is no symmetry.
+            Permutations that change costs, privacy or a row are dropped; None means no symmetry.
         deadline : Deadline, optional
-            Past it SolverError, or of a search no further symmetries.
+            Past it raises SolverError, or ends the search for symmetries.
         """
         n, m = declared.n, declared.m
         if asked is None:
@@ -213,7 +213,7 @@ class Symmetry:
 
 @dataclass(frozen=True, eq=False)
 class _Codes:
-    """A problem as integers, equal where it reads the same: of cells, of pairs of inputs; and each own row with such integers."""
+    """A problem as integers, equal for interchangeable parts: of cells, of pairs of inputs, and own rows in terms of these."""
 
     cells: Indices
     pairs: Indices
@@ -221,14 +221,14 @@ class _Codes:
 
 
 def _codes(declared: Declared, deadline: Deadline) -> _Codes:
-    """Numbers that agree to 1e-12 of the largest count as equal."""
+    """Return the codes of a problem; numbers that agree to 1e-12 of the largest count as equal."""
     n, cells, width = declared.n, declared.cells, len(declared.coefficients)
     numbers = labels(np.concatenate([declared.coefficients, declared.offsets, [0.0]])).tolist()
     terms: list[list[tuple[int, int]]] = [[] for _ in declared.family]
     for (row, column), value in zip(declared.places.tolist(), numbers):
         terms[row].append((column, value))
     rows = [(e, k, tuple(held)) for e, k, held in zip(declared.equal.tolist(), numbers[width:], terms)]
-    # a cell reads as its cost, and as its coefficient in each row, with all that the row holds
+    # the code of a cell: its cost, and its coefficient in each row, with the row's contents
     seen: list[tuple[Any, ...]] = [(code,) for code in labels(declared.cost[:cells]).tolist()]
     for equal, offset, held in rows:
         whole = equal, offset, tuple(sorted((value, max(j, cells - 1)) for j, value in held))
@@ -243,7 +243,7 @@ def _codes(declared: Declared, deadline: Deadline) -> _Codes:
         code, pairs = np.full((n, n), -1), tuple(one.pairs(n).T)
         code[pairs] = labels(far)[pairs]
         asked.append(code.ravel())
-        if len(pairs[0]) < n * (n - 1):  # how many pairs lie between two inputs tells them apart faster
+        if len(pairs[0]) < n * (n - 1):  # path lengths between inputs distinguish them faster
             steps = csgraph.shortest_path(sparse.csr_array(code >= 0), unweighted=True)
             asked.append(np.minimum(steps, n).astype(np.int64).ravel())
     pairs_read = np.zeros(n * n, dtype=np.int64)
@@ -254,7 +254,7 @@ def _codes(declared: Declared, deadline: Deadline) -> _Codes:
 
 
 def _joint(codes: _Codes) -> Indices:
-    """One table of inputs and outputs, whose automorphisms are pairs of permutations."""
+    """Return one table of inputs and outputs, whose automorphisms are pairs of permutations."""
     (n, m), most = codes.cells.shape, int(codes.pairs.max()) + 1
     table = np.full((n + m, n + m), -1, dtype=np.int64)
     table[:n, :n] = codes.pairs
@@ -265,7 +265,7 @@ def _joint(codes: _Codes) -> Indices:
 
 
 def _images(declared: Declared, codes: _Codes, g: Indices, h: Indices) -> Indices | None:
-    """Image of every own row under permutations of inputs and outputs; None where these keep the problem not."""
+    """Return the image of every own row under permutations of inputs and outputs; None if these change the problem."""
     if not (
         np.array_equal(codes.cells[g][:, h], codes.cells)
         and np.array_equal(codes.pairs[g][:, g], codes.pairs)

@@ -1,4 +1,4 @@
-r"""The unknown table of probabilities, what is asked of it, and the mechanism that it becomes.
+r"""The unknown table of probabilities, its requirements, and the mechanism that it becomes.
 
 A `Table` *is* a CVXPY variable of shape (inputs, outputs): :math:`P[x, y]` is the probability of output y at input x. It offers the
 requirements and errors of the field as CVXPY expressions and constraints; any other affine constraint is written by hand.
@@ -47,12 +47,12 @@ Labels = tuple[Any, ...]
 Loss: TypeAlias = str | Callable[[Any, Any], Any] | Numbers
 
 MOST_CELLS, MOST_INPUTS = 1_000_000, 2_000
-"""Of a table."""
+"""Largest sizes of a table."""
 _POINTS = "PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff([(epsilon, delta), ...])"
 
 
 def labels_of(name: str, value: Any) -> Labels:
-    """Return labels as numbers, points or names that all differ, or raise DesignError."""
+    """Return labels as distinct numbers, points or names, or raise DesignError."""
     given = (
         list(value)
         if isinstance(value, (list, tuple, range)) or (hasattr(value, "tolist") and np.ndim(value))
@@ -76,21 +76,21 @@ def labels_of(name: str, value: Any) -> Labels:
 
 
 def shown_label(label: object) -> str:
-    """A label in a print."""
+    """Return the print of a label."""
     if isinstance(label, tuple):
         return f"({', '.join(map(shown_label, label))})"
     return label if isinstance(label, str) else f"{label:.6g}"
 
 
 def points_of_labels(name: str, labels: Labels) -> Array:
-    """Numbers and points as an array of shape (count, coordinates); names are none."""
+    """Return numbers and points as an array of shape (count, coordinates); DesignError for names."""
     if isinstance(labels[0], str):
         raise DesignError.of(name, labels[0], "is a name: give losses and targets as arrays")
     return np.array(labels, dtype=float).reshape(len(labels), -1)
 
 
 def _lengths(off: Array) -> Array:
-    """Euclidean lengths along the last axis; squares are those of numbers near 1, which doubles hold."""
+    """Return Euclidean lengths along the last axis; numbers are scaled to near 1, so that squares do not overflow."""
     unit = np.frexp(np.abs(off).max())[1]
     return np.asarray(np.ldexp(np.sqrt((np.ldexp(off, -unit) ** 2).sum(axis=-1)), unit))
 
@@ -98,7 +98,7 @@ def _lengths(off: Array) -> Array:
 @serializable("table-privacy")
 @dataclass(frozen=True, eq=False)
 class Private(Requirement):
-    """A requirement on pairs of rows of a table: `Table.private` makes it.
+    """A requirement on pairs of rows of a table, made by `Table.private`.
 
     Parameters
     ----------
@@ -107,14 +107,14 @@ class Private(Requirement):
     between : "all", "adjacent" or array of int, shape (k, 2)
         Pairs of inputs, by their positions; each protects both.
     distances : array, shape (inputs, inputs), optional
-        What ε is multiplied by, under `MetricDP`.
+        Factors of ε, under `MetricDP`.
     """
 
     between: str | Indices
     distances: Array | None = None
 
     def check(self, count: int) -> None:
-        """Raise DesignError where it is not of so many inputs."""
+        """Raise DesignError unless it fits `count` inputs."""
         given = self.between
         if not isinstance(given, str) and not (
             given.size and ((given >= 0) & (given < count)).all() and (given[:, 0] != given[:, 1]).all()
@@ -124,7 +124,7 @@ class Private(Requirement):
             raise DesignError("distances: must be of the table's inputs")
 
     def pairs(self, count: int) -> Indices:
-        """The ordered pairs of inputs, shape (k, 2)."""
+        """Return the ordered pairs of inputs, shape (k, 2)."""
         if isinstance(self.between, str):
             i, j = np.nonzero(~np.eye(count, dtype=bool))
             kept = np.abs(i - j) == 1 if self.between == "adjacent" else slice(None)
@@ -134,19 +134,19 @@ class Private(Requirement):
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """(ε, δ) that are asked at once; of `MetricDP`, α per unit of distance."""
+        """All required (ε, δ); under `MetricDP`, ε is α per unit of distance."""
         if isinstance(self.privacy, MetricDP):
             return ((self.privacy.epsilon, 0.0),)
         return pairs_of(self.privacy)
 
     @property
     def space(self) -> MetricSpace | None:
-        """The metric space of the inputs, where one was given."""
+        """The metric space of the inputs, if one was given."""
         metric = self.privacy.metric if isinstance(self.privacy, MetricDP) else None
         return metric if isinstance(metric, MetricSpace) else None
 
     def scaled(self, factor: float) -> Private:
-        """The same at this many times ε."""
+        """Return the same requirement at ε times a factor."""
         if isinstance(self.privacy, TradeOff):
             return replace(self, privacy=TradeOff(tuple((e * factor, d) for e, d in self.privacy.points)))
         if isinstance(self.privacy, MembershipAdvantage):
@@ -167,7 +167,7 @@ class Private(Requirement):
 
 
 class Errors:
-    """Errors of a table of probabilities, as CVXPY expressions: of the unknown itself, or of what it is decoded to."""
+    """Errors of a table of probabilities, as CVXPY expressions: of the unknown itself, or of its decoding."""
 
     inputs: Labels
     outputs: Labels
@@ -177,12 +177,12 @@ class Errors:
         return self
 
     def losses(self, loss: Loss = "absolute") -> Array:
-        """The matrix of losses, shape (inputs, outputs).
+        """Return the matrix of losses, shape (inputs, outputs).
 
         Parameters
         ----------
         loss : {"absolute", "squared", "error"}, function of (input, output), or array
-            ``"absolute"`` is the distance of output and input, ``"squared"`` its square, ``"error"`` 1 where they differ.
+            ``"absolute"`` is the distance of output and input, ``"squared"`` its square, ``"error"`` 1 if they differ.
         """
         shape = len(self.inputs), len(self.outputs)
         if isinstance(loss, str):
@@ -216,7 +216,7 @@ class Errors:
         return found
 
     def expected(self, loss: Loss = "absolute", prior: Numbers | None = None) -> cp.Expression:
-        """Expected loss over a prior of the inputs, uniform unless given."""
+        """Return the expected loss over a prior of the inputs, uniform by default."""
         count = len(self.inputs)
         weights = (
             np.full(count, 1.0) if prior is None else array("prior", by_label("prior", prior, self.inputs))
@@ -233,13 +233,13 @@ class Errors:
         return found
 
     def worst(self, loss: Loss = "absolute") -> cp.Expression:
-        """Expected loss at the input where it is largest."""
+        """Return the largest expected loss over the inputs."""
         found: cp.Expression = cp.max(cp.sum(cp.multiply(self.losses(loss), self._table), axis=1))
         found.set_label(f"expected {_loss_words(loss)}, at the worst input")
         return found
 
     def bias(self, target: Numbers | None = None) -> cp.Expression:
-        """Expected output less `target`, of each input; the inputs themselves are the target unless given."""
+        """Return the expected output less `target` for each input; the target is the inputs themselves by default."""
         outputs = points_of_labels("outputs", self.outputs)
         goal = (
             points_of_labels("inputs", self.inputs) if target is None else array("target", target, ndim=None)
@@ -259,7 +259,7 @@ class Errors:
 
 
 class Table(Errors, Unknown):
-    """Conditional probabilities of finitely many inputs and outputs: the unknown of a problem, and a CVXPY variable.
+    """Conditional probabilities of outputs given inputs, both finite: the unknown of a problem, and a CVXPY variable.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class Table(Errors, Unknown):
         Whether each person holds one input and sends one output (a local report), or an input is a statistic of a data set, whose
         releases a ledger counts.
     neighbours : {"add-remove", "replace"}
-        Of ``of="data"``: which data sets the protected pairs of inputs come from.
+        For ``of="data"``: the relation of data sets that the protected pairs of inputs come from.
 
     Examples
     --------
@@ -297,7 +297,7 @@ class Table(Errors, Unknown):
         super().__init__((len(self.inputs), len(self.outputs)), nonneg=True, name="P")
 
     def stated(self) -> dict[str, Any]:
-        """What the numbers of a problem hold of it."""
+        """Return the fields of a problem in numbers that describe it."""
         return {
             "inputs": self.inputs,
             "outputs": self.outputs,
@@ -306,19 +306,19 @@ class Table(Errors, Unknown):
         }
 
     def private(self, privacy: Any, *, between: str | Sequence[tuple[Any, Any]] = "all") -> Private:
-        """Require privacy of pairs of inputs.
+        """Require privacy for pairs of inputs.
 
         Parameters
         ----------
         privacy : PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff
             `MetricDP` takes a `MetricSpace` of the inputs as its metric too.
         between : "all", "adjacent" or pairs of inputs
-            ``"adjacent"``: numbers next to each other, in a list of inputs that rises or falls. Each pair protects both of its inputs.
+            ``"adjacent"``: numbers next to each other, in a monotone list of inputs. Each pair protects both of its inputs.
 
         Raises
         ------
         DesignError
-            A requirement that no finitely many rows state, or pairs that are none of the inputs.
+            A requirement that needs infinitely many rows, or pairs that are not of inputs.
         """
         if isinstance(privacy, (ZeroConcentratedDP, GaussianDP)):
             remedy = "is no finite number of linear rows: state points of its curve, TradeOff([(epsilon, delta), ...])"
@@ -326,7 +326,7 @@ class Table(Errors, Unknown):
         if not isinstance(privacy, (PureDP, ApproximateDP, MetricDP, MembershipAdvantage, TradeOff)):
             raise DesignError.of("privacy", privacy, f"must be {_POINTS}")
         if isinstance(privacy, TradeOff):
-            pairs_of(privacy)  # refuses one that asks for nothing
+            pairs_of(privacy)  # refuses an empty one
         distances = self.distances(privacy) if isinstance(privacy, MetricDP) else None
         return Private("private", privacy, self._between(between), distances, unknown=self)
 
@@ -338,7 +338,7 @@ class Table(Errors, Unknown):
         decoder : array, shape (outputs, decoded outputs)
             Rows are probabilities.
         outputs : optional
-            Labels of the decoded outputs; those of the table unless given.
+            Labels of the decoded outputs; those of the table by default.
         """
         held = array("decoder", decoder, ndim=2)
         labels = self.outputs if outputs is None else labels_of("outputs", outputs)
@@ -349,7 +349,7 @@ class Table(Errors, Unknown):
         return Decoded(self.inputs, labels, self @ held)
 
     def distances(self, privacy: MetricDP) -> Array:
-        """Distances of the inputs by the requirement's metric, shape (inputs, inputs)."""
+        """Return the distances of the inputs by the requirement's metric, shape (inputs, inputs)."""
         count = len(self.inputs)
         if hasattr(privacy.metric, "distances"):
             found = np.asarray(privacy.metric.distances)
@@ -368,7 +368,7 @@ class Table(Errors, Unknown):
 
     @property
     def _ordered(self) -> bool:
-        """Whether the inputs are numbers that rise or fall, so that those next to each other are adjacent."""
+        """Return whether the inputs are numbers in monotone order, so that those next to each other are adjacent."""
         if not all(isinstance(x, (int, float)) for x in self.inputs):
             return False
         steps = np.diff(np.array(self.inputs, dtype=float))
@@ -392,7 +392,7 @@ class Table(Errors, Unknown):
 
 
 class Decoded(Errors):
-    """A table after post-processing: an expression with the errors of one."""
+    """A table after post-processing: an expression with a table's errors."""
 
     def __init__(self, inputs: Labels, outputs: Labels, expression: cp.Expression) -> None:
         self.inputs, self.outputs, self.expression = inputs, outputs, expression
@@ -411,7 +411,7 @@ def _loss_words(loss: Loss) -> str:
 @serializable("table-mechanism")
 @dataclass(frozen=True, eq=False)
 class TableMechanism(Rows, Drawn):
-    """A finite table of probabilities in integers: what is deployed.
+    """A finite table of probabilities in integers: the mechanism to deploy.
 
     Parameters
     ----------
@@ -459,7 +459,7 @@ class TableMechanism(Rows, Drawn):
             named = isinstance(self.inputs[0], str) and not np.ma.is_masked(x)
             held = np.asarray(x, dtype=object) if named else read("x", x)
             flat = map(tuple, held.reshape(-1, size).tolist()) if size else held.ravel().tolist()
-            found = [places[label] for label in flat]  # as given: what rounds to an input is none
+            found = [places[label] for label in flat]  # exact matches only
         except (KeyError, TypeError, ValueError):
             raise DataError("x: must be inputs of the table") from None
         return np.array(found, dtype=np.int64).reshape(held.shape[: held.ndim - bool(size)])
@@ -471,7 +471,7 @@ class TableMechanism(Rows, Drawn):
         return labels if np.ndim(labels) else labels.item()
 
     def errors(self, space: MetricSpace | None = None) -> Accuracy:
-        """How far outputs are from inputs, over a uniform prior; outputs that are places of a space, by its distances."""
+        """Return the errors of outputs over a uniform prior of inputs; outputs that are places of a space, by its distances."""
         if space is not None and self.inputs == self.outputs:
             off = space.distances
         else:

@@ -1,4 +1,4 @@
-"""A problem on one table of probabilities: solved, repaired and proved as the finite linear program that it is."""
+"""A problem on one table of probabilities: solved, repaired and proved as a finite linear program."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CURVED = 1e-8
-"""How far above 0 a convex function that is not piecewise linear may be at the law, in doubles, of the size of its tangents."""
-_TANGENTS = 40  # rounds of tangents, at most
-_POSITIVE = 1e-12  # probability of a cell, at least, where tangents are taken
-_STRICTER = 8  # times that a convex function is asked for a little more than its limit
+"""Largest violation of a convex, not piecewise linear function at the law, in doubles, relative to the size of its tangents."""
+_TANGENTS = 40  # most rounds of tangents
+_POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
+_STRICTER = 8  # most times that limits of convex functions are tightened
 MOST_ROWS = 400_000
-"""Privacy rows that `TableProblem.write` lists."""
-_SIMPLEX = 4_000  # variables of a table on a metric up to which the simplex method takes no longer than half a minute
-_LARGE = 20_000  # variables from which a second solve takes too long: the law is then repaired by a mixture
+"""Most privacy rows that `TableProblem.write` lists."""
+_SIMPLEX = 4_000  # variables of a table on a metric that the simplex method solves within half a minute
+_LARGE = 20_000  # from this many variables a second solve takes too long: a mixture then repairs the law
 
 
 def proved_bounds(declared: Declared, rows: Indices, multipliers: Array) -> Iterator[Bound]:
-    """Yield the bound that a solver's multipliers of these rows prove, where they do; none at all prove the least loss of each input."""
+    """Yield the bound that a solver's multipliers of these rows prove, if any; an empty list proves the least loss of each input."""
     proof = RowsBound(*admissible(declared, rows, multipliers))
     bound = declared.linear_bound(proof.rows, proof.multipliers)
     if bound.admissible:
@@ -87,12 +87,12 @@ def proved_bounds(declared: Declared, rows: Indices, multipliers: Array) -> Iter
 
 
 def _steep(declared: Declared) -> bool:
-    """Whether privacy is pure and that of a metric: of many rows few bind."""
+    """Return whether privacy is pure and metric: then few of many rows bind."""
     return all(not part.delta and len(part.distances) > 1 for part in declared.parts)
 
 
 def _starts(program: Program) -> Iterator[Array]:
-    """Yield columns of the last solve, those above them of pure privacy, and refined ones where these are asked for."""
+    """Yield columns of the last solve, those raised to pure privacy, and refined ones."""
     yield program.columns()
     if program.declared.n > 1 and not any(part.delta for part in program.declared.parts):
         yield closed(program.declared, program.columns())
@@ -101,16 +101,16 @@ def _starts(program: Program) -> Iterator[Array]:
 
 
 class TableDesign(ModelledDesign):
-    """A design whose model is one table: the problem that it declares is what is solved, repaired, proved and audited."""
+    """A design whose model is one table: its declared problem is solved, repaired, proved and audited."""
 
     declared: Declared
 
     def deployed(self, weights: Weights) -> Any:
-        """Return the mechanism of these integer weights, a row an input."""
+        """Return the mechanism of these integer weights, a row for each input."""
         return TableMechanism(self.declared.inputs, self.declared.outputs, weights)
 
     def exact(self, law: Any, witness: Iterable[Fraction] = ()) -> Exact:
-        """Cells of a law and further columns, in rationals."""
+        """Return the cells of a law and further columns, in rationals."""
         labels = (self.declared.inputs, self.declared.outputs)
         if isinstance(law, TableMechanism) and (law.inputs, law.outputs) != labels:
             raise DesignError("law: is not a table of the problem's inputs and outputs")
@@ -131,11 +131,11 @@ class TableDesign(ModelledDesign):
         return Law(mechanism, value, (self.proof(tuple(map(fraction, further))),), report, notes)
 
     def linear_bound(self, rows: Indices, multipliers: Iterable[Any]) -> LinearBound:
-        """Return the rows of the declared program with their multipliers, as `RowsBound` proves from them."""
+        """Return the rows of the declared program with their multipliers, for `RowsBound`."""
         return self.declared.linear_bound(rows, multipliers)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Every row of every family: of privacy by pair and output, the person's own, and the sums."""
+        """Tabulate every row of every family: privacy by pair and output, the user's own rows, and the sums."""
         multipliers = next(
             (dict(zip(p.rows.tolist(), p.multipliers)) for p in result.proofs if isinstance(p, RowsBound)), {}
         )
@@ -150,20 +150,20 @@ class FiniteProblem(TableDesign, Problem):
     numbers: ClassVar[type[Declared]] = Declared
 
     def deployed(self, weights: Weights) -> Any:
-        """Return the mechanism of these integer weights: that of the design whose model this is."""
+        """Return the mechanism of these integer weights, that of the design if this is its model."""
         return super().deployed(weights) if self.design is None else self.design.deployed(weights)
 
     def proof(self, witness: tuple[Fraction, ...]) -> TableProof:
-        """Return the proof of a law: that of the design whose model this is."""
+        """Return the proof of a law, that of the design if this is its model."""
         found: TableProof = super().proof(witness) if self.design is None else self.design.proof(witness)
         return found
 
     def compiled(
         self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
     ) -> Declared:
-        """Return the problem in numbers, with tangents of convex functions at these tables, at equal probabilities unless given.
+        """Return the problem in numbers, with tangents of convex functions at these tables, by default at equal probabilities.
 
-        They are taken where no cell is 0, at which roots and entropies have no slope.
+        Cells are raised above 0, at which roots and entropies have no slope.
         """
         given = at or {"": [np.full(self.unknown.shape, 1 / self.unknown.shape[-1])]}
         points = {
@@ -203,9 +203,9 @@ class FiniteProblem(TableDesign, Problem):
         clock : Clock
         solver : str, optional
         symmetry : "find", or list of (permutation of inputs, permutation of outputs), optional
-            Symmetries of the problem: one variable for each orbit of cells. Those that a row does not keep are dropped, with a note.
+            Symmetries of the problem: one variable for each orbit of cells. Permutations that change the problem are dropped, with a note.
         **options
-            The solver's own.
+            Options of the solver.
         """
         if self.declared.curved:
             yield from self._by_tangents(clock, solver, **options)
@@ -236,19 +236,19 @@ class FiniteProblem(TableDesign, Problem):
                 program.state(0.0)
                 program.solve()
                 multipliers = program.multipliers()
-            except (InfeasibleError, SolverError):  # those of the stricter program prove nearly as much
+            except (InfeasibleError, SolverError):  # the stricter program's prove nearly as much
                 if clock.passed:
                     raise
         found = repaired(declared, points, clock, solver, spared=clock.gap / 4)
         law, bounds = self._law(*found, report, notes), list[Bound]()
-        with suppress(SolverError), limited(clock.late):  # there may be no time for it
+        with suppress(SolverError), limited(clock.late):  # there may be no time
             bounds += proved_bounds(declared, *multipliers)
         yield from bounds
         yield law
         yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
 
     def _by_rounds(self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...]) -> Iterator[Law | Bound]:
-        """Solve by an interior-point method with more and more rows: a bound of every round, and a law near the last one's table."""
+        """Solve by an interior-point method with more and more rows: yield a bound from every round, and a law near the last table."""
         declared, columns = self.declared, np.zeros(0)
         program = Program(declared, clock, symmetry=orbits, interior=True)
         yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
@@ -269,7 +269,7 @@ class FiniteProblem(TableDesign, Problem):
     # -- convex functions that are not piecewise linear ------------------------------------------------------------
 
     def worth(self, law: Any) -> dict[str, float]:
-        """The largest value of each convex function at a law, in doubles."""
+        """Return the largest value of each convex function at a law, in doubles."""
         return self.worth_at(self._table(law))
 
     def audit(self, result: Result) -> pd.DataFrame:
@@ -279,16 +279,16 @@ class FiniteProblem(TableDesign, Problem):
         return np.reshape([float(x) for x in self.exact(law)], self.unknown.shape)
 
     def room(self, label: str, law: Any) -> float:
-        """How far above 0 a convex function may be at a law."""
+        """Return the tolerance of a convex function at a law."""
         return CURVED * self._size(label, self._table(law))
 
     def missed_by(self, law: Any, worth: Mapping[str, float]) -> list[str]:
-        """Labels of the convex functions, but for the objective, that are farther above 0 than they may be, or no number."""
+        """Return the labels of convex functions, except the objective, that exceed their tolerance or are NaN."""
         limits = ((label, value) for label, value in worth.items() if label != "objective")
         return sorted(label for label, value in limits if not value <= self.room(label, law))
 
     def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
-        """Prove the bound of linear programs with tangents where the conic program, and they themselves, are solved."""
+        """Solve the conic program for a law, then linear programs with tangents at their solutions for the bound."""
         found, declared, columns, missed = self._inside(clock, solver, options)
         tables = [_stochastic(found.primal[self.unknown.name()])]
         worth = self.worth(self.deployed(weights_of(declared, columns)))
@@ -312,7 +312,7 @@ class FiniteProblem(TableDesign, Problem):
     def _inside(
         self, clock: Clock, solver: str | None, options: dict[str, Any]
     ) -> tuple[Solution, Declared, Exact, dict[str, fmpq]]:
-        """Solve as a conic program and repair its table; again with stricter functions where the repaired table misses them."""
+        """Solve as a conic program and repair its table; again with tightened functions if the repaired table violates them."""
         program, stricter, off = self.to_cvxpy(), 0.0, list[str]()
         equal = np.full(self.unknown.shape, 1 / self.declared.m)
         parts = {label: f / self._size(label, equal) for label, f in self.functions().items()}
@@ -346,7 +346,7 @@ class FiniteProblem(TableDesign, Problem):
         raise SolverError(f"rows called {off} are missed", solver=solver or "any", status="repair")
 
     def _spread(self) -> float:
-        """How far the objective moves between tables: a solver's tolerances are of numbers next to 1."""
+        """Return the range of the objective over some tables, which scales it to about 1 for a solver's tolerances."""
         n, m = self.declared.n, self.declared.m
         corners = (np.eye(m)[(np.arange(n) + x) % m] for x in range(min(m, 8)))
         tables = [np.full((n, m), 1 / m), *((corner + 1 / m) / 2 for corner in corners)]
@@ -354,7 +354,7 @@ class FiniteProblem(TableDesign, Problem):
         return float(np.ptp(worth)) or 1.0
 
     def _cut_off(self, clock: Clock) -> None:
-        """Add tangents of convex functions where a table keeps those before, until none does or they are enough."""
+        """Add tangents of convex functions at tables that satisfy those before, until none does or `_TANGENTS` are reached."""
         equal = np.full(self.unknown.shape, 1 / self.declared.m)
         tables = [equal]
         with suppress(InfeasibleError):
@@ -380,7 +380,7 @@ class FiniteProblem(TableDesign, Problem):
         return Law(law, value, (self.proof(witness),), report, notes)
 
     def _explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
-        """Families that contradict each other, and the least ε at which they do not."""
+        """Return the error that names families that contradict each other, and the least ε at which they do not."""
         declared = self.declared
         families = contradiction(declared, clock)
         if not families:
@@ -399,14 +399,14 @@ class FiniteProblem(TableDesign, Problem):
         return InfeasibleError(reason, smallest_epsilon=least)
 
     def granted(self, value: float) -> Any:
-        """The requirements in words."""
+        """Return the requirements in words."""
         return "; ".join(str(asked) for asked in self.declared.privacy)
 
 
 @serializable("table-problem")
 @dataclass(frozen=True, eq=False)
 class TableProblem(FiniteProblem):
-    """A problem on one table of probabilities, a row an input."""
+    """A problem on one table of probabilities, with a row for each input."""
 
     @classmethod
     def unknown_of(cls, numbers: Any) -> Unknown:
@@ -428,7 +428,7 @@ class TableProblem(FiniteProblem):
         return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the cheapest output that may be sent whatever the input is: it tells nothing."""
+        """Yield the cheapest law that is feasible and always sends the same output."""
         declared, laws = self.declared, list[tuple[fmpq, Exact]]()
         n, m = declared.n, declared.m
         for y in range(m):
@@ -454,17 +454,17 @@ class TableProblem(FiniteProblem):
 
     @property
     def answer_size(self) -> int:
-        """How many numbers one input has."""
+        """Number of coordinates of an input."""
         first = self.declared.inputs[0]
         return len(first) if isinstance(first, tuple) else 1
 
     @property
     def neighbours(self) -> str:
-        """Which data sets the protected pairs of inputs come from."""
+        """The relation of data sets that the protected pairs of inputs come from."""
         return self.declared.neighbours
 
     def consumption(self, result: Result) -> Consumption:
-        """What a release consumes: that of each requirement; of requirements on different pairs, the larger."""
+        """Return the budget of a release: each requirement's; of requirements on different pairs, the larger."""
         super().consumption(result)  # refuses tables of persons
         linked = np.concatenate([asked.pairs(self.declared.n) for asked in self.declared.privacy])
         graph = sparse.coo_array((np.ones(len(linked)), linked.T), shape=(self.declared.n, self.declared.n))
@@ -483,7 +483,7 @@ class TableProblem(FiniteProblem):
         return Consumption.largest(each, self.neighbours)
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Between any two inputs that are protected: the points of requirements that cover all of them."""
+        """Return the trade-off between any two protected inputs: the points of requirements that cover all pairs."""
         declared = self.declared
         widest = max(len(asked.pairs(declared.n)) for asked in declared.privacy)
         points = []
@@ -495,23 +495,23 @@ class TableProblem(FiniteProblem):
         return TradeOff(tuple(points))
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
-        """How far outputs are from inputs, over a uniform prior."""
+        """Return the errors of outputs over a uniform prior of inputs."""
         found: Accuracy = result.mechanism.errors(self.space)
         return found
 
     @property
     def space(self) -> MetricSpace | None:
-        """The metric space of the inputs, where a requirement has one."""
+        """The metric space of the inputs, if a requirement has one."""
         return next((asked.space for asked in self.declared.privacy if asked.space is not None), None)
 
     @property
     def _mapped(self) -> MetricSpace | None:
-        """The space, where its places have two coordinates and outputs are places."""
+        """Return the space if its places have two coordinates and outputs are places, else None."""
         space, square = self.space, self.declared.inputs == self.declared.outputs
         return space if square and space is not None and space.mapped else None
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """The table of probabilities: a row an input, a column an output."""
+        """Return the table of probabilities: a row for each input, a column for each output."""
         declared = self.declared
         columns = [f"P[{shown_label(y)}]" for y in declared.outputs]
         frame = pd.DataFrame(result.mechanism.probabilities, columns=columns)
@@ -552,7 +552,7 @@ class TableProblem(FiniteProblem):
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw a map of places and outputs, or the table as shades where there is none."""
+        """Draw a map of places and outputs, or the table as shades if there is no map."""
         if (space := self._mapped) is not None:
             named, weights = range(min(NAMED, len(space.names))), np.full(space.size, 1 / space.size)
             return draw_map(space, weights, result.mechanism.probabilities, named, **options)
@@ -563,14 +563,14 @@ class TableProblem(FiniteProblem):
 
 
 def _stochastic(table: Array) -> Array:
-    """Probabilities next to a solver's."""
+    """Return probabilities next to a solver's."""
     held = np.maximum(table, 0.0)
     found: Array = held / held.sum(axis=-1, keepdims=True)
     return found
 
 
 def _settled(declared: Declared, cells: Exact) -> Exact:
-    """Columns with these cells and the least further ones that their rows allow."""
+    """Return columns with these cells and the least further ones that their rows allow."""
     further = len(declared.cost) - declared.cells
     return Face(declared, declared.zeros).lowered([*cells, *(fmpq(0) for _ in range(further))])
 
@@ -583,9 +583,9 @@ class TableProof(Proof):
     Parameters
     ----------
     witness : tuple of Fraction
-        What the further variables of piecewise linear atoms may be: any that meet their rows bound the atoms from above.
+        Values of the further variables of piecewise linear atoms: any that satisfy their rows bound the atoms from above.
     distances : array, shape (n, n), optional
-        Those that a design on a space asks for, to their last digit: a verifier computes them from coordinates up to rounding only.
+        The distances of a design on a space, to their last digit: a verifier computes them from coordinates up to rounding only.
     """
 
     witness: tuple[Fraction, ...]
@@ -642,11 +642,11 @@ class TableProof(Proof):
 # -- audits --------------------------------------------------------------------------------------------------------
 
 MOST_LISTED = 1_000_000
-"""Rows of a requirement up to which an audit lists all; of more, that of least slack of each pair."""
+"""Most rows of a requirement that an audit lists in full; of more, it lists the row of least slack of each pair."""
 
 
 def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fraction]) -> pd.DataFrame:
-    """Every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
+    """Tabulate every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
     x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), []
     table = x[: declared.cells].reshape(declared.n, declared.m)
     many = any(len(part.pairs) * part.m > MOST_LISTED for part in declared.parts if not part.delta)
@@ -680,7 +680,7 @@ def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fractio
 def _tightest(
     declared: Declared, part: Part, table: Array, face: Face, v: list[Any], multipliers: dict[int, Fraction]
 ) -> pd.DataFrame:
-    """Of every pair the row of least slack, which is exact, and the sum of the multipliers of all its rows."""
+    """Return for every pair the row of least slack, which is exact, and the sum of the multipliers of all its rows."""
     found = []
     for numbers, over, _ in part.scan(table):
         rows = over.reshape(-1, part.m).argmax(axis=1)
@@ -698,7 +698,7 @@ def _tightest(
 
 
 def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int) -> Array:
-    """Multipliers of listed rows; those of floors are shared out among the pairs they stand for."""
+    """Return the multipliers of listed rows; those of floors are shared out among the pairs they replace."""
     dual = np.zeros(count)
     for number, value in multipliers.items():
         if first <= number < first + count:

@@ -57,12 +57,12 @@ from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
 Terms = tuple[NoiseTerm, ...]
 _DELTA = 1e-6
-"""The δ at which noise whose loss has no bound prints its ε."""
+"""δ at which noise of unbounded loss prints its ε."""
 
 
 @dataclass(frozen=True)
 class WorstCases:
-    """What a law must be private for.
+    """Worst changes for a law, and vectors that dominate all allowed changes.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class WorstCases:
 
     @property
     def single(self) -> float | None:
-        """The shift, where one coordinate is all there is."""
+        """The shift, if there is one coordinate only."""
         first = self.alternatives[0]
         lone = len(self.alternatives) == 1 and len(first) == 1 and first[0].count == 1
         return first[0].sensitivity if lone else None
@@ -98,11 +98,11 @@ class WorstCases:
 
     @property
     def loss_is_closed(self) -> bool:
-        """Whether a closed form says the largest loss."""
+        """Whether the largest loss has a closed form."""
         return all(largest_loss(self.law, t.sensitivity) is not None for t in self.alternatives[0])
 
     def largest_loss(self) -> float:
-        """The largest privacy loss, rounded up; inf where there is none."""
+        """The largest privacy loss, rounded up; inf if it is unbounded."""
         return min(_summed(self.law, terms) for terms in self.alternatives)
 
 
@@ -116,7 +116,7 @@ def _summed(law: FrozenLaw, terms: Terms) -> float:
 def worst_cases(
     law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int, sampling_rate: float = 1.0
 ) -> WorstCases:
-    """Return what `law`, independent on every coordinate, must be private for.
+    """Return the worst cases of `law`, independent on every coordinate.
 
     Where records are sampled and one of them is replaced that is also how far a record moves answers by itself (`mechdesign.accounting.sampling`).
 
@@ -143,10 +143,10 @@ def worst_cases(
         return WorstCases(law, ((NoiseTerm(law, s.largest_l2(dimension), own=s.own),),), exact=True)
 
     def terms(vector: Shifts) -> Terms:
-        least = 1e-100 * max(size for size, _ in vector)  # half a subnormal shift is none: rounded up
+        least = 1e-100 * max(size for size, _ in vector)  # half a subnormal shift may round to 0: rounded up
         return tuple(NoiseTerm(law, max(size, least), count) for size, count in vector)
 
-    seen = 1e-9 * s.largest_linf(dimension)  # changes smaller than that say nothing of the worst
+    seen = 1e-9 * s.largest_linf(dimension)  # smaller changes do not affect the worst
     attained = () if discrete else tuple(terms(v) for v in s.attained(dimension) if v[0][0] > seen)
     if is_gaussian(law):
         return WorstCases(law, (terms(((s.largest_l2(dimension), 1),)),), True, attained)
@@ -202,7 +202,7 @@ def concentrated_rho(law: FrozenLaw, sensitivity: float, dimension: int = 1, xi:
 
 
 def _together(terms: Terms, xi: float) -> float:
-    """The least ρ of coordinates that move so."""
+    """Return the least ρ for coordinates with these changes."""
     losses = [loss_of(t.law, t.sensitivity) for t in terms]
     if any(
         loss.infinity > 0 if isinstance(loss, AtomicLoss) else math.isfinite(loss.edge) for loss in losses
@@ -233,13 +233,13 @@ def _together(terms: Terms, xi: float) -> float:
 
 
 def _log_sum(logs: Array) -> float:
-    """log Σ e^x."""
+    """Return log Σ e^x."""
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 
 
 def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
-    """Return ρ as `concentrated_rho` does, for whatever the sensitivity allows.
+    """Return ρ as `concentrated_rho` does, for all changes that the sensitivity allows.
 
     The budget that normal noise consumes, also the discrete one, follows the ℓ₂ norm. Of other discrete noise, what is the worst for every δ(ε) is so for
     every order; any other log-concave law consumes at most what it does with the largest change on every coordinate that changes, or with the whole ℓ₁
@@ -265,7 +265,7 @@ def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int =
 
 
 def _tail(law: FrozenLaw, sensitivity: float) -> tuple[float, float]:
-    """(s, c) with D_α ≤ sα + c for every order."""
+    """Return (s, c) with D_α ≤ sα + c for every order."""
     name = law.dist.name
     shapes, _, *scale = law.dist._parse_args(*law.args, **law.kwds)
     r = sensitivity / float(scale[0]) if scale else math.nan
@@ -289,7 +289,7 @@ def _tail(law: FrozenLaw, sensitivity: float) -> tuple[float, float]:
 
 
 def _losses(loss: CentredLoss | AtomicLoss, slope: float, last: float) -> tuple[Array, Array]:
-    """Values of the loss with the logarithm of their mass: exact, or nodes of a quadrature between the kinks."""
+    """Return values of the loss with the logarithm of their mass: exact, or nodes of a quadrature between the kinks."""
     if isinstance(loss, AtomicLoss):
         with np.errstate(divide="ignore"):
             return loss.values, np.log(loss.mass)
@@ -364,7 +364,7 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @property
     def neighbours(self) -> str:
-        """Who are neighbours."""
+        """The relation of neighbours."""
         return self.sensitivity.neighbours if isinstance(self.sensitivity, Sensitivity) else "add-remove"
 
     @property
@@ -389,17 +389,17 @@ class AdditiveNoise(Checked, AddedNoise):
         return self.standard_deviation / (changes.own or changes.largest_l2(self.dimension))
 
     def errors(self) -> Accuracy:
-        """How far off one coordinate is."""
+        """Return the errors of one coordinate."""
         return Accuracy(self.standard_deviation, self.absolute_error, half_width(self.law))
 
     @property
     def mse(self) -> float:
-        """Mean squared error of the whole answer, K times the variance."""
+        """Return the mean squared error of the whole answer, K times the variance."""
         return self.dimension * self.variance
 
     @property
     def absolute_error(self) -> float:
-        """E|T| of one coordinate: in closed form, or by integration."""
+        """Return E|T| of one coordinate: in closed form, or by integration."""
         _, shapes, _, scale = frozen_parts(self.law)
         if hasattr(self.law.dist, "mean_absolute"):
             return float(scale * self.law.dist.mean_absolute(*shapes))
@@ -429,7 +429,7 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @cached_property
     def lattice(self) -> Lattice:
-        """The lattice that `release` answers on, and the widened law; both cost next to nothing."""
+        """The lattice of `release`, and the widened law; both have negligible cost."""
         if isinstance(self.sensitivity, Sensitivity):
             return lattice_of(self.law, self.sensitivity.finest(self.dimension), several=True)
         return lattice_of(self.law, self.sensitivity)
@@ -471,7 +471,7 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @cached_property
     def worst_cases(self) -> WorstCases:
-        """The changes that are worst for this law in one round, of those the sensitivity allows."""
+        """The worst changes for this law in one round, among those that the sensitivity allows."""
         return worst_cases(self.law, self.sensitivity, self.dimension, self.sampling_rate)
 
     @property
@@ -489,7 +489,7 @@ class AdditiveNoise(Checked, AddedNoise):
         }
 
     def noise_terms(self) -> tuple[NoiseTerm, ...]:
-        """What accounting composes, of all rounds: the worst change, or a vector above all changes.
+        """Return the terms that accounting composes, for all rounds: the worst change, or a vector that dominates all changes.
 
         Raises
         ------
@@ -502,7 +502,7 @@ class AdditiveNoise(Checked, AddedNoise):
         return tuple(replace(t, count=t.count * self.rounds) for t in self.worst_cases.alternatives[0])
 
     def privacy_profile(self, epsilon: Numbers) -> Values:
-        """δ(ε) of all rounds, rounded up.
+        """Return δ(ε) of all rounds, rounded up.
 
         Parameters
         ----------
@@ -521,7 +521,7 @@ class AdditiveNoise(Checked, AddedNoise):
         return self.worst_cases.delta_interval(epsilon, **{**self.in_rounds, **options})
 
     def epsilon(self, delta: float, **options: Any) -> float:
-        """The least ε certified at `delta` for all rounds, rounded up; ``inf`` if there is none."""
+        """Return the least ε certified at `delta` for all rounds, rounded up; ``inf`` if there is none."""
         cases = self.worst_cases
         if cases.single is not None and self.once and not options:
             return profile_epsilon(self.law, cases.single, delta)
@@ -531,7 +531,7 @@ class AdditiveNoise(Checked, AddedNoise):
         return min(epsilon_bound(terms, delta, **options) for terms in cases.alternatives)
 
     def gaussian_mu(self, *, width: float = 1e-3) -> tuple[float, float]:
-        """Enclose the least μ of which all rounds are μ-Gaussian differentially private (`mechdesign.GaussianDP`).
+        """Enclose the least μ for which all rounds are μ-Gaussian differentially private (`mechdesign.GaussianDP`).
 
         Parameters
         ----------
@@ -563,7 +563,7 @@ class AdditiveNoise(Checked, AddedNoise):
         return least_mu(interval, rho, largest, width=max(positive("width", width), 1e-9))
 
     def consumption(self) -> Consumption:
-        """What all rounds consume of a ledger: μ of Gaussian noise, ρ of the discrete one, else the largest losses, where they are finite."""
+        """Return the budget of all rounds: μ of Gaussian noise, ρ of the discrete one, else the largest losses, if finite."""
         if self.sampling_rate < 1:
             return Consumption()
         normal, cases = is_gaussian(self.law), self.worst_cases
@@ -579,7 +579,7 @@ class AdditiveNoise(Checked, AddedNoise):
         return min(found, key=lambda one: one.rho)
 
     def pld(self) -> Any:
-        """dp-accounting's `PrivacyLossDistribution` of all rounds, to compose with any other mechanism."""
+        """Return dp-accounting's `PrivacyLossDistribution` of all rounds, to compose with any other mechanism."""
         from mechdesign.accounting.pld import terms_to_pld  # brings dp-accounting
 
         return terms_to_pld(self.noise_terms())
@@ -587,7 +587,7 @@ class AdditiveNoise(Checked, AddedNoise):
     # As text and file.
 
     def summary(self) -> str:
-        """The law and what it costs."""
+        """Return the law and its cost."""
         several = isinstance(self.sensitivity, Sensitivity)
         asked = (
             str(self.sensitivity)
@@ -620,13 +620,13 @@ _NAMES = {
 
 
 def law_name(law: FrozenLaw) -> str:
-    """What the field calls a law: "Gaussian" for SciPy's ``norm``."""
+    """Return the usual name of a law: "Gaussian" for SciPy's ``norm``."""
     name = str(law.dist.name)
     return _NAMES.get(name, name.replace("_", " "))
 
 
 def stated_parameters(noise: AdditiveNoise) -> str:
-    """The parameters to six digits, each scale rounded to the side of more noise: what is copied from it stays private.
+    """Return the parameters to six digits, each scale rounded to the side of more noise, so that copies stay private.
 
     Examples
     --------

@@ -210,7 +210,7 @@ class NoiseAllocation(AllocationPage):
             settle(self, groups=layers)
         settle(self, groups=check_groups(self.groups, len(self.sensitivities), self.lower, self.upper))
         for layer in layers or ():
-            # Its profile is that of a common scale: unequal ones would spend more than it says.
+            # Its profile is that of a common scale: unequal ones would consume more.
             if not any(np.isin(layer, group).all() for group in self.groups):
                 allowed = "must keep each clipped layer together: its profile is for one common scale"
                 raise DesignError.of("groups", layer.tolist(), allowed)
@@ -239,7 +239,7 @@ class NoiseAllocation(AllocationPage):
         return cls(noise, profile, privacy, neighbours=sensitivity.neighbours, **options)
 
     def _check_bounds(self) -> None:
-        """Several bounds, and a search over types, take no limits; bounds that say no more than their profile are none."""
+        """Refuse limits with several bounds or a search over types; drop bounds that add nothing to their profile."""
         if self.bounds is None or not check_bounds(self.bounds, self.sensitivities, self.noise):
             settle(self, bounds=None)
         allowed = f"needs bounds of single coordinates alone, each= or linf=, not {self.bounds}"
@@ -349,7 +349,7 @@ class NoiseAllocation(AllocationPage):
         return super()._own_way(solver)
 
     def _way(self, algorithm: str | None) -> SolveReport:
-        """How the scales are found."""
+        """Method that finds the scales."""
         limited = self.lower is not None or self.upper is not None
         rows = 0 if self.changes is None else len(self.changes.rows())
         if algorithm == "closed-form" and (limited or rows > 1):
@@ -410,7 +410,7 @@ class NoiseAllocation(AllocationPage):
             yield Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
-        """Noise with a law for each coordinate is private by the exact composition over all coordinates, which change by all they may.
+        """Check that noise with a law for each coordinate is private by the exact composition over all coordinates, each with its largest change.
 
         δ of the composition is a bound from above (`composed` of the law): a closed form or basic composition, else in outward-rounded floats.
         Laws are Laplace or Gaussian in a mix, else of one family.
@@ -431,7 +431,7 @@ class NoiseAllocation(AllocationPage):
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 
     def _cost_of_laws(self, law: MixedNoise | CoordinateNoise) -> float:
-        with np.errstate(over="ignore"):  # infinite where no double holds it
+        with np.errstate(over="ignore"):  # overflow to infinity
             moments = law.absolute_moment(float(self.loss))
         return float((moments if self.weights is None else moments * self.weights).sum())
 
@@ -470,7 +470,7 @@ class NoiseAllocation(AllocationPage):
     # -- what is asked, in numbers --------------------------------------------------------------------
 
     def of_one_type(self, noise: str) -> Self:
-        """The same question for Gaussian, or for Laplace, noise alone."""
+        """Return the same question for Gaussian, or for Laplace, noise alone."""
         return replace(self, noise=noise)
 
     @cached_property
@@ -481,7 +481,7 @@ class NoiseAllocation(AllocationPage):
 
     @property
     def asked(self) -> tuple[ScalesPrivacy, ...]:
-        """The requirement, on its own."""
+        """The requirement alone."""
         return (self.requirement,)
 
     def consumption(self, result: Result) -> Consumption:
@@ -489,7 +489,7 @@ class NoiseAllocation(AllocationPage):
 
     @property
     def among(self) -> MechanismClass:
-        """Independent noise of the type asked for, a scale for each coordinate or group, that keeps this budget."""
+        """Independent noise of the type asked for within this budget, with a scale for each coordinate or group."""
         shared = "" if self.groups is None else " of one scale for each group"
         if self.noise == "mixed":
             return family(f"independent Laplace and Gaussian noise{shared}")
@@ -499,12 +499,12 @@ class NoiseAllocation(AllocationPage):
 
     @cached_property
     def changes(self) -> Changes | None:
-        """The changes that keep several bounds, None where those of single coordinates are all there is."""
+        """The changes under several bounds; None if there are only those of single coordinates."""
         return changes_within(self.requirement)
 
     @property
     def spend(self) -> int:
-        """m: what a coordinate takes of the budget is (λ/s)^m."""
+        """m: a coordinate consumes (λ/s)^m of the budget."""
         return self.requirement.spend
 
     @cached_property
@@ -537,7 +537,7 @@ class NoiseAllocation(AllocationPage):
         return cost(self.noise, float(self.loss), self.weights, held)
 
     def _loss_of_groups(self, moments: float) -> float:
-        """Return the whole loss where Σ W s^p of the groups that need noise is `moments`, limits on the others included."""
+        """Return the whole loss if Σ W s^p over the groups that need noise is `moments`, limits on the others included."""
         forced = 0.0 if self.needs is None else self.cost_of(self._spread(np.zeros(len(self.needs))))
         return absolute_moment(self.noise, self.loss) * moments + forced
 
@@ -570,7 +570,7 @@ class NoiseAllocation(AllocationPage):
 
     @property
     def _widened(self) -> float:
-        """What rounding the sensitivities of groups up takes of the budget at most, relative."""
+        """Largest relative share of the budget lost by rounding the sensitivities of groups up."""
         return 0.0 if self.groups is None else 2e-14
 
     @cached_property
@@ -589,7 +589,7 @@ class NoiseAllocation(AllocationPage):
         return Separable(lam, weight, float(self.loss), self.spend, self.budget, lower, upper)
 
     def _spread(self, scales: Array) -> Array:
-        """Scales of the groups as scales of the coordinates; what needs no noise gets its lower limit."""
+        """Return scales of the groups as scales of the coordinates; those that need no noise get their lower limit."""
         if self.needs is not None:
             lam, _, lower, _ = self._grouped
             full = np.zeros(len(lam)) if lower is None else lower.copy()
@@ -598,7 +598,7 @@ class NoiseAllocation(AllocationPage):
         return scales if self._members is None else scales[self._members]
 
     def check_feasible(self) -> None:
-        """Raise InfeasibleError where the upper limits need a larger budget."""
+        """Raise InfeasibleError if the upper limits need a larger budget."""
         problem = self.separable
         if problem.upper is None or problem.keeps(problem.upper):
             return

@@ -38,17 +38,17 @@ Kept = npt.NDArray[np.bool_]
 Rows = tuple[tuple[int, ...], ...]
 Vectors = tuple[tuple[float, ...], ...]
 _MOST_FACES = 10_000
-"""Pairs of faces of a hull: seconds."""
+"""Most pairs of faces of a hull: seconds."""
 _MOST_NUMBERS = 12
 """Numbers of a hull whose faces are all found: of 13 that span, 8,192 faces are the fewest."""
 PLANES = 1024
 """Faces that stand for the others: of 1,770 changes of ten numbers twice as many cost 4% less variance, and twice the seconds."""
 GRAIN = 2**24
-"""Numbers of a plane are whole multiples of its inverse."""
+"""Coefficients of a plane are whole multiples of its inverse."""
 _FIRST = 64
 """Planes that a point of the box is held to before the others: most points of ten numbers are beyond one of these."""
 _DIRECTIONS = 1 << 17
-"""In which a moment is simulated: right to .5%."""
+"""Number of directions that simulate a moment: to .5%."""
 
 
 def short(cap: Fraction) -> float:
@@ -86,7 +86,7 @@ class Ball:
     hull: Hull | Planes | None = None
 
     def gauge(self, z: Numbers) -> Array:
-        """‖z‖ of vectors in the last axis."""
+        """Return ‖z‖ of vectors in the last axis."""
         z = np.asarray(z, dtype=float)
         if not self.signed:
             return np.asarray(np.maximum(z.max(axis=-1), 0) - np.minimum(z.min(axis=-1), 0))
@@ -96,7 +96,7 @@ class Ball:
         return np.asarray(found if self.cap is None else np.maximum(found, np.abs(z).sum(axis=-1) / self.cap))
 
     def radius(self, z: Indices) -> Indices:
-        """The least whole number that is no less than ‖z‖, of whole numbers; not of ℓ₂."""
+        """Return the least whole number at least ‖z‖, for whole z; not for ℓ₂."""
         if not self.signed:
             return np.asarray(np.maximum(z.max(axis=1), 0) - np.minimum(z.min(axis=1), 0))
         sizes = np.abs(z)
@@ -109,7 +109,7 @@ class Ball:
         return np.asarray(np.maximum(top, whole * self.ratio[1] - -rest * self.ratio[1] // self.ratio[0]))
 
     def within(self, z: Indices, radius: Indices) -> Kept:
-        """Whether whole vectors, shape (n, d), have at most this radius; of a hull those of the cube around."""
+        """Return whether whole vectors, shape (n, d), have norm at most this radius; for a hull, vectors of the cube around it."""
         return np.asarray(self.radius(z) <= radius) if self.hull is None else self.hull.within(z, radius)
 
     @property
@@ -125,11 +125,11 @@ class Ball:
 
     @property
     def slack(self) -> float:
-        """What a moment may be too large by, of a hull whose vertices are not exactly on its faces."""
+        """Factor by which a moment may be too large, for a hull with vertices not exactly on its faces."""
         return 1.0 if self.hull is None else (1 + self.hull.over) ** (2 * self.dimension + 2)
 
     def moment(self, power: int) -> float | Array:
-        """E|u_i|^p of a uniform point u, p = 1 or 2; of a hull of each coordinate."""
+        """Return E|u_i|^p of a uniform point u, p = 1 or 2; for a hull, of each coordinate."""
         d = self.dimension
         if self.hull is not None:
             return self.hull.first if power == 1 else self.hull.second
@@ -144,7 +144,7 @@ class Ball:
         return 1 / (power + 1)
 
     def tail(self, x: Numbers, i: int = 0) -> Values:
-        """P[u_i > x] for x ≥ 0; of a hull simulated, right to .002."""
+        """Return P[u_i > x] for x ≥ 0; simulated for a hull, to .002."""
         d, at = self.dimension, np.asarray(np.minimum(np.asarray(x, dtype=float), 1.0))
         if self.hull is not None:
             return (1 - np.searchsorted(self._simulated[:, i], at, "right") / len(self._simulated)) / 2
@@ -158,7 +158,7 @@ class Ball:
 
     @property
     def log_volume(self) -> float:
-        """Of the ball."""
+        """Logarithm of the ball's volume."""
         d = self.dimension
         if not self.signed:
             return math.log(d + 1)
@@ -278,25 +278,25 @@ class Polytope:
 
     @cached_property
     def normals(self) -> Array:
-        """n of the planes, in doubles."""
+        """Normals n of the planes, in doubles."""
         return np.array([[a / m for a in n] for *n, m in self.rows])
 
     @cached_property
     def first(self) -> Array:
-        """E|u_j| of a uniform point, from above."""
+        """Return E|u_j| of a uniform point, from above."""
         return self._moment(1)
 
     @cached_property
     def second(self) -> Array:
-        """E u_j² of a uniform point, from above."""
+        """Return E u_j² of a uniform point, from above."""
         return self._moment(2)
 
     def _moment(self, power: int) -> Array:
-        """E|u_j|^p of a uniform point, from above."""
+        """Return E|u_j|^p of a uniform point, from above."""
         raise NotImplementedError
 
     def most(self, points: Sequence[Sequence[Fraction]]) -> Fraction:
-        """The largest norm of points, exactly."""
+        """Return the largest norm of points, exactly."""
         near = np.abs(np.array(points, dtype=float) @ self.normals.T)
         units = [math.lcm(*(x.denominator for x in point)) for point in points]
         scaled = [([int(x * unit) for x in point], unit) for point, unit in zip(points, units)]
@@ -308,14 +308,14 @@ class Polytope:
         return top
 
     def gauge(self, z: Array) -> Array:
-        """The norm of vectors in the last axis."""
+        """Return the norm of vectors in the last axis."""
         flat, faces = z.reshape(-1, z.shape[-1]), len(self.rows)
         parts = np.array_split(flat, max(1, flat.size * faces // (1 << 22)))
         found = [np.abs(part @ self.normals.T).max(axis=1, initial=0.0) for part in parts]
         return np.concatenate(found).reshape(z.shape[:-1])
 
     def within(self, z: Indices, radius: Indices) -> Kept:
-        """Whether whole vectors have a norm of at most a whole number: in doubles, those in doubt exactly."""
+        """Return whether whole vectors have norm at most a whole number: in doubles, exactly if in doubt."""
         doubt = 2.0**-46 * self.wide * (1 + np.abs(z).max(axis=1, initial=0))
         kept: Kept = np.abs(z @ self.normals[:_FIRST].T).max(axis=1, initial=0.0) <= radius + doubt
         tried = np.flatnonzero(kept)
@@ -363,7 +363,7 @@ class Hull(Polytope):
 
     @cached_property
     def _solved(self) -> tuple[list[int], Rows, list[list[list[int]]]]:
-        """Of each face its determinant, n over the least common denominator, and its vertices."""
+        """Determinant of each face, n over the least common denominator, and its vertices."""
         whole, unit = self._whole
         sizes, rows, corners = [], [], []
         for face in self.simplices:
@@ -379,12 +379,12 @@ class Hull(Polytope):
 
     @property
     def rows(self) -> Rows:  # type: ignore[override]
-        r"""Of the faces the whole :math:`n_1 m, \dots, n_d m` and m."""
+        r"""The integers :math:`n_1 m, \dots, n_d m` and m of each face."""
         return self._solved[1]
 
     @cached_property
     def sound(self) -> bool:
-        """Whether every direction is in as many faces as any other: on both sides of what is left of a face without a vertex there are as many."""
+        """Whether every direction is in equally many faces: each face without a vertex has equally many on both sides."""
         sizes, sides, d = self._solved[0], Counter[tuple[int, ...]](), len(self.vertices[0])
         for face, size in zip(self.simplices, sizes):
             for p in range(d):
@@ -395,7 +395,7 @@ class Hull(Polytope):
 
     @cached_property
     def over(self) -> float:
-        """How far, relatively, a vertex is beyond a face at most: the norm on a face is at most so much above that of its own n."""
+        """Largest relative distance of a vertex beyond a face: the norm on a face exceeds that by its own n by at most this."""
         return round_up(max(self.most([[Fraction(x) for x in v] for v in self.vertices]) - 1, Fraction(0)))
 
     @cached_property
@@ -471,7 +471,7 @@ class Planes(Polytope):
         return math.exp(unit) * float(weights.mean())
 
     def _moment(self, power: int) -> Array:
-        """Simulated, and three standard errors."""
+        """Return the simulated moment plus three standard errors."""
         points, weights, _ = self._simulated
         d, share = points.shape[1], weights / weights.sum()
         powers = np.abs(points) ** power
@@ -576,5 +576,5 @@ def hull_of(vectors: Array) -> Hull:
 
 
 def _log(x: Fraction) -> float:
-    """Of a number that doubles may not hold."""
+    """Return the logarithm of a number that doubles may not hold."""
     return math.log(x.numerator) - math.log(x.denominator)

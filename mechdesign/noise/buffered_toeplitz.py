@@ -74,7 +74,7 @@ from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Numbers
 
 MOST = 10**7
-"""Steps of a stream."""
+"""Most steps of a stream."""
 BUFFERS = 8
 _BITS = 62
 UNIT = 1 << _BITS
@@ -85,7 +85,7 @@ _OFFSET = 3 << 285
 _BLOCK = 4096
 _DIGITS = 700
 _FINEST = 2.0**52
-"""Steps in a deviation that are drawn."""
+"""Lattice steps in a deviation of the noise."""
 _SECRET = (
     "This state holds sums of the data before noise: keep it as secret as the data, and go on from it once."
 )
@@ -93,7 +93,7 @@ _TIMES = 10_000
 _SECONDS = 2e-5
 """A step, of the total's lower bound."""
 _LEAST = 1 << 20
-"""Weights below this, of 2⁶², are nothing."""
+"""Weights below this, of 2⁶², are 0."""
 _ROOM = 1e-8
 """Below the bound, for whoever proves it with multipliers that are rounded otherwise."""
 
@@ -155,7 +155,7 @@ class BufferedNoise(Checked, NormalNoise):
 
     @property
     def _sum(self) -> Fraction:
-        """Of ω over p: 1 less the product of all q over that of all p."""
+        """Sum of ω over p: 1 less the product of all q over that of all p."""
         return sum((Fraction(w, max(p, 1)) for p, w in zip(self.poles, self.weights)), Fraction(0))
 
     @property
@@ -166,7 +166,7 @@ class BufferedNoise(Checked, NormalNoise):
     # -- what it consumes and costs, in balls ---------------------------------------------------------------------
 
     def shift(self, most: float, times: int, apart: int) -> Fraction:
-        """How many steps the releases of neighbours are apart, rounded up: of counts that change by a, k times at least b apart.
+        """Return the distance in steps of the releases of neighbours, rounded up: for counts that change by a, k times at least b apart.
 
         As c falls and is positive, 0, b, 2b, … consume most, all with one sign.
         """
@@ -180,7 +180,7 @@ class BufferedNoise(Checked, NormalNoise):
             return fraction((whole + arb(rational(wrong)) * arb(self.size).sqrt()).upper().fmpq())
 
     def calibrated(self, most: float, times: int, apart: int) -> BufferedNoise:
-        """Return the law of the least deviation, to rounding, at which such changes keep the budget."""
+        """Return the law of the least deviation, up to rounding, within the budget for such changes."""
         with ctx.workprec(_DIGITS):
             needed = self.shift(most, times, apart) * Fraction(self.step)
             least = arb(rational(needed)) / arb(rational(self.budget)).sqrt()
@@ -196,7 +196,7 @@ class BufferedNoise(Checked, NormalNoise):
         fall = [pole**apart for pole in p]
 
         def seen(i: int, j: int, k: int) -> arb:
-            """Sum of the products of two states after the first k times."""
+            """Return the sum of products of two states after the first k times."""
             a, b = fall[i], fall[j]
             return (k - a * _geometric(a, k) - b * _geometric(b, k) + a * b * _geometric(a * b, k)) / (
                 (1 - a) * (1 - b)
@@ -240,7 +240,7 @@ class BufferedNoise(Checked, NormalNoise):
 
     @cached_property
     def _zeros(self) -> Array:
-        """q, falling: the eigenvalues of diag(p) − √ω√ωᵀ."""
+        """q in decreasing order: the eigenvalues of diag(p) − √ω√ωᵀ."""
         p, w = (np.array(part, dtype=float) / UNIT for part in (self.poles, self.weights))
         found = np.linalg.eigvalsh(np.diag(p) - np.sqrt(np.outer(w, w)))
         return np.asarray(np.maximum(found[::-1], 1e-18))
@@ -383,7 +383,7 @@ class Stream:
         self._decoder, self._total = decoder or [0] * d, total
         self._drawn: list[int] = []
         self._process = os.getpid()
-        # what takes the public numbers out of the states and outputs again
+        # removes the public numbers from states and outputs
         self._back = [_OFFSET - (p * _OFFSET >> _BITS) - _FAR for p in law.poles]
         self._public = _FAR + (sum(law.weights) * _OFFSET >> _BITS)
 
@@ -455,7 +455,7 @@ def _in_steps(counts: Array, step: float) -> list[int]:
 
 
 def _geometric(ratio: arb, n: int) -> arb:
-    """Sum of n powers."""
+    """Return the sum of n powers."""
     return (1 - ratio**n) / (1 - ratio)
 
 
@@ -470,13 +470,13 @@ _NEAR = 0.03
 
 
 def geometric(s: Terms, n: int) -> Terms:
-    """Sum of e^(−st) over t < n."""
+    """Return the sum of e^(−st) over t < n."""
     held = np.where(s == 0, 1.0, s)
     return np.where(s == 0, n, np.expm1(-n * held) / np.expm1(-held))
 
 
 def triangular(s: Terms, n: int) -> Terms:
-    """Sum of (n − t) e^(−st) over t < n."""
+    """Return the sum of (n − t) e^(−st) over t < n."""
     near = np.abs(n * s) < _NEAR
     held = np.where(near, 1.0, s)
     far = (n - np.exp(-held) * geometric(held, n)) / -np.expm1(-held)
@@ -495,7 +495,7 @@ def triangular(s: Terms, n: int) -> Terms:
 
 
 def _differences(a: Terms, b: Terms) -> Terms:
-    """The matrix of e^(−a_i) − e^(−b_j)."""
+    """Return the matrix of e^(−a_i) − e^(−b_j)."""
     a, b = a[..., :, None], b[..., None, :]
     return np.asarray(np.exp(-b) * np.expm1(b - a))
 
@@ -518,7 +518,7 @@ def _quadratic(weights: Terms, matrix: Terms) -> Terms:
 
 
 def consumed(x: Terms, weights: Terms, n: int, times: int = 1, apart: int = 1) -> Terms:
-    """The squared length of the sum of columns 0, b, 2b, …: what one person consumes, at noise of deviation 1."""
+    """Return the squared length of the sum of columns 0, b, 2b, …: the budget that one person consumes, at noise of deviation 1."""
     pairs = x[..., :, None] + x[..., None, :]
     # states after each but the last time, and after that
     states = np.cumsum(np.exp(-apart * x[..., None, :] * np.arange(times)[:, None]), axis=-2)
@@ -530,7 +530,7 @@ def consumed(x: Terms, weights: Terms, n: int, times: int = 1, apart: int = 1) -
 
 
 def error(x: Terms, y: Terms, n: int, *, largest: bool) -> Terms:
-    """The largest variance of an answer, or their sum, at noise of deviation 1."""
+    """Return the largest variance of an answer, or their sum, at noise of deviation 1."""
     beta, rates = decoder(x, y)
     sums = geometric if largest else triangular
     return _quadratic(beta, sums(rates[..., :, None] + rates[..., None, :], n))
@@ -579,7 +579,7 @@ def best(
 
 
 def _gaps(free: Terms) -> Terms:
-    """Running sums of the gaps, of which the logarithms are given."""
+    """Return running sums of the gaps, given their logarithms."""
     return np.concatenate([np.zeros_like(free[..., :1]), np.cumsum(np.exp(free[..., 1:]), axis=-1)], axis=-1)
 
 
@@ -663,7 +663,7 @@ class BufferedToeplitz(GaussianDesign):
         return self.size
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield the law of the best poles and zeros, then the bound, where the clock leaves time for it."""
+        """Yield the law of the best poles and zeros, then the bound, if time is left."""
         often = self.participation
         useful = min(self.buffers, max(1, self.size // 2))  # each has two numbers, and the strategy n − 1
         x, y = best(
@@ -704,7 +704,7 @@ class BufferedToeplitz(GaussianDesign):
         yield Claim(f"the loss is at most {stated.value:.9g}", PROVED, room, room >= 0)
 
     def law_of(self, x: Array, weights: Array) -> BufferedNoise:
-        """The law of poles e^(−x) and their weights, in integers, of the least deviation that keeps the budget."""
+        """Return the law of poles e^(−x) and their weights, in integers, of the least deviation within the budget."""
         held: dict[int, int] = {}
         for pole, weight in zip(np.exp(-x).tolist(), weights.tolist()):
             whole = min(int(pole * UNIT), UNIT - 1)
@@ -737,7 +737,7 @@ class BufferedToeplitz(GaussianDesign):
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """A row a step, of up to a thousand of them."""
+        """Return a row for each of up to a thousand steps."""
         steps = np.unique(np.linspace(0, self.size - 1, 1000).astype(int))
         variances = result.mechanism.variances[steps]
         columns = {"step": steps, "variance": variances, "standard_deviation": np.sqrt(variances)}

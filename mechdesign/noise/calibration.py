@@ -106,9 +106,9 @@ if TYPE_CHECKING:
 
 _FITS = "the law is of the family and for the query asked for"
 _POINTS = 2**13
-"""Of the grid that the search goes by: as coarse as the stand-alone verifier's."""
+"""Points of the search's grid: as coarse as the stand-alone verifier's."""
 _WIDEST = 60.0
-"""Logarithm of the factors that are tried."""
+"""Largest logarithm of the factors that are tried."""
 
 
 @serializable("calibration")
@@ -231,11 +231,11 @@ class Calibration(Design):
 
     @property
     def family(self) -> Family:
-        """The family whose shape and scale are chosen."""
+        """The family whose shape and scale are sought."""
         return family_of(self.noise)
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield the laws of the family that closed forms and a search find, and what every law costs at least."""
+        """Yield the laws of the family that closed forms and a search find, and a lower bound for every law."""
         query, family = self.query, self.family
         requirement = replace(Requirement.of(self.privacy, query), deadline=clock)
         noise = None
@@ -258,16 +258,16 @@ class Calibration(Design):
             power = 2 if self.loss == "squared" else 1
             yield Bound(value * part**power * (1 - OFF), ClosedBound(part))
 
-    @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
+    @np.errstate(under="ignore")  # tails underflow, even if NumPy is set to raise
     def _priced(self, law: FrozenLaw) -> tuple[AdditiveNoise, float, float] | None:
-        """The mechanism, its cost, and what every law costs at least; None where no double holds its variance."""
+        """Return the mechanism, its cost, and a lower bound for every law; None if its variance is no double."""
         if not 0 < law_variance(law) < math.inf:  # a tiny ε has such members
             return None
         noise = self.query.noise(law)
         return noise, cost_of(noise, self.loss), least_symmetric(noise, self.privacy, self.loss)
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        """Enclose what the law consumes on a grid that no search uses.
+        """Enclose the budget that the law consumes, on a grid that no search uses.
 
         Raises
         ------
@@ -286,7 +286,7 @@ class Calibration(Design):
     law_takes = DeltaInterval
 
     def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
-        """What all rounds of a law consume of the budget.
+        """Recompute the budget that all rounds of a law consume.
 
         One coordinate: the exact profile (Muthukrishnan and Kalyani, Theorem 6); Gaussian noise: that of Balle and Wang (2018);
         elsewhere the composed privacy loss, enclosed on a grid (Doroshenko et al. 2022); ρ from Rényi divergences.
@@ -310,7 +310,7 @@ class Calibration(Design):
         return INDEPENDENT_NOISE if noise.law.dist.name == "staircase" else LOG_CONCAVE_NOISE
 
     def least_cost(self, stated: Certificate, given: float) -> float:
-        """What every symmetric law costs at least that is as private (log-concave, where the mechanism's is), or every scale of this law.
+        """Return a lower bound of the cost of every symmetric law as private (log-concave, if the mechanism's is), or of every scale of this law.
 
         A closed form (`least_symmetric`); or, as less noise of a continuous law is less private, the cost at a share of the law's scale, `given` where
         scale is all that was free, that is seen, from below, to consume more than the budget: a bound of this family alone. 0 gives none.
@@ -344,7 +344,7 @@ class Calibration(Design):
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """One row: the law and what it costs."""
+        """Return one row: the law and its cost."""
         noise = result.mechanism
         row = {"noise": noise.law.dist.name, "dimension": noise.dimension, **noise.parameters}
         return pd.DataFrame([{**row, "variance": noise.variance, "absolute error": noise.absolute_error}])
@@ -408,7 +408,7 @@ class Calibration(Design):
 
 
 def _release_words(noise: AdditiveNoise) -> str:
-    """How `release` answers."""
+    """Describe `release`."""
     try:
         lattice = noise.lattice
     except DesignError as error:
@@ -421,13 +421,13 @@ def _release_words(noise: AdditiveNoise) -> str:
 
 
 def _enclosure(result: Result) -> DeltaInterval | None:
-    """What the proof says of the budget."""
+    """Return the enclosure of the budget in the proofs, if any."""
     found = (getattr(proof, "given", None) for proof in result.proofs)
     return next((given for given in found if isinstance(given, DeltaInterval)), None)
 
 
 def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
-    """Whether noise is for the query asked for, and of the family; where scale alone is free, of its shape."""
+    """Return whether noise is for the query and of the family, and of its shape if only the scale is free."""
     asked = (design.sensitivity, design.dimension, design.rounds, design.sampling_rate)
     same = (noise.sensitivity, noise.dimension, noise.rounds, noise.sampling_rate) == asked
     dist, shapes, _, _ = frozen_parts(noise.law)
@@ -437,7 +437,7 @@ def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
 
 
 def least_symmetric(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:
-    """What any symmetric law costs at least that is as private; log-concave, where `noise` is. 0 for discrete laws.
+    """Return a lower bound of the cost of any symmetric law as private; log-concave, if `noise` is. 0 for discrete laws.
 
     Examples
     --------
@@ -485,7 +485,7 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
     >>> round(unit_cost(0.1, 0.0, "squared"), 1)   # Laplace noise: 200
     199.9
     """
-    epsilon = max(epsilon, 1e-9)  # what is private at ε is so above it
+    epsilon = max(epsilon, 1e-9)  # privacy at ε implies it above
     after = math.exp(-epsilon) * (0.5 - delta)  # S(1)
     if after <= 0:
         return 0.0
@@ -536,7 +536,7 @@ class JointNoise(Checked, Saved):
 
     @property
     def rounds(self) -> list[Rounds]:
-        """What accounting composes."""
+        """Return the terms that accounting composes."""
         return [(n.worst_cases.alternatives[0], n.rounds, n.sampling_rate) for n in self.noises]
 
     @property
@@ -548,7 +548,7 @@ class JointNoise(Checked, Saved):
         ]
 
     def times(self, factor: float) -> JointNoise:
-        """The same with every scale multiplied."""
+        """Return the same noise with every scale multiplied."""
         parts = ((noise, frozen_parts(noise.law)) for noise in self.noises)
         return JointNoise(
             tuple(
@@ -582,7 +582,7 @@ class JointNoise(Checked, Saved):
 @serializable("joint-calibration")
 @dataclass(frozen=True)
 class JointCalibration(Design):
-    """The least factor on the scales of several mechanisms at which all of them together keep the requirement.
+    """The least factor on the scales of several mechanisms whose composition meets the requirement.
 
     Parameters
     ----------
@@ -612,7 +612,7 @@ class JointCalibration(Design):
         raise DesignError.of("terms", len(self.terms), remedy)
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield the noise at the least factor at which the budget is kept on a grid as coarse as the verifier's."""
+        """Yield the noise at the least factor within the budget, on a grid as coarse as the verifier's."""
         start, epsilon, delta = JointNoise(self.terms), self.privacy.epsilon, self.privacy.delta
 
         def over(log_factor: float) -> float:
@@ -632,7 +632,7 @@ class JointCalibration(Design):
 
     @np.errstate(under="ignore")
     def _consumed(self, noise: JointNoise) -> DeltaInterval:
-        """Enclose δ at ε: apart from the search where that is as good."""
+        """Enclose δ at ε, on another grid than the search's if it is as accurate."""
         found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2)
         if found.upper > self.privacy.delta:
             again = joint_upper(
@@ -644,7 +644,7 @@ class JointCalibration(Design):
     law_takes = DeltaInterval
 
     def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
-        """Recompute what all rounds of all mechanisms consume, and that every scale is the factor times the one asked for."""
+        """Recompute the budget of all rounds of all mechanisms, and check that every scale is the factor times the one asked for."""
         noise = checks.instance("law", stated.law, JointNoise)
         same = noise.stated == JointNoise(self.terms).times(stated.value).stated
         fresh = self._consumed(noise) if same else DeltaInterval(0.0, 1.0)

@@ -64,13 +64,13 @@ _SHARES = (1 - 3e-9, 1 - 6e-7, 0.999, 0.99, 0.97, 0.94, 0.9, 0.8, 0.65, 0.5)
 _VERIFIED = 4.5e-7
 """Relative increase of a scale whose losses are composed: the verifier's grid splits atoms that are points of the one searched on."""
 _FAR = 1e200
-"""Cost of a shape that there was no time for."""
+"""Cost of a shape that was not evaluated in time."""
 Meter = Callable[[FrozenLaw], float]
-"""What a law consumes, from above; falls as the law's scale grows."""
+"""Upper bound of the budget that a law consumes; decreases in the law's scale."""
 
 
 def budget_of(privacy: CentralPrivacy) -> float:
-    """What may be consumed: ρ, μ, δ at the ε asked for, or the largest privacy loss; of several points 1, the largest share of any."""
+    """The budget: ρ, μ, δ at the ε asked for, or the largest privacy loss; 1 for several points, as the largest share of any."""
     if isinstance(privacy, ZeroConcentratedDP):
         return privacy.rho
     if isinstance(privacy, GaussianDP):
@@ -89,7 +89,7 @@ def cost_of(noise: AdditiveNoise, loss: str) -> float:
 def consumed(
     noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline | None = None
 ) -> DeltaInterval:
-    """Enclose what all rounds consume: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP; μ; of several points the largest share."""
+    """Enclose the budget of all rounds: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP; μ; the largest share of several points."""
     if isinstance(privacy, TradeOff):
         each = [(consumed(noise, part, deadline), budget_of(part)) for part in parts_of(privacy)]
         how = PROVED if all(spent.how == PROVED for spent, _ in each) else RECOMPUTED
@@ -183,21 +183,21 @@ def evaluated(
 
 
 def too_small(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline) -> float:
-    """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does in time."""
+    """Return a share of the scale at which the law is not private, near 1 as far as a few evaluations show; 0 if none does in time."""
     return next((x for x in _SHARES if not deadline.passed and exceeds(noise, privacy, x, deadline)), 0.0)
 
 
 def exceeds(
     noise: AdditiveNoise, privacy: CentralPrivacy, share: float, deadline: Deadline | None = None
 ) -> bool:
-    """Whether a continuous law at this share of its scale is over the budget, from below."""
+    """Return whether a continuous law at this share of its scale provably exceeds the budget."""
     dist, shapes, _, scale = frozen_parts(noise.law)
     return over_budget(replace(noise, law=dist(*shapes, scale=scale * share)), privacy, deadline)
 
 
 @np.errstate(under="ignore")
 def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline | None = None) -> bool:
-    """Whether a law consumes more than the budget, from below."""
+    """Return whether a law provably consumes more than the budget."""
     if isinstance(privacy, TradeOff):
         return any(over_budget(noise, part, deadline) for part in parts_of(privacy))
     if isinstance(privacy, GaussianDP):
@@ -219,7 +219,7 @@ def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadlin
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked, in numbers.
+    """The question in numbers.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ class Query:
     rounds: int = 1
     sampling_rate: float = 1.0
     top: float = field(init=False)
-    """The most one coordinate changes."""
+    """Largest change of one coordinate."""
     replaced: bool = field(init=False)
     """Whether neighbours replace a record."""
 
@@ -248,12 +248,12 @@ class Query:
         return AdditiveNoise(law, self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
     def worst(self, law: FrozenLaw) -> tuple[Terms, ...]:
-        """What the law must be private for, in one round."""
+        """Return the worst cases of the law in one round."""
         return worst_cases(law, self.sensitivity, self.dimension, self.sampling_rate).alternatives
 
     @property
     def losses(self) -> int:
-        """How many are composed, where rounds are not sampled."""
+        """Number of composed losses if rounds are not sampled."""
         return self.dimension * self.rounds
 
     @property
@@ -346,16 +346,16 @@ class Requirement:
 
     @cached_property
     def meter(self) -> Meter:
-        """What a law consumes, cheap enough for a search."""
+        """Return the budget that a law consumes, fast enough for a search."""
         return _meter(self.privacy, self.query, self.deadline)
 
     def final(self, law: FrozenLaw, *, fine: bool = False) -> float:
-        """What the law returned is held to; `fine`: as little as the verifier can prove."""
+        """Return the budget that the returned law must meet; `fine`: as little as the verifier can prove."""
         return spent(self.query.noise(law), self.privacy, fine=fine)
 
 
 def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
-    """What a round without sampling has to keep, so that one sampled at this rate keeps the requirement."""
+    """Return the requirement on a round without sampling that implies the requirement if sampled at this rate."""
     points = [(p.epsilon, getattr(p, "delta", 0.0)) for p in parts_of(privacy)]  # type: ignore[union-attr]
     less = 1 - 1e-13
     before = TradeOff(
@@ -371,7 +371,7 @@ def _wider(sigma: float) -> float:
 
 
 def _at_all(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
-    """Several at once: the largest share of any budget."""
+    """Several budgets at once: the largest share of any."""
     sigmas = [part.sigma for part in parts if part.sigma is not None]
     return replace(
         max(parts, key=lambda part: part.guess),
@@ -384,7 +384,7 @@ def _at_all(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
 
 
 def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) -> float:
-    """What all rounds consume, from above, on a coarse grid; `fine`: as the verifier can prove it."""
+    """Return the budget of all rounds, from above, on a coarse grid; `fine`: as the verifier can prove it."""
     if isinstance(privacy, TradeOff):
         return max(spent(noise, part, fine=fine) / budget_of(part) for part in parts_of(privacy))
     if not getattr(privacy, "delta", 0.0):
@@ -408,7 +408,7 @@ def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) 
 
 
 def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
-    """What a law consumes, from above: coarse, and fresh for every search."""
+    """Coarse upper bound of the budget that a law consumes, made anew for every search."""
     if isinstance(privacy, TradeOff):
         parts = [(_meter(part, query, deadline), budget_of(part)) for part in parts_of(privacy)]
         return lambda law: max(meter(law) / budget for meter, budget in parts)
@@ -498,7 +498,7 @@ def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> It
 
 @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
 def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> FrozenLaw:
-    """The best shape and scale that a search finds; half of the time is for the scale of the shape it ends at."""
+    """Return the best shape and scale that a search finds; half of the time is for the scale of the final shape."""
 
     def make(shape: float, scale: float) -> FrozenLaw:
         return family.make(shape, scale, r.query.top)

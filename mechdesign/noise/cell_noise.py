@@ -56,7 +56,7 @@ MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SUMS = 5_000_000
 """Pairs of cells that the check of a law compares, at most, in numbers of 1,000 bits: a few seconds."""
 POWER_BITS = 320
-"""Of the bounds of e^ε."""
+"""Bits of the bounds of e^ε."""
 MOST_SPANS = 2000
 
 
@@ -94,17 +94,17 @@ class RepeatedTail:
 
     @cached_property
     def _above(self) -> Array:
-        """The mass of the body beyond its edges."""
+        """Mass of the body beyond its edges."""
         return np.append(np.cumsum(self.body[::-1])[::-1], 0.0)
 
     @cached_property
     def _own(self) -> Array:
-        """The mass of a period beyond its edges."""
+        """Mass of a period beyond its edges."""
         return np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
 
     @cached_property
     def rest(self) -> float:
-        """The mass of all repetitions."""
+        """Mass of all repetitions."""
         return float(self.masses.sum()) * float(self.decay / (1 - self.decay))
 
     @cached_property
@@ -116,13 +116,13 @@ class RepeatedTail:
         return np.exp(-self._rate * turns) if self.decay else np.where(turns > 0, 0.0, 1.0)
 
     def folded(self, t: Array) -> tuple[Array, Array]:
-        """t brought back into the body, and by how much the repetition is lighter than that."""
+        """Return t moved back into the body, and the factor of the repetition's mass."""
         length = self.edges[-1] - self.edges[0]
         turns = np.where(t < self.ends[-1], 0.0, np.floor((t - self.ends[-1]) / length) + 1)
         return t - turns * length, self._lighter(turns)
 
     def beyond(self, t: Array) -> Array:
-        """P[T > t], for t from the body's first edge on."""
+        """Return P[T > t], for t from the body's first edge on."""
         back, lighter = self.folded(t)
         inside = np.interp(t, self.ends, self._above) + self.rest
         return np.where(
@@ -142,7 +142,7 @@ class RepeatedTail:
 
 
 def _place(p: Array, above: Array, edges: Array, side: Literal["left", "right"]) -> Array:
-    """Where the mass beyond falls to p, in a piece that has mass."""
+    """Return the point beyond which the mass is p, in a piece that has mass."""
     piece = np.clip(np.searchsorted(-above, -p, side=side) - 1, 0, len(edges) - 2)
     mass = above[piece] - above[piece + 1]
     share = np.divide(above[piece] - p, mass, out=np.zeros_like(mass), where=mass > 0)
@@ -153,7 +153,7 @@ def _place(p: Array, above: Array, edges: Array, side: Literal["left", "right"])
 
 
 class _OnCells(Saved):
-    """What noise on cells, and on the whole numbers in their middle, has in common: privacy at shifts by cells, and errors."""
+    """Common base of noise on cells and on the whole numbers at their middles: privacy at shifts by cells, and errors."""
 
     cells: CellNoise
     """The law on cells."""
@@ -304,7 +304,7 @@ class CellNoise(_OnCells):
             raise DesignError.of("spans", spans, f"must be powers of two, {MOST_CELLS} cells at most")
         if spans and (len(spans) != len(weights) or len(spans) > MOST_SPANS):
             raise DesignError.of("spans", spans, f"must be one per weight, and {MOST_SPANS} at most")
-        # Every shift costs time, and beyond the last cell all are alike.
+        # Every shift costs time, and beyond the last cell all are equal.
         most = MOST_CELLS if spans else len(weights) + 100
         n, spike = (
             checks.integer("cells_per_shift", self.cells_per_shift, 1, most),
@@ -336,17 +336,17 @@ class CellNoise(_OnCells):
 
     @cached_property
     def count(self) -> int:
-        """How many cells of the lattice have a weight of their own or a share of one."""
+        """Number of lattice cells with a weight of their own or a share of one."""
         return sum(self.spans) or len(self.weights)
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """Where the weights' cells end, in cells from `start`."""
+        """Ends of the weights' cells, in cells from `start`."""
         return tuple(accumulate(self.spans)) if self.spans else tuple(range(1, len(self.weights) + 1))
 
     @cached_property
     def period(self) -> tuple[int, int]:
-        """How many weights, from the left and from the right, the tails repeat."""
+        """Numbers of weights that the left and the right tail repeat."""
         n = self.cells_per_shift
         if not self.decay or not self.spans:
             return n, n
@@ -356,7 +356,7 @@ class CellNoise(_OnCells):
 
     @cached_property
     def extended(self) -> tuple[Array, Indices, float]:
-        """Masses of the cells and of the repetitions in both tails, out to where they weigh nothing; the edges, in cells; the mass beyond."""
+        """Masses of the cells and of the repetitions in both tails, until they underflow; the edges, in cells; the mass beyond."""
         masses, edges = self._masses, np.append(0, self.ends)
         if not self.decay:
             return masses, edges, 0.0
@@ -396,7 +396,7 @@ class CellNoise(_OnCells):
         return RepeatedTail(*left, self.decay), RepeatedTail(*right, self.decay)
 
     def support(self) -> tuple[float, float]:
-        """End points of the support."""
+        """Return the end points of the support."""
         if self.decay:
             return -math.inf, math.inf
         return self.start, self.start + self.count * self.width
@@ -586,7 +586,7 @@ class IntegerNoise(_OnCells):
 
     @cached_property
     def cells(self) -> CellNoise:  # type: ignore[override]
-        """The law of which this is the middle of the cell."""
+        """The law whose cells' middles this one is."""
         return CellNoise(self.weights, 1.0, self.first - 0.5, self.change, decay=self.decay)
 
     # Distribution ----------------------------------------------------------------------------------------
@@ -690,7 +690,7 @@ def lattice_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
 
 
 def _joined(runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Runs of equal height, made one."""
+    """Merge runs of equal height."""
     groups = [list(group) for _, group in groupby(runs, key=lambda run: run[2])]
     return [(group[0][0], group[-1][1], group[0][2]) for group in groups]
 

@@ -80,10 +80,10 @@ _SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
 _ITERATIONS = 10
 _TOTAL_BITS = 48
 MOST_BOUNDED = 2_000_000
-"""Steps of streams whose total is bounded: its integers take a kilobyte a step."""
+"""Most steps of streams whose total is bounded: the integers take a kilobyte a step."""
 
 LISTED = 10_000_000
-"""Entries of a list of changes, at most."""
+"""Most entries of a list of changes."""
 
 
 def corners(sensitivity: Sensitivity, dimension: int) -> Array:
@@ -121,7 +121,7 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
 
 
 class ChangeSet(ABC):
-    """What one person changes: the corners of a set of vectors, up to sign."""
+    """Changes by one person: the corners of a set of vectors, up to sign."""
 
     size: int
     most: float = 1.0
@@ -129,11 +129,11 @@ class ChangeSet(ABC):
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many corners there are, up to sign."""
+        """Number of corners, up to sign."""
 
     @property
     def listed(self) -> bool:
-        """Whether `vectors` are all corners: a few prove a lower bound, but not that a strategy keeps the budget."""
+        """Whether `vectors` are all corners: a few prove a lower bound, but not that a strategy is within the budget."""
         return True
 
     @property
@@ -152,7 +152,7 @@ class ChangeSet(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Listed(ChangeSet):
-    """Vectors as they are."""
+    """A list of vectors."""
 
     rows: Array
 
@@ -208,7 +208,7 @@ class Changes(Checked, ChangeSet):
         return self.l0 == 1
 
     def check(self) -> None:
-        """Raise DesignError where the list is too long."""
+        """Raise DesignError if the list is too long."""
         if not self.alone and self.count * self.size > LISTED:
             raise DesignError.of(
                 "l0",
@@ -243,7 +243,7 @@ class Changes(Checked, ChangeSet):
 @serializable("participation")
 @dataclass(frozen=True)
 class Participation(Checked):
-    """How often, and how far apart, one person takes part in a stream.
+    """Limits on one person's participation in a stream: how often, and how far apart.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ class Participation(Checked):
         return self.apart or self.every or 1
 
     def check(self, size: int) -> None:
-        """Raise DesignError where nobody can take part so often in `size` steps."""
+        """Raise DesignError if nobody can take part that often in `size` steps."""
         most = -(-size // self.step)
         if self.times > most:
             name = "apart" if self.apart is not None else "every"
@@ -320,7 +320,7 @@ class Participation(Checked):
         return found if self.fewer else [pattern for pattern in found if len(pattern) == self.times]
 
     def _spread(self, chosen: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
-        """All sets of steps that are far enough apart and begin with those chosen."""
+        """Yield all sets of steps that are far enough apart and begin with those chosen."""
         if chosen:
             yield chosen
         if len(chosen) < self.times:
@@ -334,7 +334,7 @@ class Participation(Checked):
         return len(chosen) == self.times or all(y - x < 2 * b for x, y in pairwise(ends))
 
     def count(self, size: int, *, signed: bool) -> int:
-        """How many vertices there are, up to sign, at most: before they are listed."""
+        """Return an upper bound of the number of vertices, up to sign, without listing them."""
         b, k = self.step, self.times
         signs = 2 ** (k - 1) if signed else 1
         if self.every is not None:
@@ -470,7 +470,7 @@ class Patterns(Checked, ChangeSet):
         return self.most * self._vectors
 
     def spent(self, strategy: Array) -> tuple[float, bool]:
-        """As for every set; infinite where it would need a list."""
+        """Return the bound as for every set; infinite if it needs a list."""
         if self.listed:
             return super().spent(strategy)
         k, b = self.participation.times, self.participation.step
@@ -529,7 +529,7 @@ def binary_tree(size: int) -> Array:
 
 
 def _tree_answers(size: int, tree: Array) -> Array:
-    """Each prefix as the fewest intervals of the tree, with no use of the others."""
+    """Return each prefix as the fewest intervals of the tree."""
     known = {tuple(np.flatnonzero(row)[[0, -1]].tolist()): k for k, row in enumerate(tree)}
     found = np.zeros((size, len(tree)))
     for t in range(size):
@@ -564,7 +564,7 @@ def svd_bound(workload: Workload, changes: ChangeSet) -> float:
 
 
 def published(workload: Workload, changes: ChangeSet, *, largest: bool) -> dict[str, float]:
-    """Error at μ = 1 of what is published for such a workload, by name."""
+    """Return errors at μ = 1 of published strategies for such a workload, by name."""
     n = workload.size
     found = {"noise on the counts": strategy_error(workload, changes, np.eye(n), largest=largest)}
     if workload.count <= FULL:
@@ -722,7 +722,7 @@ def _least_total(n: int) -> Fraction:
 
 
 def _integers(values: Array) -> list[int]:
-    """Positive integers in proportion to values, nearly: such a vector is as good as any."""
+    """Return positive integers nearly in proportion to values: any such vector is valid."""
     whole = np.ldexp(values / values.max(), _TOTAL_BITS).astype(np.int64)
     return [max(1, int(v)) for v in whole.tolist()]
 

@@ -74,7 +74,7 @@ _MIX_LEVELS = 8
 _MIX_WIDTH = 0.03
 """Width of the intervals that the search goes by."""
 _FAR = 1e200
-"""Stands for no mix at all."""
+"""Represents no mix."""
 _SPREAD = 16.0
 """Laplace ratios within a mix are at most this factor apart. Else 200 coordinates take at least 14 times as long (results/ablations)."""
 REACH = 0.02
@@ -133,7 +133,7 @@ class CoordinateNoise(PerCoordinate):
         return tuple(self.noise if k >= 0 else "none" for k in self.which.tolist())
 
     def _each(self, value: Callable[[AdditiveNoise], float]) -> Array:
-        """What is so of each unit, by coordinate; 0 where there is no noise."""
+        """Return values of the units by coordinate; 0 without noise."""
         return np.append([value(unit) for unit in self.units], 0.0)[self.which]
 
     @property
@@ -160,7 +160,7 @@ class CoordinateNoise(PerCoordinate):
         return self._each(lambda unit: cost_of(unit, loss)) * self.sensitivities**order
 
     def errors(self) -> Accuracy:
-        """How far off an answer is, on average over the coordinates."""
+        """Return the errors of an answer, on average over the coordinates."""
         width = self._each(lambda unit: unit.errors().half_width) * self.sensitivities
         means = (float(v.mean()) for v in (self.absolute_moment(1.0), width))
         return Accuracy(math.sqrt(float(self.variance.mean())), *means)
@@ -234,7 +234,7 @@ def _scaled(law: FrozenLaw, factor: float) -> FrozenLaw:
 
 
 class Allocating:
-    """What is asked of noise of one family on coordinates that all change.
+    """The requirement on noise of one family on coordinates that all change.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ class Allocating:
         return np.asarray(np.logaddexp(finite, math.log(infinite or 1e-300)) + infinite / self.least)
 
     def allowed(self, order: float) -> float:
-        """What may be consumed at an order θ."""
+        """Return the budget at an order θ."""
         if not self.least:
             return self.points[0][0]
         gain = math.log1p(order) + order * math.log1p(1 / order)
@@ -327,7 +327,7 @@ class Allocating:
             yield from (finest for *_, finest in self.choices(sorted(fine), np.array([order]), clock))
 
     def laws(self, lam: Array, clock: Deadline) -> Iterator[CoordinateNoise]:
-        """Yield noise that keeps the requirement: of one unit for all, then of the levels."""
+        """Yield noise that meets the requirement: of one unit for all, then of the levels."""
         budget = budget_of(self.privacy)
         design = Calibration(self.family.name, self.privacy, 1.0, len(lam), loss=_LOSSES[self.order])
         common = design.solve(certify=False, time_limit=clock.limit()).mechanism
@@ -374,7 +374,7 @@ def _levels(coefficients: Array, order: float) -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class MixedProblem:
-    """Coordinates that need noise, and what an error costs.
+    """Coordinates that need noise, and the costs of their errors.
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ class MixedProblem:
 
     @property
     def most(self) -> int:
-        """How many coordinates may get Laplace noise: the ratios of others are too small to matter alone."""
+        """Most coordinates with Laplace noise: the ratios of others are too small to matter alone."""
         return int((self.ratios > self.ratios.max() / _SPREAD).sum())
 
     @cached_property
@@ -439,7 +439,7 @@ class MixedProblem:
         return out
 
     def best_of(self, count: int, deadline: Deadline) -> Mix | None:
-        """The cheapest mix found where `count` coordinates get Laplace noise."""
+        """Return the cheapest mix found with Laplace noise on `count` coordinates."""
         laplace = np.zeros(len(self.sensitivities), dtype=bool)
         laplace[self.order_of_laplace[:count]] = True
         if laplace.all():
@@ -459,7 +459,7 @@ class MixedProblem:
         return min(found, key=lambda mix: mix[0], default=None)
 
     def _ratio(self, mu: float, sizes: Array, counts: Indices) -> float:
-        """The largest Laplace ratio next to a Gaussian of μ; 0 where δ leaves no room."""
+        """Return the largest Laplace ratio next to a Gaussian of μ; 0 if δ leaves no slack."""
         points = pairs_of(self.privacy)
         reach = max(epsilon for epsilon, _ in points) + 5.0
 
@@ -494,7 +494,7 @@ def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[Mix]:
     for k in range(problem.most.bit_length()):
         best = min(best, value := cost(2**k))
         if value > 1.05 * best:
-            break  # what is left is worse
+            break  # all later ones are worse
     cost(problem.most)
     for _ in range(6):
         known = sorted(found)
@@ -522,7 +522,7 @@ def within_budget(
     def over(log_factor: float) -> float:
         return excess(law(log_factor).composed(privacy)[0], budget_of(privacy))
 
-    # a pure type that keeps the budget as it is comes back as it is
+    # a pure type within the budget is returned unchanged
     if laplace[sensitivities > 0].all():  # by Corollary 6
         return next((law(factor) for factor in (1e-12, REACH) if over(factor) <= 0), None)
     factor = least_kept(

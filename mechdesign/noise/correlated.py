@@ -232,7 +232,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
 
     @cached_property
     def change_set(self) -> ChangeSet:
-        """What one person changes."""
+        """The changes by one person."""
         return Listed(self.changes) if isinstance(self.changes, np.ndarray) else self.changes
 
     @property
@@ -261,7 +261,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
 
     @property
     def _answers(self) -> Array | None:
-        """A, where the largest error counts."""
+        """A, if the loss is the largest error."""
         if not self.largest:
             return None
         return self.subspace.matrix if self.workload is None else self.workload.dense()
@@ -315,7 +315,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         return Problem(Minimize(loss), (S.private(self.privacy),), design=self)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the optimum, where symmetry has it."""
+        """Yield the optimum, if symmetry gives it."""
         if self.symmetric:
             (program,) = self.programs
             yield from self.found(program.solved(0.0, Clock()), SolveReport("symmetry"))
@@ -335,7 +335,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         yield from self.found(found, report)
 
     def _gap(self, clock: Clock) -> float:
-        """Half of what is asked; of patterns that are too many to list a hundredth, as no strategy comes nearer to their bound."""
+        """Return half of the gap asked for; a hundredth for patterns too many to list, as no strategy comes nearer to their bound."""
         return clock.gap / 2 if self.change_set.listed else max(clock.gap / 2, 0.01)
 
     def _strategies(self, found: Array, clock: Clock) -> list[Array]:
@@ -374,7 +374,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         yield Law(noise, value, (LawProof(),), report, self._notes(value, solved), duals)
 
     def law_of(self, rows: Array) -> LinearNoise:
-        """The law of a strategy up to its scale: scaled until the budget is kept in exact numbers."""
+        """Return the law of a strategy given up to its scale: scaled until it is within the budget in exact numbers."""
         asked, span = self.workload, self.subspace
         rows = triangular(rows) if asked is not None and asked.causal else rows
         kept = within_budget(rows, self.budget, lambda r: self.spent_by(r)[0])
@@ -409,7 +409,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 
     def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
-        """Upper bound on what a change consumes under a matrix R of the coordinates with noise, and whether it is rational."""
+        """Return an upper bound of the budget that a change consumes under a matrix R of the coordinates with noise, and whether it is rational."""
         if coordinates is not None and coordinates != self.subspace.coordinates:
             return Listed(self.change_set.vectors()[:, coordinates]).spent(rows)
         return self._held.spent(rows)
@@ -494,7 +494,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         return Protection(self.changes.size, changes, signed=self.changes.signed)
 
     def spent(self, law: LinearNoise) -> Array:
-        """Share of the budget that each vector takes, or the worst change alone where they are too many; at most 1."""
+        """Return the share of the budget that each vector consumes, or the worst change alone if they are too many; at most 1."""
         most = self.spent_by(law.rows)[0]
         if not len(self.vectors):
             return np.array([most / self.budget])
@@ -524,7 +524,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         )
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Noise of one scale, or what is published for the queries."""
+        """Tabulate noise of one scale, or published mechanisms for the queries."""
         if self.workload is not None:
             known = published(self.workload, self.change_set, largest=self.largest)
             for name, error in sorted(known.items(), key=lambda row: row[1]):

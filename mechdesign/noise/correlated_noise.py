@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXACT = 64
-"""Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
+"""Largest dimension in which the budget consumed is rational; beyond, it is rounded up."""
 Integers = npt.NDArray[np.object_]
 """Python's integers, of any size."""
 _FINEST = 1126
@@ -57,7 +57,7 @@ _FINEST = 1126
 
 
 def within_budget(rows: Array, budget: float, spent: Callable[[Array], float]) -> Array:
-    """Rows scaled until `spent`, exact or rounded up, says that the budget is kept."""
+    """Scale rows until `spent`, exact or rounded up, is within the budget."""
     margin = 1e-15
     while (most := spent(rows)) > budget or margin == 1e-15:
         rows, margin = rows * (math.sqrt(budget / most) * (1 - margin)), 2 * margin
@@ -82,12 +82,12 @@ class GaussianDesign(Design):
 
     @property
     def worth(self) -> float:
-        """What the requirement leaves beyond the budget."""
+        """Return the slack of the requirement beyond the budget."""
         return budget_worth(self.privacy, self.budget)
 
 
 class NormalNoise(AddedNoise):
-    """Independent normal noise on one release, from which all answers are made."""
+    """Independent normal noise on one release, from which all answers are computed."""
 
     budget: float
     """μ²: no change consumes more."""
@@ -98,11 +98,11 @@ class NormalNoise(AddedNoise):
         """Variance of each answer."""
 
     def consumption(self) -> Consumption:
-        """What a release consumes of a ledger."""
+        """Return the budget of a release."""
         return Consumption.gaussian(self.budget)
 
     def tradeoff(self, at: Iterable[float] = ()) -> TradeOff:
-        """Bound what an attacker gains: that of all Gaussian noise within the budget."""
+        """Return the trade-off curve of all Gaussian noise within the budget."""
         return gaussian_tradeoff(self.budget, at)
 
     def errors(self) -> Accuracy:
@@ -218,7 +218,7 @@ class CorrelatedGaussianNoise(LinearNoise):
 
     @cached_property
     def span(self) -> Span:
-        """Where the noise lives."""
+        """The subspace of the noise."""
         size = len(self.whitening if self.lift is None else self.lift)
         return Span(size, tuple(range(size)) if self.coordinates is None else self.coordinates, self.lift)
 
@@ -311,7 +311,7 @@ def inverse_rows(rows: Array) -> Array:
 
 
 def _independent(rows: Array, inverse: Callable[[Array], Array]) -> bool:
-    """Whether a right inverse is one, as it is of independent rows."""
+    """Return whether a right inverse is one, as for independent rows."""
     try:
         with np.errstate(all="ignore"):
             return bool(np.abs(rows @ inverse(rows) - np.eye(len(rows))).max() <= 1e-6)

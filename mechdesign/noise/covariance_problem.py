@@ -84,7 +84,7 @@ from mechdesign.typing import Array, instance
 
 
 def product(one: Array, other: Array) -> tuple[Array, Array]:
-    """A product in doubles, and how far off each entry is at most."""
+    """Return a product in doubles, and error bounds of its entries."""
     with np.errstate(over="ignore", invalid="ignore"):
         error = (one.shape[-1] + 2) * 2 * UNIT * (np.abs(one) @ np.abs(other)) + TINY
         return one @ other, error
@@ -111,7 +111,7 @@ def cost_between(rows: Array, weights: Array) -> tuple[float, float]:
 
 
 def polar(rows: Array, factor: Array) -> Array:
-    """Q for N and X."""
+    """Return Q for N and X."""
     outer, _, inner = np.linalg.svd(rows @ factor.T, full_matrices=False)
     return np.asarray(outer @ inner)
 
@@ -326,7 +326,7 @@ class CovarianceBound(Proof):
             )
 
     def bound(self, declared: DeclaredCovariance) -> Fraction | float:
-        """What is proved; minus infinity where these are no multipliers of the problem."""
+        """Return the bound; minus infinity if these are no multipliers of the problem."""
         fits = (len(self.roots), self.factor.shape[1]) == declared.changes.shape
         if not fits or not declared.admissible(self.multipliers):
             return -math.inf
@@ -338,7 +338,7 @@ class CovarianceBound(Proof):
         )
 
     def prices(self, declared: DeclaredCovariance) -> Array:
-        """By how much the bound falls for each unit of the budget, shared out among the changes."""
+        """Return the decrease of the bound for each unit of the budget, shared out among the changes."""
         least = float(dual_below(declared.changes, self.roots, self.factor, self.contraction, declared.most))
         shares = self.roots**2 / (self.roots**2).sum()
         return np.asarray(shares * least / declared.budget)
@@ -370,7 +370,7 @@ def trace_loss(whitening: Array, root: Array | None) -> float:
 
 
 def budget_claims(spent: tuple[float, bool], budget: float, worth: float) -> Iterator[Claim]:
-    """That the budget covers what every change consumes, rational or not, and is worth the requirement."""
+    """Claim that no change consumes more than the budget, rational or not, and that the budget meets the requirement."""
     most, exact = spent
     claim = f"the budget covers every change ({'rational' if exact else 'rounded up'})"
     yield Claim(claim, PROVED, budget - most, most <= budget)
@@ -403,7 +403,7 @@ class CovarianceProblem(Problem):
 
     @property
     def _spherical(self) -> Array:
-        """The covariance of one scale that spends the first budget."""
+        """Return the covariance of one scale that consumes the first budget."""
         most = float((self.unknown.changes**2).sum(axis=1).max())
         return np.asarray(np.eye(self.unknown.shape[0]) * (most / self.requirements[0].budget))
 
@@ -481,11 +481,11 @@ class CovarianceProblem(Problem):
 
     @property
     def worth(self) -> float:
-        """What the requirements leave beyond the budget."""
+        """Return the slack of the requirements beyond the budget."""
         return min(budget_worth(asked.privacy, self.budget) for asked in self.declared.privacy)
 
     def spent_by(self, rows: Array) -> tuple[float, bool]:
-        """What a change consumes under a matrix R at most, and whether that is a rational number rounded up."""
+        """Return an upper bound of the budget that a change consumes under a matrix R, and whether it is a rational number rounded up."""
         return largest_spent(rows, self.declared.changes)
 
     def value_of(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> tuple[float, float]:
@@ -526,7 +526,7 @@ class CovarianceProblem(Problem):
             yield Claim(f"{label!r} holds", PROVED, least, least >= 0)
 
     def _slack(self, i: int, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> float:
-        """What is left of an own row at least; of an equality, of what it may be missed by."""
+        """Return a lower bound of an own row's slack; for an equality, of its tolerance's."""
         weights, own, constant = self.declared.row(i)
         low, high = cost_between(law.rows, weights)
         if high == math.inf:
@@ -542,16 +542,16 @@ class CovarianceProblem(Problem):
 
     @property
     def answer_size(self) -> int:
-        """How many numbers an answer has."""
+        """Number of coordinates of an answer."""
         return int(self.declared.n)
 
     @property
     def neighbours(self) -> str:
-        """For which neighbours the changes hold."""
+        """Neighbours for which the changes hold."""
         return str(self.declared.neighbours)
 
     def protection(self) -> Protection:
-        """What the noise protects."""
+        """The changes that the noise protects."""
         return Protection(self.declared.n, self.declared.changes)
 
     def audit(self, result: Result) -> pd.DataFrame:
@@ -737,7 +737,7 @@ class Semidefinite:
         return np.asarray(np.linalg.solve(frame.T, basis / np.sqrt(values)).T / math.sqrt(unit))
 
     def proof(self, multipliers: Array) -> CovarianceBound | None:
-        """What proves a bound, from multipliers next to these; None where V' is not positive definite."""
+        """Return the proof of a bound from multipliers near these; None if V' is not positive definite."""
         declared = self.declared
         exact = self._paid(np.where(declared.equal != 0, multipliers, np.maximum(multipliers, 0.0)))
         start = self._paid(declared.start)
@@ -758,7 +758,7 @@ class Semidefinite:
         return CovarianceBound(mixed, roots, factor, polar(roots[:, None] * declared.changes, factor))
 
     def _paid(self, multipliers: Array) -> tuple[Fraction, ...]:
-        """Multipliers moved so that they pay for each further variable exactly."""
+        """Move multipliers so that each further variable has reduced cost 0 exactly."""
         declared = self.declared
         found = [rational(nu) for nu in multipliers.tolist()]
         equations = []

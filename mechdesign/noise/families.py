@@ -162,12 +162,12 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
         return AtomicLoss((shift * (shift + 2 * k)) / (2 * sigma**2), mass)
 
     def smeared(self, sigma: float) -> FrozenLaw:
-        """With a uniform number in (−½, ½]."""
+        """Return the loss with a uniform number in (−½, ½] added."""
         return _smeared(sigma)
 
 
 class _SmearedGaussian(stats.rv_continuous):  # type: ignore[misc]
-    """Wide discrete Gaussian noise and a uniform number, which rounding takes off."""
+    """Wide discrete Gaussian noise plus a uniform number, which rounding removes."""
 
     def _pdf(self, t: Any, sigma: Any) -> Any:
         return np.exp(-((np.rint(t) / sigma) ** 2) / 2) / (sigma * math.sqrt(2 * math.pi))
@@ -330,7 +330,7 @@ class Family:
 
     @property
     def member(self) -> FrozenLaw:
-        """One of its laws."""
+        """Return one of its laws."""
         shape = 0.0 if self.starts is None else self.starts(1.0, 1e-6, 1)[0]
         return self.make(shape, 1.0, 1.0)
 

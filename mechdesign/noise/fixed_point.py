@@ -48,12 +48,12 @@ from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
 _PATIENCE = 2000
-"""Steps without progress by a hundredth, after which the best so far is all there is."""
+"""Steps without progress by a hundredth, after which the best so far is returned."""
 
 
 @dataclass(frozen=True, eq=False)
 class Balance:
-    """What weights on the vectors, and on the answers, say.
+    """Bounds that follow from weights on the vectors, and on the answers.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Balance:
 def balance(
     vectors: Array, weights: Array, answers: Array | None = None, loads: Array | None = None
 ) -> Balance | None:
-    """Return the balance of `weights` and `loads`; None where they leave a direction without weight.
+    """Return the balance of `weights` and `loads`; None if a direction has no weight.
 
     Parameters
     ----------
@@ -148,10 +148,10 @@ class Weighing(Protocol):
 
     @property
     def sure(self) -> float:
-        """The power of the gains at which the lower bound rises for sure."""
+        """Power of the gains at which the lower bound provably increases."""
 
     def at(self, logs: Array) -> Balance | None:
-        """The balance of these weights; None where they leave a direction without weight."""
+        """Return the balance of these weights; None if a direction has no weight."""
 
 
 def iterate(problem: Weighing, gap: float, deadline: Deadline) -> tuple[Balance, int]:
@@ -249,13 +249,13 @@ class Program(Protocol):
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many weights of changes it has, and loads of answers: none for the total error."""
+        """Numbers of weights of changes, and of loads of answers: none for the total error."""
 
     def solved(self, gap: float, deadline: Deadline) -> Solved:
         """The strategy, and what proves it, to a relative gap or as far as the time goes."""
 
     def bound(self, weights: Array, loads: Array | None) -> float:
-        """What weights and loads, as many as there are, prove at μ = 1: no covariance costs less."""
+        """Return the lower bound at μ = 1 that these weights and loads prove for every covariance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -506,7 +506,7 @@ class Symmetric:
 
 
 def multiplied(programs: tuple[Program, ...], gap: float, deadline: Deadline) -> Solved:
-    """Solve each program and multiply; time is kept for what is done with the strategy afterwards."""
+    """Solve each program and multiply; reserve time for later use of the strategy."""
     found = [program.solved(gap / len(programs), deadline) for program in programs]
     strategy = found[0].strategy
     for other in found[1:]:

@@ -110,7 +110,7 @@ if TYPE_CHECKING:
 MOST_CAPPED = 400
 """Coordinates of a hull with a cap: beyond, its volume takes sums of too many digits, and most of its draws are rejected."""
 _MOST_LISTED = 32
-"""Numbers that a listed change moves."""
+"""Most numbers that a listed change moves."""
 _LEAST_LISTED = 1e-6
 """Of the box around a list of changes their hull fills this share at least: a release takes seconds."""
 _MOST_ROUND = 2000
@@ -280,18 +280,18 @@ class KNormNoise(Checked, AddedNoise):
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """All but the scale and the profile."""
+        """All fields but the scale and the profile."""
         hull = self.vertices, self.simplices, self.planes
         return self.dimension, self.norm, self.largest, self.cap, self.signed, *hull, self.widths
 
     @property
     def size(self) -> int:
-        """How many coordinates get noise."""
+        """Number of coordinates with noise."""
         return self.dimension if self.widths is None else int(np.count_nonzero(self.widths))
 
     @cached_property
     def moving(self) -> Indices:
-        """The coordinates that get noise."""
+        """The coordinates with noise."""
         return np.arange(self.dimension) if self.widths is None else np.flatnonzero(self.widths)
 
     @cached_property
@@ -743,7 +743,7 @@ class KNorm(Design):
         return KNormNoise(self.dimension, math.exp(least_kept(over, pure, growth=1.0)), 2.0, largest)
 
     def counted(self, law: KNormNoise) -> bool:
-        """Whether a law is private by its own δ, not by its losses."""
+        """Return whether a law is private by its own δ, not by its losses."""
         loss = Fraction(law.largest or 0) * self.rounds / Fraction(law.scale)
         plain = (law.norm, law.gamma, law.widths) == (2.0, None, None)
         return self.counts_delta and plain and not implied_by_pure(self.privacy, loss)
@@ -822,7 +822,7 @@ class KNorm(Design):
 
     @property
     def norms(self) -> tuple[float, ...]:
-        """The plain norms that are allowed."""
+        """The plain norms allowed."""
         return _NORMS if self.norm is None else (self.norm,)
 
     def describe(self, result: Result) -> Description:

@@ -160,7 +160,7 @@ class DeclaredScales(OwnRows):
         return low, high, coupled
 
     def _refuted(self, families: list[str]) -> InfeasibleError:
-        """The error that no scales meet these families."""
+        """Return the error that no scales satisfy these families."""
         how = "recomputed by tangents" if {*families} & {*self.curved} else "proved in rationals"
         return InfeasibleError(f"no scales meet {' and '.join(map(repr, families))} ({how})")
 
@@ -170,7 +170,7 @@ class DeclaredScales(OwnRows):
         return list(dict.fromkeys(self.labels[f] for f in self.family[inside > 0].tolist()))
 
     def limited(self, groups: Array) -> list[int]:
-        """Own rows that limit one group each, at these scales, as far as doubles tell."""
+        """Return own rows that limit one group each and are active at these scales, in doubles."""
         sides, size = (
             self.sides(groups[self.member]),
             abs(self.matrix) @ groups[self.member] + abs(self.offsets),
@@ -224,7 +224,7 @@ class DeclaredScales(OwnRows):
         return np.asarray(self.matrix @ scales + self.offsets)
 
     def exact_side(self, number: int, scales: Array) -> fmpq:
-        """Left less right side of an own row, exactly."""
+        """Return the left less the right side of an own row, exactly."""
         span = slice(*np.searchsorted(self.places[:, 0], [number, number + 1]).tolist())
         pairs = zip(self.coefficients[span].tolist(), scales[self.places[span, 1]].tolist())
         return sum((rational(a) * rational(s) for a, s in pairs), rational(float(self.offsets[number])))
@@ -261,7 +261,7 @@ _APART = (1e-10, 1e-7, 1e-4)
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """What a lower bound follows from.
+    """Data that imply a lower bound.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     pass
 
 LARGEST_CHANGE = 500
-"""Of whole numbers: a linear program of minutes."""
+"""Most whole numbers: a linear program of minutes."""
 _LEMMA = (
     "Let T be additive noise, rounded at random, and without bias, to one of its two neighbours among the multiples of h (the sensitivity "
     "divided by a whole number n); noise on the whole numbers is left as it is, with h = 1. That is post-processing, so the result keeps (epsilon, delta)-privacy at shifts by up to n steps: "
@@ -162,7 +162,7 @@ class NoiseQuestion(Design):
 
     @cached_property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """(ε, δ) of all that is asked at once, δ = 0 under pure privacy."""
+        """All required (ε, δ), δ = 0 under pure privacy."""
         return pairs_of(self.privacy)
 
     @property
@@ -193,7 +193,7 @@ class NoiseQuestion(Design):
 
     @property
     def moved(self) -> int:
-        """How many coordinates change at once, at most."""
+        """Largest number of coordinates that change at once."""
         return self.l0 or self.dimension
 
 
@@ -264,7 +264,7 @@ def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]
 
 
 def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[str, ...]:
-    """What a reader should know of a law before trusting it."""
+    """Return warnings about a law."""
     notes = []
     if not question.given_loss.polynomial:
         notes.append(
@@ -449,7 +449,7 @@ def noise_of(declared: LatticeDeclared, weights: Iterable[int]) -> CellNoise | I
 
 
 def entries_of(declared: LatticeDeclared, law: Any) -> Exact:
-    """Entries of the noise that a law is, in rationals."""
+    """Return the entries of a law, in rationals."""
     law = instance("law", law, IntegerNoise if declared.integer else CellNoise)
     change = law.change if isinstance(law, IntegerNoise) else law.cells_per_shift
     pad, odd = divmod(2 * declared.side + 1 - len(law.weights), 2)
@@ -483,7 +483,7 @@ class LatticeProblem(FiniteProblem):
         return [*entries_of(self.declared, law), *(rational(x) for x in witness)]
 
     def to_fields(self) -> dict[str, object]:
-        """What files hold: the problem in numbers."""
+        """Return the fields that files hold: the problem in numbers."""
         return {
             name: v for name, v in super().to_fields().items() if name not in ("mirrored", "free", "spiked")
         }
@@ -609,7 +609,7 @@ class Lattice:
 
     @property
     def farthest(self) -> float:
-        """What mass beyond the reach costs."""
+        """Cost of mass beyond the reach."""
         return float(self._every.cost[-1])
 
     def bound(self) -> Bound:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_RARE = 1e-6  # how improbable the errors are at which the picture ends
+_RARE = 1e-6  # probability of errors beyond the picture
 
 
 class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
@@ -62,7 +62,7 @@ class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
 
     @abstractmethod
     def _reach(self, s: Values, *shapes: Values) -> Values:
-        """The u ≥ 0 beyond which the mass s ≤ 1/2 lies."""
+        """Return the u ≥ 0 with mass s ≤ 1/2 beyond."""
 
     @abstractmethod
     def _absolute_moment(self, p: float, *shapes: Values) -> Values:
@@ -362,7 +362,7 @@ class FlippedHuber(SymmetricLaw):
         return 2 * (centre + tails) / _kappa(b)
 
     def precise(self, b: arb) -> TailForm:
-        """Pieces meet at b: of a ball, its two ends are evaluated, between which both functions fall."""
+        """Pieces meet at b: for a ball, evaluate its two ends, between which both functions decrease."""
 
         def log_density(u: arb) -> arb:
             if not u.is_exact():
@@ -763,7 +763,7 @@ def _density(law: FrozenLaw, reach: float) -> tuple[Array, Array]:
 
 
 def _quantile(law: FrozenLaw, tail: float) -> float:
-    """Where P[T > t] falls to `tail`, by doubling and bisection: laws need no ``isf``."""
+    """Return the t with P[T > t] = `tail`, by doubling and bisection: laws need no ``isf``."""
     low = 0.0
     high = (math.sqrt(law_variance(law)) if hasattr(law, "dist") else float(law.std())) or 1.0
     while float(law.sf(high)) > tail and high < 1e300:

@@ -197,7 +197,7 @@ class Copies:
         return q if found > 0 and self._below(abs(int(j)), bool(j > 0), p, q) else 0.0
 
     def _below(self, j: int, direct: bool, p: float, q: float) -> bool:
-        """Whether any smaller probability than q breaks the j-th requirement: by binomial tails in balls."""
+        """Return whether every probability below q breaks the j-th requirement: by binomial tails in balls."""
         with ctx.workprec(256):
             growth, delta, n, other = arb(self.epsilon).exp(), arb(self.delta), self.count, self.count - j + 1
             if direct:
@@ -312,7 +312,7 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
 
 
 def shared_bound(found: Result, privacy: Pointwise, mean: int) -> Bound | None:
-    """The bound of a result for one number, said of several; None where it has none."""
+    """Return the bound of a result for one number as a bound for several; None if it has none."""
     dual = next((proof for proof in found.proofs if isinstance(proof, OneNumberDual)), None)
     if dual is None or found.lower_bound is None:
         return None
@@ -320,7 +320,7 @@ def shared_bound(found: Result, privacy: Pointwise, mean: int) -> Bound | None:
 
 
 def _promising(question: NoiseQuestion, deadline: Deadline) -> Iterator[tuple[float, int, Copies, float]]:
-    """What truncated Laplace noise costs at the privacy that is implied: the means where it costs most."""
+    """Yield the means for which truncated Laplace noise costs most at the implied privacy."""
     moved, loss = question.moved, question.given_loss
     means = (
         {1, 2, *(moved >> k for k in range(1, 8))}
@@ -351,9 +351,9 @@ def _truncated(loss: Loss, size: float, epsilons: Array, deltas: Array) -> Array
 
 
 _NAMED = ("gaussian", "laplace", "staircase", "gennorm")
-"""The families tried, the quickest first."""
+"""Families tried, the fastest first."""
 DISCRETE = ("discrete_laplace", "discrete_gaussian")
-"""Those for whole numbers."""
+"""Families for whole numbers."""
 CLOSED = ("gaussian", "laplace", *DISCRETE)
 """Those of a closed form, which are tried whatever the time: Laplace noise of several numbers as pure noise."""
 
@@ -463,7 +463,7 @@ def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
 
 
 def _product(question: NoiseQuestion, best: Result) -> list[tuple[str, Law]]:
-    """The optimum of one coordinate on all of them, where it is symmetric."""
+    """Return the optimum of one coordinate on all of them, if it is symmetric."""
     if isinstance(best.mechanism, AdditiveNoise):
         return [("one coordinate", _law(question, best.mechanism.law))]
     if not best.mechanism.symmetric:
@@ -790,7 +790,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
 
 
 def _cells(result: Result) -> CellNoise | IntegerNoise | None:
-    """The law on cells or on the whole numbers, if it is one."""
+    """Return the law on cells or on the whole numbers, if it is one."""
     noise = result.mechanism.law if isinstance(result.mechanism, CellProduct) else result.mechanism
     return noise if isinstance(noise, (CellNoise, IntegerNoise)) else None
 

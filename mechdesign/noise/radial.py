@@ -111,12 +111,12 @@ class Shells:
 
     @property
     def levels(self) -> float:
-        """How many j are summed over, about."""
+        """Approximate number of j in the sum."""
         return 2 * (12 * math.sqrt(self.dimension + 2) + 60) / self.epsilon + 8
 
     @cached_property
     def _places(self) -> Array:
-        """The j that matter."""
+        """The j that are summed over."""
         centre, spread = self.dimension / self.epsilon, self.levels / 2
         return np.arange(max(0, math.floor(centre - spread)), math.ceil(centre + spread) + 1, dtype=float)
 
@@ -228,7 +228,7 @@ def round_delta(dimension: int, change: Fraction, epsilon: float) -> arb:
 
 @dataclass(frozen=True)
 class RadialLattice:
-    """The lattice of a release.
+    """Lattice of a release.
 
     Attributes
     ----------
@@ -263,7 +263,7 @@ class RadialLattice:
         return accepted(rows, proposed)
 
     def _proposed(self, rows: int) -> tuple[Indices, Kept]:
-        """Vectors, and which of them are kept."""
+        """Propose vectors, and return which are accepted."""
         base, (over, under) = self.ball.around[0], self.ball.ratio
         if self.ball.norm == 2:
             return self._rounded(rows)

@@ -63,7 +63,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Lattice:
-    """How a law is released.
+    """Parameters of a law's release.
 
     Attributes
     ----------
@@ -427,12 +427,12 @@ class RoundedSum:
 
     @property
     def _radii(self) -> int:
-        """How many of the uniform numbers make the length."""
+        """Number of uniform numbers that make the length."""
         return 0 if self.gaussian else 1 if self.ball else self.dimension + (self.norm == math.inf)
 
     @property
     def _pairs(self) -> int:
-        """How many pairs of normal numbers make the direction."""
+        """Number of pairs of normal numbers that make the direction."""
         return 0 if self.norm == math.inf and not self.gaussian else (self.dimension + 1) // 2
 
     @property
@@ -486,7 +486,7 @@ class RoundedSum:
         return steps
 
     def _doubles(self, words: npt.NDArray[np.uint32], far: Array | float = 1.0) -> tuple[Array, Array]:
-        """The noise at unit scale in doubles, and how far it may be off."""
+        """Return the noise at unit scale in doubles, and error bounds."""
         u = (words + 0.5) * 2.0**-32
         cut, end = self._radii, self._radii + self._pairs
         logs = np.abs(np.log(u[:, :end]))

@@ -1,4 +1,4 @@
-r"""What is proved of scales, their audit and their pages; and problems on scales with rows of one's own.
+r"""Proofs for scales, their audit and their pages; and problems on scales with the user's own rows.
 
 Three claims make up `AllocationProof`. *Privacy*: the scales keep :math:`\sum_i (|v_i|/s_i)^m \le B` on the worst change v, from above;
 B is what (ε, δ) leaves to normal noise, :math:`\mu_0^2`, or ε for Laplace noise. *Loss*: its moments in closed form. *Lower bound*: the
@@ -77,7 +77,7 @@ class ScalesDesign(ModelledDesign):
 
     @abstractmethod
     def kept(self, scales: Array) -> Iterator[Claim]:
-        """Claim that the scales keep the limits and rows."""
+        """Claim that the scales satisfy the limits and rows."""
 
     @property
     def exact(self) -> bool:
@@ -150,7 +150,7 @@ def cost(noise: str, order: float, weights: Array | None, scales: Array) -> floa
 
 
 def rounded_cost(value: float, order: float) -> float:
-    """The loss that doubles sum to, rounded up."""
+    """Return the loss summed in doubles, rounded up."""
     return value * (1 + (8 * order + 64) * 2.0**-53)
 
 
@@ -341,7 +341,7 @@ class ScalesProblem(ScalesDesign, Problem):
 
     @property
     def _equal_shares(self) -> Array:
-        """Scales that spend the first budget in equal shares."""
+        """Return scales that consume the first budget in equal shares."""
         asked = self.requirements[0]
         each = (np.count_nonzero(asked.sensitivities) / asked.budget) ** (1 / asked.spend)
         moved = asked.sensitivities > 0
@@ -443,7 +443,7 @@ class ScalesProblem(ScalesDesign, Problem):
         return super().tradeoff(result, at)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """A row per number."""
+        """Return a row for each number."""
         law = result.mechanism
         table = {"number": np.arange(len(law.scales)), "scale": law.scales, "variance": law.variance}
         return pd.DataFrame(table)
@@ -507,7 +507,7 @@ class AllocationPage(ScalesDesign):
     @property
     @abstractmethod
     def budget(self) -> float:
-        """What may be consumed."""
+        """The budget."""
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
         """Bound the trade-off by the Gaussian budget or the composed losses; by the requirement if these are too many or keep several bounds."""

@@ -48,7 +48,7 @@ from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 
 _NEAR = 1e-3
-"""What a distance from the reference costs against slack."""
+"""Cost of distance from the reference, relative to slack."""
 _STEPS = 20
 _ACTIVE, _SLACK = 1e-8, 1e-5
 """Rows whose multipliers pay less than this share, or that have so much slack, are taken as inactive until they are broken."""
@@ -107,7 +107,7 @@ class ScalesProgram:
 
     @property
     def sizes(self) -> Array:
-        """What the sides of coupled rows are divided by."""
+        """Divisors of the sides of coupled rows."""
         matrix, offsets, _, ratio = self.asked.coupling
         return np.where(ratio, 1.0, np.abs(matrix) @ self.reference + np.abs(offsets))
 
@@ -201,7 +201,7 @@ def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expressi
 def answered(
     program: cp.Problem, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> Solution:
-    """The answer to a program that is known to be feasible."""
+    """Return the solution of a program that is known to be feasible."""
     try:
         return solvers.solve(program, solver, fallback=solver is None, deadline=deadline, **options)
     except InfeasibleError as error:
@@ -212,7 +212,7 @@ def answered(
 def solve_scales(
     asked: DeclaredScales, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> Solved:
-    """Solve, refine and mend."""
+    """Solve, refine and repair."""
     program = ScalesProgram(asked)
     if solver in (None, "clarabel"):
         # asked for more, Clarabel stalls now and then; multipliers are refined where no bounds have prices
@@ -262,7 +262,7 @@ def _multipliers(
 
 
 def _mix(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
-    """Sizes and shares of a mix that keeps the rows, made a little smaller."""
+    """Return sizes and shares of a mix within the rows, made a little smaller."""
     a, m = changes.sizes[changes.sizes > 0], changes.spend
     x = np.minimum(x, 1.0)
     z = np.clip(z, x, 1.0) if changes.rarer else x if changes.l0 else np.ones(len(x))
@@ -376,7 +376,7 @@ def levelled(asked: DeclaredScales, groups: Array) -> Array:
 
 
 def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
-    """Whether scales keep all budgets and rows, exactly."""
+    """Return whether scales satisfy all budgets and rows, exactly."""
     scales = point[0][asked.member]
     if not np.isfinite(scales).all() or asked.broken(scales):
         return False
@@ -393,7 +393,7 @@ def _inner(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
 
 
 def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | SolverError:
-    """Families that no scales meet together, by the least factor of the budgets at which some do."""
+    """Return families that no scales satisfy together, by the least factor of the budgets at which some do."""
     program, factor = ScalesProgram(asked), cp.Variable(name="factor")
     try:
         solution = solvers.solve(
@@ -538,7 +538,7 @@ def allocate_several(
 
 
 def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
-    """An upper bound of what a change consumes at these scales, exact under one row, and the prices that prove it."""
+    """Return an upper bound of the budget that a change consumes at these scales, exact under one row, and the prices that prove it."""
     prices = changes.prices(scales)
     if prices is None:
         gain = (changes.sizes[changes.sizes > 0] / scales[changes.sizes > 0]) ** changes.spend

@@ -56,7 +56,7 @@ EXACT = 2000
 
 
 def overflowing(order: float) -> DesignError:
-    """The error of a loss that no double holds to its last digit."""
+    """Return the error of a loss beyond the accuracy of doubles."""
     return DesignError.of(
         "loss", order, "makes the least loss overflow or underflow: use another order, budget or unit"
     )
@@ -114,13 +114,13 @@ def weighted_moment(scales: Array, order: float, weight: Array | None) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Allocated:
-    """Scales of the groups that keep the budget, and the multiplier that proves a lower bound of Σ W s^p."""
+    """Scales of the groups within the budget, and the multiplier that proves a lower bound of Σ W s^p."""
 
     scales: Array
     lower_bound: float
     multiplier: float
     loss: float | None = None
-    """Σ W s^p where it followed from the formula, to rounding; None where it is to be summed."""
+    """Σ W s^p from the formula, up to rounding; None if it has to be summed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ class Separable:
         return blocked_sum(len(scales), terms)
 
     def keeps(self, scales: Array) -> bool:
-        """Whether the scales keep the budget: by the sum rounded up, by the rational one where that is too close to tell."""
+        """Return whether the scales are within the budget: by the sum rounded up, or the rational sum if that does not decide."""
         spent = self._spent(scales)
         if spent * (1 + SUM_ERROR) <= self.budget:
             return True
@@ -219,7 +219,7 @@ class Separable:
         return exactly_spent(self.sensitivity, scales, self.spend) <= Fraction(self.budget)
 
     def clip(self, scales: Array) -> Array:
-        """Scales within the limits."""
+        """Return scales clipped to the limits."""
         if self.lower is not None:
             scales = np.maximum(scales, self.lower)
         if self.upper is not None:
@@ -227,7 +227,7 @@ class Separable:
         return scales
 
     def made_safe(self, scales: Array) -> Array:
-        """Return the scales times the least common factor (within the limits) that meets the budget for sure."""
+        """Return the scales times the least common factor (within the limits) that provably meets the budget."""
         scales = self.clip(scales)
         if self.keeps(scales):
             return scales
@@ -263,13 +263,13 @@ class Separable:
     # Duality: for every y ≥ 0 the value is at least Σ min_s (W s^p + y (Λ/s)^m) - yB, the minima within the limits.
 
     def minimisers(self, y: float) -> Array:
-        """Where the minima at multiplier y lie, in closed form."""
+        """Return the minima at multiplier y, in closed form."""
         p, m = self.order, self.spend
         base = power(self.sensitivity, m / (p + m)) * (y * m / p) ** (1 / (p + m))
         return self.clip(base if self.weight is None else base / power(self.weight, 1 / (p + m)))
 
     def multiplier(self) -> float:
-        """Return the y whose minimisers spend the budget, or hardly less; 0 where the lower limits alone do."""
+        """Return the y whose minimisers consume the budget, or slightly less; 0 if the lower limits alone do."""
         # without limits the loss times p is y times B times m, by stationarity
         free = self.order * self.unlimited()[1] / (self.spend * self.budget)
 
@@ -281,7 +281,7 @@ class Separable:
         return free * math.exp(safe_root(excess, -300.0, 300.0) if excess(300.0) < 0 else 300.0)
 
     def lower_bound(self, y: float) -> float:
-        """Return what weak duality proves at multiplier y, rounded down: true whatever y is, tight at `multiplier`."""
+        """Return the bound of weak duality at multiplier y, rounded down: valid for every y, tight at `multiplier`."""
         value, error = self.dual(y)
         return value - error
 
@@ -301,7 +301,7 @@ def against(mix: Array, weights: Array | None, order: float, spend: int, budget:
 ROUNDING = 1e-12
 """Relative tolerance for the roundings of a loss, of a dual bound and of a mix, where they are sums in doubles."""
 LESS = 1e-12
-"""By how much mixes are made smaller, so that they keep the rows exactly."""
+"""Relative decrease of mixes that keeps them within the rows exactly."""
 Prices = tuple[float, float, float]
 """Of a changed coordinate, of L₁ and of L₂²."""
 
@@ -335,7 +335,7 @@ class Changes:
 
     @property
     def exact(self) -> bool:
-        """Whether what is spent on the worst change is computed exactly, not bounded."""
+        """Whether the budget of the worst change is computed exactly, not bounded."""
         alone = sum(bound is not None for bound in (self.l0, self.l1, self.l2)) == 1
         return (alone or self.l0 is None) and (self.spend == 1 or self.l1 is None)
 
@@ -387,7 +387,7 @@ class Changes:
             for limit, (_, terms) in zip(limits, sums)
         )
 
-    # What is spent --------------------------------------------------------------------------------------------
+    # Budget consumed ------------------------------------------------------------------------------------------
 
     def prices(self, scales: Array) -> Prices | None:
         """The best prices at these scales under one row that is linear in the shares; None under others."""
@@ -406,14 +406,14 @@ class Changes:
         return prices.get("l0", 0.0), prices.get("l1", 0.0) / top, prices.get("l2", 0.0) / top / top
 
     def priced(self, scales: Array, prices: Prices) -> bool:
-        """Whether scales and prices can prove anything: what has no bound has no end that a price could be paid for."""
+        """Return whether scales are positive and prices valid: finite, at least 0, and 0 for absent bounds."""
         keep, bounds = self.sizes > 0, (self.l0, self.l1, self.l2)
         if not all(0 <= price < math.inf for price in prices) or not np.all(scales[keep] > 0):
             return False
         return not any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True))
 
     def spent(self, scales: Array, prices: Prices) -> Fraction | float:
-        """An upper bound of what any change consumes, by weak duality: rational while that is quick, then rounded up."""
+        """Return an upper bound of the budget that any change consumes, by weak duality: rational while that is fast, then rounded up."""
         if not self.priced(scales, prices):
             return math.inf
         keep = self.sizes > 0
@@ -430,14 +430,14 @@ class Changes:
         return self.rounded(scales, prices)
 
     def rounded(self, scales: Array, prices: Prices) -> float:
-        """The same upper bound in doubles, rounded up."""
+        """Return the same upper bound in doubles, rounded up."""
         if not self.priced(scales, prices):
             return math.inf
         keep = self.sizes > 0
         return self._spent(self.sizes[keep], scales[keep], *prices)
 
     def _term(self, a: Fraction, s: Fraction, one: Fraction, two: Fraction, three: Fraction) -> Fraction:
-        """The most that a change of one coordinate consumes beyond its price, at least 0."""
+        """Return the largest budget of a change of one coordinate beyond its price, at least 0."""
         if self.spend == 2:
             return max((a / s) ** 2 - one - two * a - three * a * a, Fraction(0))
         rate = 1 / s - two
@@ -447,7 +447,7 @@ class Changes:
         return max(v * rate - three * v * v - one, Fraction(0))
 
     def _spent(self, a: Array, s: Array, one: float, two: float, three: float) -> float:
-        # what is gained is rounded up and what is paid down: they may nearly cancel
+        # gains are rounded up and prices down: they may nearly cancel
         up, down = 1 + SUM_ERROR, 1 - SUM_ERROR
         if self.spend == 2:
             terms = np.maximum((a / s) ** 2 * up - (one + two * a + three * a * a) * down, 0.0)
@@ -460,7 +460,7 @@ class Changes:
         return (math.fsum(terms.tolist()) + self.paid((one, two, three))) * up
 
     def paid(self, prices: Prices) -> float:
-        """What the bounds cost at these prices."""
+        """Return the cost of the bounds at these prices."""
         bounds = self.l0 or 0, self.l1 or 0.0, (self.l2 or 0.0) ** 2
         return math.fsum(price * bound for price, bound in zip(prices, bounds))
 
@@ -485,14 +485,14 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
 
 
 def exactly_spent(sizes: Array, scales: Array, spend: int) -> Fraction:
-    """Σ (v/s)^m in rationals; where nothing changes, or a scale is infinite, 0 is spent."""
+    """Return Σ (v/s)^m in rationals; a term is 0 without change, or at an infinite scale."""
     pairs = zip(sizes.tolist(), scales.tolist(), strict=True)
     terms = ((rational(v) / rational(s)) ** spend for v, s in pairs if v and s < math.inf)
     return fraction(sum(terms, rational(0)))
 
 
 def changes_within(asked: ScalesPrivacy) -> Changes | None:
-    """The changes that keep several bounds, None where those of single numbers are all there is."""
+    """Return the changes under several bounds; None if there are only those of single numbers."""
     if asked.bounds is None:
         return None
     found = changes_of(asked.bounds, asked.spend)
@@ -500,7 +500,7 @@ def changes_within(asked: ScalesPrivacy) -> Changes | None:
 
 
 def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> Fraction | float:
-    """What no change consumes more than: a sum of fractions up to 2,000 numbers, rounded up beyond."""
+    """Return an upper bound of the budget consumed by any change: a sum of fractions up to 2,000 numbers, rounded up beyond."""
     lam, changes = asked.sensitivities, changes_within(asked)
     if np.any((scales <= 0) & (lam > 0)):
         return math.inf
@@ -513,13 +513,13 @@ def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
 
 
 def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> float:
-    """What is left of the budget; its sign is exact."""
+    """Return the remaining budget; its sign is exact."""
     most = spent(asked, scales, prices)
     return float(Fraction(asked.budget) - Fraction(most)) if most < math.inf else -math.inf
 
 
 def keeps(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> bool:
-    """Whether no change consumes more than the budget: by a sum in doubles where that tells, else exactly."""
+    """Return whether no change exceeds the budget: by a sum in doubles if that decides, else exactly."""
     moved = asked.sensitivities > 0
     if prices is not None or not np.all(scales[moved] > 0):
         return slack(asked, scales, prices) >= 0
@@ -530,7 +530,7 @@ def keeps(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
 
 
 def check_profile(profile: Numbers, name: str = "sensitivities") -> Array:
-    """Return the profile as a vector, or say what is wrong with it."""
+    """Return the profile as a vector, or raise DesignError."""
     values = doubles(name, profile, "must be a vector of numbers")
     if values.ndim != 1 or values.size == 0:
         raise DesignError.of(name, profile, "must be a vector with at least one coordinate")
@@ -699,7 +699,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
 
 
 def check_bounds(bounds: Sensitivity, profile: Array, noise: str) -> bool:
-    """Whether several bounds say more than their profile, which must be this one."""
+    """Return whether several bounds restrict more than their profile, which must be this one."""
     each = instance("bounds", bounds, Sensitivity).each
     if each is None or len(each) != len(profile):
         raise DesignError.of("bounds", str(bounds), f"must have each= for {len(profile)} coordinates")
@@ -711,7 +711,7 @@ def check_bounds(bounds: Sensitivity, profile: Array, noise: str) -> bool:
 def check_groups(
     groups: Iterable[Numbers] | None, size: int, lower: Array | None = None, upper: Array | None = None
 ) -> tuple[Indices, ...] | None:
-    """Return a partition of `size` coordinates as vectors of indices, or say what is wrong with it.
+    """Return a partition of `size` coordinates as vectors of indices, or raise DesignError.
 
     Where there are limits on the scales, those of a group's members leave it one in common.
     """

@@ -146,7 +146,7 @@ class StaircaseMultipliers:
 
     @classmethod
     def of(cls, question: NoiseQuestion, periods: int) -> StaircaseMultipliers:
-        """Those of a question, its loss in units of the sensitivity."""
+        """Return the dual of a question, its loss in units of the sensitivity."""
         loss, whole = question.given_loss, question.change if question.integer else 0
         unit = Fraction(whole or question.sensitivity)
         absolute, squared = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2
@@ -236,7 +236,7 @@ class StaircaseMultipliers:
         return [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(1, n)]
 
     def _open(self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
-        """What is still to be sent from 0, to one side, and from the points whose G is negative."""
+        """Return the mass still to be sent from 0, to one side, and from the points whose G is negative."""
         return [max(level - 2 * sum(c), Fraction(0)) / 2, *(-g / self._r for g in self._points(c) if g < 0)]
 
     def _balanced_points(
@@ -252,7 +252,7 @@ class StaircaseMultipliers:
         return True, max(sent) * (1 + (first - 1) * received[-1] / total)
 
     def bound(self, level: Fraction) -> Fraction:
-        """What the level proves: λ - δC, or 0 where it fails a condition."""
+        """Return the bound of the level: λ - δC, or 0 if it fails a condition."""
         if level <= 0 or (self.periods == 0 and self.delta > 0):
             return Fraction(0)
         if self.periods == 0:

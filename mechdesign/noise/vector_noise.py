@@ -57,12 +57,12 @@ _STEP = 2.0**-30
 
 
 class PerCoordinate(AddedNoise):
-    """What follows from the scales and from which coordinates have Laplace noise, the others having Gaussian noise."""
+    """Properties that follow from the scales and the set of coordinates with Laplace noise, the others having Gaussian noise."""
 
     scales: Array
     sensitivities: Array | None
     laplace: bool | npt.NDArray[np.bool_]
-    """Where the noise is Laplace."""
+    """Coordinates with Laplace noise."""
     _parts: Sequence[tuple[Indices | slice, IndependentNoise]]
     """Coordinates whose noise is widened together for the lattice, and their law."""
 
@@ -72,7 +72,7 @@ class PerCoordinate(AddedNoise):
 
     @property
     def parameters(self) -> dict[str, Array]:
-        """What the frame of an allocation states of each coordinate."""
+        """Return the columns of an allocation's frame for each coordinate."""
         return {"scale": self.scales}
 
     @property
@@ -459,7 +459,7 @@ class CellProduct(checks.Checked, AddedNoise):
 
     @property
     def moved(self) -> int:
-        """How many coordinates may move at once."""
+        """Largest number of coordinates that move at once."""
         return self.l0 or self.dimension
 
     @property

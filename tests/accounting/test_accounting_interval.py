@@ -200,3 +200,13 @@ def test_the_inverse_is_one(power: float, r: float, count: int) -> None:
     off = np.abs(loss(inverse_of(loss, 1.0)(levels)) - levels)
     # the loss itself is a difference, rounded
     assert off.max() <= 1e-12 * levels.max(initial=1e-300) + 8e-16 * (3.0 + 1.5 * r) ** power + 1e-14
+
+
+def test_bounded_noise_in_many_rounds_loses_what_lies_beyond_its_end() -> None:
+    """And noise far too small for its rounds loses everything."""
+    terms = NoiseTerm(stats.truncnorm(-3, 3, scale=44493.0), 1.0)
+    found = delta_interval(terms, 1.0, rounds=10**4, sampling_rate=1e-3)
+    beyond = float(loss_of(terms.law, 1.0).sf(3 * 44493.0 - 1.0))
+    assert -math.expm1(1e4 * math.log1p(-1e-3 * beyond)) in found and found.width < 1e-8
+    steep = NoiseTerm(osgt(3000.0, scale=1 / 690), 1.0)
+    assert delta_interval(steep, 1.0, rounds=10**5, sampling_rate=0.01).upper == 1.0

@@ -313,44 +313,6 @@ def test_no_bound_of_a_random_comparison_is_above_a_row(count: int, monkeypatch:
     assert marked > count // 3 and bounded > count // 6
 
 
-@pytest.mark.slow
-def test_the_menu_answers_the_question_itself() -> None:
-    few = md.Sensitivity(each=[1, 2, 3], l0=2, signed=False)
-    both = md.Sensitivity(linf=1, l0=2, l1=2.0, neighbours="replace")
-    for asked, privacy, *names in (
-        (
-            md.NumericQuery(3, few),
-            md.ZeroConcentratedDP(0.5),
-            "gaussian",
-            "allocated gaussian",
-            "correlated gaussian",
-        ),
-        (md.NumericQuery(3, both), PURE, "laplace", "k-norm"),
-        (md.NumericQuery(1, md.Sensitivity(linf=2, l1=1)), PURE, "laplace", "staircase", "optimal noise"),
-        (md.NumericQuery(2, [[1.0, 1.0], [1.0, 0.0]], rounds=2), APPROXIMATE, "gaussian", "k-norm"),
-        (
-            md.NumericQuery(integer=True, loss="absolute"),
-            PURE,
-            "laplace",
-            "discrete_laplace",
-            "optimal integer noise",
-        ),
-        (md.LocalReport(1, prior=stats.beta(2, 3)), PURE, "RQM", "OPTM"),
-        (md.LocalReport(1, prior=stats.norm(), clients=10), PURE, "RQM"),
-        (
-            md.MetricReport(md.MetricSpace.line([0.0, 1.0, 3.0])),
-            md.MetricDP(1.0),
-            "optimal channel",
-            "k-ary response",
-        ),
-    ):
-        found = md.compare(asked, privacy, mechanisms=names, progress=False)
-        assert set(found.names) == set(names)
-        assert not found.others and OTHER not in str(found), asked
-        assert all(claim.holds for claim in found.agreements())
-        assert all(holds for *_, holds in alone_rows(found))
-
-
 def alone_rows(found: md.Comparison) -> list[Any]:
     from mechdesign.verifier.reading import NotCovered
 

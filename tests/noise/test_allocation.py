@@ -19,7 +19,7 @@ import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise.scales_solving import worst_mix
-from mechdesign.noise.separable import Changes, disparity, gini, majorizes, spent
+from mechdesign.noise.separable import Changes, disparity, gini, layer_profile, majorizes, spent
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify
@@ -588,3 +588,23 @@ def test_one_coordinate_is_what_calibrate_answers():
     found = md.NoiseAllocation("osgt", [0.0, 2.0], privacy, loss=1).solve(time_limit=1e-3)
     one = md.noise.Calibration("osgt", privacy, 1.0, loss="absolute").solve(time_limit=1e-3)
     assert found.value == pytest.approx(2 * one.value) and found.certificate.verify()
+
+
+@pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, 4.0, np.inf])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_layers_cover_every_change_within_the_clip(norm, noise) -> None:
+    """Flat changes, changes of one coordinate, and random ones."""
+    clips, sizes = [1.0, 2.0], [20, 3]
+    profile, groups = layer_profile(clips, sizes, norm=norm, noise=noise)
+    privacy = md.ApproximateDP(1.0, 1e-6) if noise == "gaussian" else md.PureDP(1.0)
+    result = md.NoiseAllocation(noise=noise, sensitivities=profile, privacy=privacy, groups=groups).solve()
+    spend = 2 if noise == "gaussian" else 1
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for clip, size, group in zip(clips, sizes, groups):
+        changes = np.vstack([np.eye(size), np.ones((1, size)), rng.exponential(size=(50, size)) ** 3])
+        changes *= clip / np.linalg.norm(changes, norm, axis=1, keepdims=True)
+        spent = ((np.abs(changes) / result.mechanism.scales[group]) ** spend).sum(axis=1)
+        assert spent.max() <= ((profile[group] / result.mechanism.scales[group]) ** spend).sum() * (1 + 1e-12)
+        worst += spent.max()
+    assert worst <= result.design.budget * (1 + 1e-12)

@@ -1,7 +1,6 @@
 """Messages: what is encoded is decoded, what is damaged is refused, sums need no decoding of each client."""
 
 import importlib.util
-import os
 import runpy
 import sys
 import zlib
@@ -270,13 +269,3 @@ def test_flower_example(capsys: pytest.CaptureFixture[str]) -> None:
         assert "skipped" in said and "mechdesign[flower,learning]" in said
     else:
         assert "150 clients in one process" in said and "34 bytes" in said
-
-
-@pytest.mark.skipif(not os.environ.get("MECHDESIGN_NIGHTLY"), reason="starts a Ray cluster: a minute")
-def test_flowers_own_simulation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("flwr", reason="Flower is absent: pip install 'mechdesign[flower]'")
-    pytest.importorskip("ray", reason="Ray is absent: pip install 'flwr[simulation]'")
-    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
-    module: dict[str, Any] = runpy.run_path(str(EXAMPLE))
-    assert module["main"](["--rounds", "2", "--clients", "12", "--epsilon", "20"]) == 0
-    assert "6 clients in Flower's simulation" in capsys.readouterr().out

@@ -40,9 +40,9 @@ from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
 
 _FINEST = 26
+"""A centred sum is rounded to 2⁻²⁶ of one person's change: exact for up to 2²⁷ people."""
 _GRAIN = 2.0**-22
 """Unit to which a strategy's numbers are rounded: exact for up to 2³⁰ people."""
-"""A centred sum is rounded to 2⁻²⁶ of one person's change: exact for up to 2²⁷ people."""
 
 
 @dataclass(frozen=True)

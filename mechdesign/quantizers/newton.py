@@ -1,6 +1,6 @@
 r"""Interior-point method for the floors: a few dozen Newton steps, then a proved gap; and the choice of a method.
 
-The problem is :math:`\min F(a) + \sum_n \omega_n \ell_n \cdot p_n`, F from `expected_loss`: the density's part is
+The problem is :math:`\min F(a) + \sum_n \omega_n \ell_n \cdot p_n`, F from `floors`: the density's part is
 smooth with a known Hessian; each point mass x_n keeps its row p_n as variables, because there the loss has kinks.
 All constraints have the form
 

@@ -26,7 +26,7 @@ Each one gives a plane below the maximum, :math:`z \ge \lambda + \mu x - b|\mu| 
 over (a, z) that HiGHS keeps warm: an exchange of worst inputs as in Remez's algorithm, with the floors as the only
 variables (`minimise`). The multipliers ω ≥ 0, Σω = 1 of the planes are a prior on finitely many inputs, and the planes averaged
 with them bound the *expected* loss of every mechanism under that prior from below, hence the worst case too: the same
-bound as in `expected_loss`, exact for the continuum. A handful of rounds suffices, whatever the number of outputs.
+bound as in `floors`, exact for the continuum. A handful of rounds suffices, whatever the number of outputs.
 """
 
 from __future__ import annotations

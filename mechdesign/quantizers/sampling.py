@@ -222,7 +222,7 @@ class GuideTable:
 
         Raises
         ------
-        DesignError
+        DataError
             An input outside the range, or NaN.
         """
         piece = max(1, min(_PIECE, x.size))

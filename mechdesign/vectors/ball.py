@@ -192,7 +192,7 @@ class VectorMechanism(PureMechanism, ABC):
 
         Raises
         ------
-        DesignError
+        DataError
             A length above R, or for inputs on the sphere other than R.
         """
         squares = (self.lifted(x)[:, : self.dimension] ** 2).sum(axis=1)
@@ -216,7 +216,7 @@ class VectorMechanism(PureMechanism, ABC):
         return f"{'exactly' if self.inputs == 'sphere' else 'at most'} {self.radius:g}"
 
     def lifted(self, x: Numbers, *, clip: bool = False) -> Array:
-        """Return inputs as unit vectors, shape (n, D), or raise DesignError for lengths that are not allowed.
+        """Return inputs as unit vectors, shape (n, D), or raise DataError for lengths that are not allowed.
 
         Parameters
         ----------

@@ -474,7 +474,7 @@ class ModularSum(Checked):
 
         Raises
         ------
-        DesignError
+        DataError
             A message of another length.
         """
         size, out = -(-self.dimension * self.bits // 8), np.zeros(self.dimension, dtype=np.int64)

@@ -41,7 +41,6 @@ from mechdesign.noise.separable import (
     against,
     changes_within,
     keeps,
-    spent,
 )
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.solvers import Deadline, Solution
@@ -214,11 +213,8 @@ def solve_scales(
 ) -> Solved:
     """Solve, refine and repair."""
     program = ScalesProgram(asked)
-    if solver in (None, "clarabel"):
-        # asked for more, Clarabel stalls now and then; multipliers are refined where no bounds have prices
-        several = any(changes_within(one) is not None for one in asked.privacy)
-        tolerance = 1e-9 if several else 1e-8
-        options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance), **options}
+    if solver in (None, "clarabel"):  # asked for more, it stalls now and then
+        options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
     try:
         solution = solvers.solve(
             cp.Problem(cp.Minimize(program.loss), program.rows()), solver, deadline=deadline, **options
@@ -335,18 +331,10 @@ def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[M
 
 
 def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> ScalesPoint:
-    """Scales within every row exactly: those found, a little wider, or with a part of those of largest common slack."""
-    low, high = asked.limits
+    """Scales within every row exactly: those found, or with a part of those of largest common slack."""
     groups, prices = levelled(asked, start[0]), start[1]
     if within(asked, (groups, prices)):
         return groups, prices
-    pairs = zip(asked.privacy, prices)
-    over = [float(spent(one, groups[asked.member], price)) / one.budget for one, price in pairs]
-    factor = max(1.0, *over) ** (1 / asked.spend) * (1 + 4e-16)
-    if factor < math.inf:
-        wider = [None if price is None else tuple(v / factor**asked.spend for v in price) for price in prices]
-        if within(asked, scaled := (np.clip(groups * factor, low, high), wider)):
-            return scaled
     inner, part = _inner(asked, deadline), 1e-16
     while part < 1:  # the least part, to a factor of 4, with which a mixture keeps all rows
         part = min(part * 4, 1.0)

@@ -405,19 +405,13 @@ class Search:
 
         return math.exp(root(over, math.log(prices[g]), 0.02, xtol, deadline))
 
-    def only(self, chosen: Sequence[Choice]) -> Search:
-        """Return the search limited to the items of these choices."""
-        kept = {id(item): [item] for item, _ in chosen}
-        return replace(self, slots=[kept[id(item)] for item, _ in chosen])
-
     # -- budgets that add --------------------------------------------------------------------------------
 
     def separable(self, order: float) -> tuple[list[Choice], Array]:
-        """Return the best choices found, and the prices of the lower bound."""
+        """Return the best choices found, filled up to the budget with their items alone, and the prices of the lower bound."""
         chosen, prices = self.settled(order)
-        above = self.at(prices * (1 - 1e-9), order)[0]  # on the other side of a change of items
-        found = [self.only(c).settled(order)[0] for c in {items_of(c): c for c in (chosen, above)}.values()]
-        return min(found, key=self.cost), prices
+        kept = {id(item): [item] for item, _ in chosen}
+        return replace(self, slots=[kept[id(item)] for item, _ in chosen]).settled(order)[0], prices
 
     def bound(self, prices: Array, order: float) -> float:
         """Return a lower bound of the cost of all choices within the budget, at these prices or at none, in doubles."""

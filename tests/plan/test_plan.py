@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def brute(design, spread=0.06, count=7):
     """The least error on a grid of scales about the plan's, for every choice of families; the last scale by the budget."""
     search, least = design._search, math.inf
     for items in product(*search.slots):
-        start = search.only([(i, 1.0) for i in items]).settled(4.0, xtol=1e-6)[0]
+        start = replace(search, slots=[[i] for i in items]).settled(4.0, xtol=1e-6)[0]
         for steps in product(np.linspace(-3 * spread, 3 * spread, count), repeat=len(items) - 1):
             head = [(i, s * math.exp(x)) for (i, s), x in zip(start, steps)]
             item, low, high = items[-1], start[-1][1] / 8, start[-1][1] * 64

@@ -487,15 +487,15 @@ def _window(parts: Sequence[Part], tilt: Tilt) -> tuple[float, float, float]:
     log_tail = -math.log(_OUTSIDE)
     high, low = math.inf, -math.inf
     width = math.sqrt(max(tilt.variance, 1e-300))
-    for factor in (0.9, 0.5, 0.25, 0.12, 0.06, 0.03, 0.015):
-        # the best order is near `reach` for a nearly normal sum, smaller when single losses are large
-        if factor < 0.5 and high - low < 30 * width:
-            break
-        s = factor * reach
+    s = 0.9 * reach
+    while high - low >= 30 * width:
+        # the best order is near `reach` for a nearly normal sum, smaller the larger single losses are
         up = cumulants(parts, tilt.theta + s).log_mgf - tilt.log_mgf
-        high = min(high, (up + log_tail) / s)
         down = cumulants(parts, tilt.theta - s).log_mgf - tilt.log_mgf
-        low = max(low, -(down + log_tail) / s)
+        best = max(low, -(down + log_tail) / s), min(high, (up + log_tail) / s)
+        if best == (low, high) and s < 0.01 * reach:
+            break
+        (low, high), s = best, s / 2
     return low, high, 2 * _OUTSIDE
 
 
@@ -506,7 +506,7 @@ def affordable(deadline: Deadline) -> int:
 
 def convolve(
     parts: Sequence[Part], tilt: Tilt, kind: type[np.floating] = np.float64, most: int = MOST
-) -> tuple[int, np.ndarray, float, float, float]:
+) -> tuple[int, np.ndarray, float, float]:
     r"""Convolve the tilted parts, in numbers of this kind, on at most `most` points.
 
     Returns
@@ -515,16 +515,16 @@ def convolve(
         Grid index of the first entry.
     mass : ndarray
         The tilted law of the sum, on its window.
-    norm, each : float
-        Proved bounds on the rounding errors of `mass`: on their Euclidean norm, and on each.
+    norm : float
+        Proved bound on the Euclidean norm of the rounding errors of `mass`.
     outside : float
         Bound on the tilted mass outside the window (and folded back into it by the circular convolution).
 
     Notes
     -----
     Norm-wise error of one FFT of length n: at most ``c · u · log2(n)`` with c below 10 for any mixed radix
-    (Higham 2002, Theorem 24.2, has 7 for radix 2); c = 16 here. It is carried through the product of powers
-    entry by entry.
+    (Higham 2002, Theorem 24.2, has 7 for radix 2); c = 16 here. Entries X of a transform are at most 1, the sum of the weights:
+    powers of X and of X + e differ by at most :math:`c(1 + |e|)^{c-1}|e|`, and their norm by at most c e^{cE} E, E the norm of all e.
     """
     step = parts[0][0].step
     low, high, outside = _window(parts, tilt)
@@ -542,7 +542,7 @@ def convolve(
     unit = float(np.finfo(kind).eps) / 2
     eta = 16 * unit * math.log2(max(n, 2))
     log_abs_up = np.zeros(n // 2 + 1, dtype=kind)
-    transforms = []
+    transforms, moved = [], 0.0
     for grid, count in parts:
         with np.errstate(divide="ignore"):
             weights = np.log(grid.mass) + tilt.theta * grid.points
@@ -550,37 +550,30 @@ def convolve(
         weights /= weights.sum()
         if grid.mass.size > n:  # fold: the transform is periodic anyway
             weights = np.asarray(np.bincount(np.arange(grid.mass.size) % n, weights, n), dtype=float)
-        x, each = fft.rfft(weights.astype(kind), n), eta * math.sqrt(n) * _norm(weights)
-        with np.errstate(divide="ignore"):
-            log_abs_up += count * np.log(np.abs(x) + each)
+        x, error = fft.rfft(weights.astype(kind), n), eta * math.sqrt(n) * _norm(weights)
+        log_abs_up += count * np.log(np.abs(x) + error)
         transforms.append((x, count))
+        moved += count * error
     # a vanishing product, as nearly all are for many coordinates, is replaced by 0, with an error of its own size
     kept = np.flatnonzero(log_abs_up > _VANISHED)
-    log_abs = np.zeros(kept.size, dtype=kind)
     power = np.ones(kept.size, dtype=x.dtype)
-    power_error = np.full(power.size, 8.0)
+    rounded = np.full(kept.size, 8.0)
     for x, count in transforms:
         part = x[kept]
-        size = np.abs(part)
-        with np.errstate(divide="ignore"):
-            log_abs += count * np.log(size)
         power *= part if count == 1 else part**count
         if count > 1:
-            turns = np.abs(np.log(np.maximum(size, 1e-300))) + np.abs(np.angle(part))
-            power_error += (count * turns).astype(float)
+            turns = np.abs(np.log(np.maximum(np.abs(part), 1e-300))) + np.abs(np.angle(part))
+            rounded += (count * turns).astype(float)
     product = np.zeros(n // 2 + 1, dtype=x.dtype)
     product[kept] = power
-    # Entry-wise: |X + e|^c - |X|^c at most (|X| + e)^c - |X|^c, plus the rounding of the power itself.
     up = np.exp(log_abs_up)
-    product_error = up.copy()
-    product_error[kept] += unit * power_error * up[kept] - np.exp(log_abs)
+    inverse = eta * _norm(up)
+    up[kept] *= unit * rounded
     mass = fft.irfft(product, n)
-    inverse = eta * math.sqrt(2 / n) * _norm(up)
-    norm = math.sqrt(2 / n) * _norm(product_error)
-    each = min(2 / n * float(product_error.sum()), norm)
     # entry j of the circular result is the mass at index floor + j (mod n)
     mass = np.roll(mass, -((first - floor) % n))[: last - first + 1].astype(float)
-    return first, mass, norm + inverse, each + inverse, outside
+    norm = moved * math.exp(min(2 * moved, LARGEST_POWER)) + _norm(up) + inverse
+    return first, mass, math.sqrt(2 / n) * norm, outside
 
 
 def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
@@ -604,7 +597,7 @@ def _top(parts: Sequence[Part]) -> float:
 def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most: int) -> float:
     """Bound the tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)} from above or from below."""
     for kind in (np.float64, np.longdouble):
-        start, mass, norm, _, outside = convolve(parts, tilt, kind, most)
+        start, mass, norm, outside = convolve(parts, tilt, kind, most)
         gap = parts[0][0].step * (start + np.arange(mass.size)) - level
         positive = gap > 0
         gap = gap[positive]

@@ -193,7 +193,7 @@ def _stretches(parts: Sequence[Part], negligible: float, most: int) -> list[_Str
 def _stretch(parts: Sequence[Part], tilt: Tilt, most: int) -> list[_Stretch]:
     if not math.isfinite(tilt.log_mgf):
         return []
-    first, mass, _, each, outside = convolve(parts, tilt, most=most)
+    first, mass, each, outside = convolve(parts, tilt, most=most)
     return [_Stretch(tilt, first, mass, each, outside)]
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from mechdesign.accounting.composition import composed_delta, discretise, discretise_atoms
+from mechdesign.accounting import composition
+from mechdesign.accounting.composition import GridLoss, composed_delta, discretise, discretise_atoms
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.accounting.interval import delta_interval, epsilon_bound
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, centred_loss, loss_of
@@ -210,3 +211,26 @@ def test_bounded_noise_in_many_rounds_loses_what_lies_beyond_its_end() -> None:
     assert -math.expm1(1e4 * math.log1p(-1e-3 * beyond)) in found and found.width < 1e-8
     steep = NoiseTerm(osgt(3000.0, scale=1 / 690), 1.0)
     assert delta_interval(steep, 1.0, rounds=10**5, sampling_rate=0.01).upper == 1.0
+
+
+def test_rare_large_losses_need_no_wide_window():
+    """Of rounds that hardly ever lose, δ is that of one round which loses much: its window is as wide as few such rounds."""
+    rare = delta_interval(
+        NoiseTerm(stats.norm(scale=0.5887), 1.0), 2.496, rounds=725, sampling_rate=1.1184e-4
+    )
+    assert rare.width < 1e-3 and rare.lower > 2.6e-11 and rare.upper < 2.8e-11
+
+
+@pytest.mark.parametrize("size", [2, 40, 3000])
+@pytest.mark.parametrize("count", [1, 7, 2000])
+@pytest.mark.parametrize("rare", [1.0, 1e-6])
+def test_errors_of_a_convolution_are_inside_their_bound(size, count, rare):
+    """Those in doubles, by long doubles; the bound is not absurdly large."""
+    mass = np.random.default_rng(size).dirichlet(np.full(size, 0.3)) * rare
+    mass[0] += 1 - mass.sum()
+    parts = [(GridLoss(1e-3, 0, mass, 0.0, 0.0, True), count)]
+    tilt = composition.cumulants(parts, 1.0)
+    _, rough, bound, _ = composition.convolve(parts, tilt)
+    _, fine, small, _ = composition.convolve(parts, tilt, np.longdouble)
+    assert np.linalg.norm(rough - fine) <= bound + small
+    assert small < bound < 1e-12 * count + 1e-13

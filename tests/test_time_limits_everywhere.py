@@ -37,7 +37,7 @@ SHORT = {
     ),
     "one accounting of one mechanism": "accuracy least_epsilon",
     "a name in a table": "register_law register_loss available get register unregister",
-    "what a problem or a solution in hand says": "duals proved_bound rows",
+    "what a problem or a solution in hand says": "duals rows",
     "a design of a question": "CountsGaussian MatrixMechanism",
 }
 

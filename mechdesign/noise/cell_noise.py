@@ -160,12 +160,16 @@ class _OnCells(Saved):
     ppf: Callable[[Numbers], Array]
 
     @abstractmethod
-    def cost(self, loss: Loss) -> Fraction:
+    def _cost(self, loss: Loss) -> Fraction:
+        """Return E ℓ(T)."""
+
+    def cost(self, loss: object = "absolute") -> Fraction:
         """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a convex callable."""
+        return self._cost(Loss.of(loss))
 
     def expected_loss(self, loss: object = "absolute") -> float:
         """Return E ℓ(T): to rounding for the absolute and squared losses, from above for a convex callable."""
-        return float(self.cost(Loss.of(loss)))
+        return float(self.cost(loss))
 
     @cached_property
     def total(self) -> Fraction:
@@ -433,7 +437,7 @@ class CellNoise(_OnCells):
         value = np.where(q > 0.5, right.reached(1 - q), -left.reached(q, "right"))
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
-    def cost(self, loss: Loss) -> Fraction:
+    def _cost(self, loss: Loss) -> Fraction:
         n, unit = self.cells_per_shift, Fraction(self.width) / 2
         if self.decay and not n <= -Fraction(self.start) / unit / 2 <= self.count - n:
             raise DesignError("start: must be such that the cells hold 0, where tails go on for ever")
@@ -613,7 +617,7 @@ class IntegerNoise(_OnCells):
         """Quantile function."""
         return np.ceil(self.cells.ppf(q) - 0.5)
 
-    def cost(self, loss: Loss) -> Fraction:
+    def _cost(self, loss: Loss) -> Fraction:
         n, held, half = self.change, self.weights, Fraction(1, 2)
         middles = 2 * np.arange(self.first, self.first + len(held))
         total = average_costs(loss, middles, half, half=0).weighted(held)

@@ -2,7 +2,7 @@
 
 `solve` passes a CVXPY problem, whose families of rows have names (`mechdesign.named`), to a backend, enforces the time limit
 for all of them, and translates statuses once. A `LinearProgram` holds one program in numbers and solves it many times, while
-it grows and its numbers change; `proved_bound` makes a lower bound from any duals.
+it grows and its numbers change.
 
 Imports nothing of the package but errors, plotting and typing; nothing else imports ``highspy``.
 """

@@ -1,6 +1,5 @@
 from .deadline import Deadline as Deadline
 from .linear_program import LinearProgram as LinearProgram
-from .linear_program import proved_bound as proved_bound
 from .registry import Capabilities as Capabilities
 from .registry import Solution as Solution
 from .registry import Solver as Solver

@@ -26,10 +26,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from mechdesign.doubles import UNIT
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.solvers.deadline import Deadline, heard
-from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, constant, get, row_duals, solve
+from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, get, solve
 from mechdesign.typing import Array, Numbers, Status, instance
 
 _STATUS = {
@@ -409,70 +408,3 @@ class LinearProgram:
     def word(self) -> str:
         """HiGHS's status of the last run."""
         return str(self.highs.modelStatusToString(self.highs.getModelStatus()))
-
-
-def proved_bound(problem: cp.Problem, solution: Solution) -> float:
-    """Return a lower bound of a problem's optimum that follows from the solution's duals.
-
-    Parameters
-    ----------
-    problem : cvxpy.Problem
-        A linear minimisation with an affine objective. If a variable whose reduced cost has the wrong sign is unbounded,
-        the result is -inf.
-    solution : Solution
-        Solution by any backend; only its duals are used.
-
-    Raises
-    ------
-    DesignError
-        The objective is not affine.
-    SolverError
-        The solution carries no duals.
-
-    Examples
-    --------
-    >>> x = cp.Variable(2, bounds=[0, 10], name="x")
-    >>> problem = cp.Problem(cp.Minimize(x[0] + 2 * x[1]), [cp.sum(x) == 3])
-    >>> 3 - 1e-12 < proved_bound(problem, solve(problem, "highs")) <= 3
-    True
-    """
-    instance("problem", problem, cp.Problem)
-    solution = instance("solution", solution, Solution)
-    if not problem.objective.expr.is_affine():
-        raise DesignError.of("problem", problem.objective, "must have an affine objective, of a variable say")
-    dual = solution.row_dual if solution.row_dual is not None else row_duals(problem)
-    data = problem.get_problem_data(cp.HIGHS)[0]
-    if dual is None or len(dual) != len(data["b"]) or not np.isfinite(dual).all():
-        raise SolverError(
-            "the answer carries no duals to prove a bound from", solver=solution.solver, status="no duals"
-        )
-    width = len(data["c"])
-    lower, upper = data.get("lower_bounds"), data.get("upper_bounds")
-    low = np.full(width, -np.inf) if lower is None else np.asarray(lower, dtype=float)
-    high = np.full(width, np.inf) if upper is None else np.asarray(upper, dtype=float)
-    found = bound_from(data["c"], data["A"], data["b"], int(data["dims"].zero), low, high, dual)
-    return found + constant(problem)
-
-
-def bound_from(
-    cost: Array, matrix: Any, rhs: Array, equalities: int, lower: Array, upper: Array, dual: Array
-) -> float:
-    """Return the bound for one program in numbers: the first rows are equalities, the others read ``A x <= b``."""
-    y = np.asarray(dual, dtype=float).copy()
-    y[equalities:] = np.minimum(y[equalities:], 0.0)
-    reduced = cost - matrix.T @ y
-    # Each reduced cost is a sum of at most `terms` products.
-    terms = np.diff(sparse.csc_array(matrix).indptr) + 2
-    error = 1.01 * terms * UNIT * (np.abs(cost) + abs(matrix).T @ np.abs(y))
-    parts = []
-    for r in (reduced - error, reduced + error):
-        with np.errstate(invalid="ignore"):
-            at = np.where(r > 0, lower, upper)
-            parts.append(np.where(r == 0, 0.0, r * at))
-    least = np.minimum(*parts)
-    if np.isnan(least).any() or np.isneginf(least).any():
-        return -math.inf
-    products = rhs * y
-    total = math.fsum(products.tolist()) + math.fsum(least.tolist())
-    margin = 3 * UNIT * (math.fsum(np.abs(products).tolist()) + math.fsum(np.abs(least).tolist())) + 5e-324
-    return math.nextafter(total - 1.01 * margin, -math.inf)

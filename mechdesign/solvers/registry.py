@@ -21,8 +21,6 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pandas as pd
-from cvxpy.constraints.nonpos import Inequality
-from cvxpy.constraints.zero import Equality
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.solvers.deadline import Deadline, heard
@@ -81,30 +79,6 @@ def duals(problem: cp.Problem) -> dict[str, Array]:
     return found
 
 
-def row_duals(problem: cp.Problem) -> Array | None:
-    """Return CVXPY's dual values, one per row of its standard form, equalities first; None if one is missing or belongs to a cone.
-
-    Each is the change of the optimal value per unit of its right-hand side.
-    """
-    ordered = sorted(problem.constraints, key=lambda c: not isinstance(c, Equality))
-    if any(c.dual_value is None or not isinstance(c, Equality | Inequality) for c in ordered):
-        return None
-    parts = [-np.ravel(np.asarray(c.dual_value, dtype=float), order="F") for c in ordered]
-    return np.concatenate([np.zeros(0), *parts])
-
-
-def constant(problem: cp.Problem) -> float:
-    """Return the objective at zero, the constant that CVXPY's standard form of an affine objective leaves out."""
-    variables = problem.variables()
-    held = [v.value for v in variables]
-    for v in variables:
-        v.save_value(np.zeros(v.shape))
-    found = float(problem.objective.expr.value)
-    for v, value in zip(variables, held):
-        v.save_value(value)
-    return found
-
-
 @dataclass(frozen=True)
 class Capabilities:
     """What a backend can do.
@@ -141,8 +115,6 @@ class Solution:
         Time in the solver; time to compile the problem.
     fallbacks : tuple of str
         Solvers that failed before this one, with their status.
-    row_dual : array, optional
-        Duals of the rows of CVXPY's standard form (`row_duals`).
     """
 
     status: Status
@@ -158,7 +130,6 @@ class Solution:
     native_status: str = ""
     requested: str | None = None
     fallbacks: tuple[str, ...] = ()
-    row_dual: Array | None = None
 
 
 class Solver(ABC):
@@ -305,7 +276,6 @@ class CvxpySolver(Solver):
             variables=variables,
             constraints=constraints,
             native_status=native,
-            row_dual=row_duals(problem) if solved else None,
         )
 
     def _run(self, problem: cp.Problem, settings: dict[str, Any]) -> None:

@@ -376,4 +376,4 @@ def test_the_factor_is_the_least_and_both_checkers_prove_it() -> None:
     assert result.certificate.verify()
     assert all(holds for *_, holds in verify.verify(dumps(result)).rows)
     claims = {claim: how for claim, how, _ in verify.verify(dumps(result)).rows}
-    assert claims["delta at most 0.001 at epsilon = 1.0"] == "proved"
+    assert claims[f"delta at most {privacy.delta!r} at epsilon = 1.0"] == "proved"

@@ -565,12 +565,15 @@ def scale_for(
     """
     coarse = 1e-4 if requirement.composed else 1e-6
     tolerance = requirement.tolerance if safe else max(coarse, requirement.tolerance)
+    room = (
+        tolerance / 2 if safe else tolerance
+    )  # a safe scale is sought in the middle: the verifier's grid is coarser
 
     def over(u: float) -> float:
         # log(consumed/target) above the target, consumed/target − 1 below: smooth, and bounded where δ falls to zero
         ratio = meter(make(math.exp(u))) / requirement.target
-        f = math.log(ratio) if ratio > 1 else ratio - 1
-        return 0.0 if abs(f) < tolerance and (f <= 0 or not safe) else f  # as near as is asked for
+        f = (math.log(ratio) if ratio > 1 else ratio - 1) + (room if safe else 0.0)
+        return 0.0 if abs(f) < room else f  # as near as is asked for
 
     start, least, query = math.log(guess), -math.inf, requirement.query
     if query.dimension == 1:

@@ -563,11 +563,9 @@ def scale_for(
     deadline : Deadline
         Past it the least scale seen to keep the budget is returned.
     """
-    coarse = 1e-4 if requirement.composed else 1e-6
-    tolerance = requirement.tolerance if safe else max(coarse, requirement.tolerance)
-    room = (
-        tolerance / 2 if safe else tolerance
-    )  # a safe scale is sought in the middle: the verifier's grid is coarser
+    tolerance = requirement.tolerance if safe else max(1e-6, requirement.tolerance)
+    # a safe scale is sought in the middle of its tolerance: the verifier's grid is coarser
+    room = tolerance / 2 if safe else tolerance
 
     def over(u: float) -> float:
         # log(consumed/target) above the target, consumed/target − 1 below: smooth, and bounded where δ falls to zero
@@ -579,7 +577,7 @@ def scale_for(
     if query.dimension == 1:
         least = min(start, math.log(query.top / 690))  # below, e^(-top/scale) is 0 in doubles
     ends = {"least": max(least, start - 200), "most": min(start + 200, 700.0)}
-    xtol = 1e-7 * tolerance if safe else 0.01 * coarse
+    xtol = 1e-7 * tolerance if safe else 0.01 * tolerance
     found = least_kept(over, start, step=0.03, growth=4.0, xtol=xtol, deadline=deadline, **ends)
     if found == start - 200 or found == math.inf:
         fault = "the search found no scale of this law that meets"

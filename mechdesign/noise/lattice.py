@@ -598,6 +598,20 @@ class Lattice:
         program.solve()
         return program
 
+    @cached_property
+    def hidden(self) -> float:
+        """The mass that an optimum over every noise puts beyond the reach, and under δ > 0 where no row asks for it when it is moved outwards."""
+        *masses, beyond = self._free.columns().tolist()
+        if not all(delta for _, delta in self.question.points):
+            return float(beyond)
+        left = 0.0 if self._every.mirrored else sum(masses[: self.cells])
+        return float(beyond + left + sum(masses[-self.cells :]))
+
+    @property
+    def farthest(self) -> float:
+        """Cost of mass beyond the reach."""
+        return float(self._every.cost[-1])
+
     def bound(self) -> Bound:
         """The lower bound of every noise."""
         proof = LatticeBound(self.cells, self.side, *admissible(self._every, *self._free.multipliers()))
@@ -650,7 +664,7 @@ def refined(
     max_cells: int = 64,
     known: bool = False,
 ) -> Iterator[Law | Bound]:
-    """Yield bound and law of lattices that become finer by a factor of two, and wider where points of a trade-off leave none.
+    """Yield bound and law of lattices that become finer by a factor of two, and wider where mass hides beyond.
 
     Parameters
     ----------
@@ -660,7 +674,7 @@ def refined(
     solver : str, optional
         A registered backend.
     cells : int, optional
-        So many per sensitivity alone.
+        Stay with so many per sensitivity; the window alone grows then.
     max_cells : int
     known : bool
         Whether a law is known already: a lattice that is too large is then no error.
@@ -674,23 +688,29 @@ def refined(
             raise too_large(question, side)
         lattice = Lattice(question, n, side, clock, solver)
         lattice.check_loss()
+        hidden, wider = 1.0, True
         try:
-            yield lattice.bound()
+            hidden = lattice.hidden
+            yield (bound := lattice.bound())
+            wider = hidden * lattice.farthest > max(clock.gap / 10, 1e-9) * bound.value
             yield lattice.law()
+            known = True
         except InfeasibleError as error:  # one point asks for slow decay, another for little mass at the end
             if len(question.points) == 1:
                 clock.failed(error, f"nothing is taken from {n} cells per sensitivity")
-            window *= 1.4
-            continue
         except SolverError as error:  # what was found before is private, and its bound proved
             if not known:
                 raise
             clock.failed(error, f"the best law and bound without {n} cells per sensitivity are used")
             return
-        known = True
-        if cells is not None or n >= max_cells:
+        if wider:
+            window *= 1.4
+        if cells is not None and not wider:
             return
-        n = min(2 * n, max_cells)
+        if cells is None and hidden <= 1e-3:
+            if n >= max_cells:
+                return
+            n = min(2 * n, max_cells)
 
 
 def reach(q: NoiseQuestion) -> float:
@@ -700,11 +720,9 @@ def reach(q: NoiseQuestion) -> float:
         if not delta:
             return 2.0 + (28.0 if q.integer else 12.0) / epsilon
         if epsilon == 0:
-            return 1.0 + 1.2 / delta
+            return 1.0 + 0.8 / delta
         support = math.log1p(math.expm1(epsilon) / (2 * delta)) / epsilon
-        return 1.0 + max(
-            support, 1.6 * support if q.integer else min(max(1.6 * support, 1.7), 2.0 + 12.0 / epsilon)
-        )
+        return 1.0 + max(support, 1.6 * support if q.integer else min(1.6 * support, 2.0 + 12.0 / epsilon))
 
     pure, other = ([of(e, d) for e, d in q.points if bool(d) == wanted] for wanted in (False, True))
     return max(pure, default=0.0) + max(other, default=0.0)  # tails begin where the other points end

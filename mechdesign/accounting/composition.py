@@ -523,8 +523,9 @@ def convolve(
     Notes
     -----
     Norm-wise error of one FFT of length n: at most ``c · u · log2(n)`` with c below 10 for any mixed radix
-    (Higham 2002, Theorem 24.2, has 7 for radix 2); c = 16 here. Entries X of a transform are at most 1, the sum of the weights:
-    powers of X and of X + e differ by at most :math:`c(1 + |e|)^{c-1}|e|`, and their norm by at most c e^{cE} E, E the norm of all e.
+    (Higham 2002, Theorem 24.2, has 7 for radix 2); c = 16 here. Entries X of a transform are at most the sum of the weights, 1 + r
+    with r their rounding. Powers of X and X + e thus differ by at most :math:`k(1 + r + |e|)^{k-1}|e|`, and over all entries by at most
+    :math:`k e^{k(r + E)} E` in norm, E that of all e; of several parts these terms add up.
     """
     step = parts[0][0].step
     low, high, outside = _window(parts, tilt)
@@ -542,7 +543,7 @@ def convolve(
     unit = float(np.finfo(kind).eps) / 2
     eta = 16 * unit * math.log2(max(n, 2))
     log_abs_up = np.zeros(n // 2 + 1, dtype=kind)
-    transforms, moved = [], 0.0
+    transforms, moved, grown = [], 0.0, 0.0
     for grid, count in parts:
         with np.errstate(divide="ignore"):
             weights = np.log(grid.mass) + tilt.theta * grid.points
@@ -554,6 +555,7 @@ def convolve(
         log_abs_up += count * np.log(np.abs(x) + error)
         transforms.append((x, count))
         moved += count * error
+        grown += count * (error + ROUNDED)
     # a vanishing product, as nearly all are for many coordinates, is replaced by 0, with an error of its own size
     kept = np.flatnonzero(log_abs_up > _VANISHED)
     power = np.ones(kept.size, dtype=x.dtype)
@@ -572,7 +574,7 @@ def convolve(
     mass = fft.irfft(product, n)
     # entry j of the circular result is the mass at index floor + j (mod n)
     mass = np.roll(mass, -((first - floor) % n))[: last - first + 1].astype(float)
-    norm = moved * math.exp(min(2 * moved, LARGEST_POWER)) + _norm(up) + inverse
+    norm = moved * math.exp(min(grown, LARGEST_POWER)) + _norm(up) + inverse
     return first, mass, math.sqrt(2 / n) * norm, outside
 
 

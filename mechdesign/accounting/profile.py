@@ -5,8 +5,8 @@ For every symmetric log-concave density, with Ḡ its survival function and
 
 .. math:: \delta(\varepsilon) = \bar G(x - \Delta/2) - e^{\varepsilon}\,\bar G(x + \Delta/2)
 
-is necessary and sufficient (Muthukrishnan and Kalyani, Theorem 6 and Lemma 8; Vinterbo 2022). Where the two
-terms nearly cancel, the same δ is integrated as
+is necessary and sufficient (Vinterbo 2022; re-derived by Muthukrishnan and Kalyani, *Grafting Laplace and Gaussian
+distributions*, Lemma 11, whose Theorem 3 is this for flipped Huber noise). Where the two terms nearly cancel, the same δ is integrated as
 :math:`\int_x^\infty g(t-\Delta/2)\,(1 - e^{\varepsilon - \tilde\zeta(t)})\,dt`, a positive integrand.
 
 **Enclosures.** With h = Δ/2 and :math:`F(x) = \bar G(x - h) - e^{\varepsilon}\,\bar G(x + h)`,

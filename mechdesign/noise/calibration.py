@@ -288,7 +288,7 @@ class Calibration(Design):
     def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
         """Recompute the budget that all rounds of a law consume.
 
-        One coordinate: the exact profile (Muthukrishnan and Kalyani, Theorem 6); Gaussian noise: that of Balle and Wang (2018);
+        One coordinate: the exact profile (`mechdesign.accounting.profile`); Gaussian noise: that of Balle and Wang (2018);
         elsewhere the composed privacy loss, enclosed on a grid (Doroshenko et al. 2022); ρ from Rényi divergences.
         """
         noise = checks.instance("law", stated.law, AdditiveNoise)

@@ -401,7 +401,7 @@ class FlippedHuber(SymmetricLaw):
 
 
 def _inverse_loss(v: Values, r: float, b: float) -> Values:
-    """sup{t : loss(t) <= v}: the four pieces of the paper's Appendix C, odd in v."""
+    """sup{t : loss(t) <= v}, odd in v: the four pieces of the paper's equation (15), with r = Δ/γ, b = α/γ and v = ν."""
     w = np.abs(v)
     first = max(r - b, 0.0)
     v1 = (first * first + 2 * b * r) / 2

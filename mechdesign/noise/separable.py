@@ -23,8 +23,8 @@ noise. Else it is safe. Least loss under it is a saddle point: the worst mix of 
 are a *mix*: what prices prove of every change they prove of :math:`\sum_i (a_i^m x_i)/s_i^m`, term by term. So no noise of which prices prove that it keeps the
 budget costs less than the best against the mix, of profile :math:`a_i x_i^{1/m}`.
 
-**Profiles.** The more dispersed a profile, the more non-identical noise saves (a Schur-convexity argument: Muthukrishnan and
-Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*, Theorem 9).
+**Profiles.** The more dispersed a profile, the less loss: Laplace noise costs less where λ majorizes another (Theorem 10 of Muthukrishnan and
+Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*), Gaussian noise where the squares of λ do (Theorem 9).
 """
 
 from __future__ import annotations

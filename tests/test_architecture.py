@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import functools
 import importlib
 import re
 import subprocess
@@ -83,6 +84,14 @@ def test_guides_show_whole_outputs() -> None:
     for page in sorted((ROOT / "docs" / "guides").glob("*.rst")):
         for example in parser.get_examples(page.read_text(encoding="utf-8")):
             assert "..." not in example.want, f"{page.name}, line {example.lineno + 1}"
+
+
+def test_equations_of_the_papers_are_where_the_guide_says() -> None:
+    page = (ROOT / "docs" / "guides" / "from_the_paper.rst").read_text(encoding="utf-8")
+    places = re.findall(r"``(\w+/\w+)\.py``, ``([\w.]+)``$", page, re.M)
+    assert len(places) == page.count(".py``, ``") > 50
+    for file, name in places:
+        functools.reduce(getattr, name.split("."), import_module(f"mechdesign.{file.replace('/', '.')}"))
 
 
 # -- Every benchmark runs as its docstring says: it names its command, and that module imports and has a `main`

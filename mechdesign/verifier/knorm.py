@@ -184,11 +184,11 @@ def rising(column: tuple[int, ...]) -> Fraction:
 
 def knorm(result: Json, account: Account) -> None:
     design, law, stated = result["design"], result["mechanism"], result["value"]
-    k, rounds, order = design["dimension"], design["rounds"], 2 if design["loss"] == "squared" else 1
-    if rounds < 1:
+    k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
+    if design["rounds"] < 1:
         raise Refused("rounds that are none")
-    changes, near = design["sensitivity"], design["neighbours"]
-    if isinstance(changes, dict) and near not in ("add-remove", changes["neighbours"]):
+    changes = design["sensitivity"]
+    if isinstance(changes, dict) and design["neighbours"] not in ("add-remove", changes["neighbours"]):
         raise Refused("bounds for other neighbours than the design's")
     norm, cap, gamma = law["norm"], law["cap"], law["gamma"]
     listed = isinstance(design["sensitivity"], list)
@@ -211,11 +211,11 @@ def knorm(result: Json, account: Account) -> None:
     hull = Hull(law, account) if law["vertices"] else None
     shape = Shape(norm, cap and Fraction(cap), law["signed"], widths, hull)
     size = moving(shape, k)
+    if hull is not None:
+        account.agrees("the faces are all that the hull has", hull.sound)
+        listed_too = of_the_list(law, design["sensitivity"])
+        account.agrees("the vertices of the hull are changes of the list", listed_too)
     if listed:
-        if hull is not None:
-            account.agrees("the faces are all that the hull has", hull.sound)
-            listed_too = of_the_list(law, design["sensitivity"])
-            account.agrees("the vertices of the hull are changes of the list", listed_too)
         body = hull or Planes(law, account)
         top = reached_by_list(widths, body, design["sensitivity"], k) if body.sound else Fraction(0)
         beyond = largest - top if top > 0 else Fraction(-1)
@@ -224,28 +224,16 @@ def knorm(result: Json, account: Account) -> None:
     else:
         beyond = beyond_hull(shape, design["sensitivity"], k, largest)
     account.at_most(f"no change has a norm above {law['largest']!r}", 0, beyond)
-    loss = rounds * largest / scale
     if beyond < 0:
         return
-    left, claim = left_after(design["privacy"], loss), f"privacy losses of at most {float(loss):.9g} are"
-    if left < 0 and norm == 2 and gamma is None and counts_delta(design):
-        epsilon, most = profile(design)
-        claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' if rounds > 1 else ''} is"
-        left = Fraction(most - round_delta(k, largest / scale, epsilon, account) * SUMMED)
-    account.at_most(f"{claim} private as asked", 0, left)
-    claim = f"the {design['loss']} error is at most {stated!r}"
+    within_budget(design, largest / scale, norm == 2 and gamma is None, account)
     if law["planes"] is not None:
-        if result["lower_bound"] is not None:
-            raise Refused("a bound of noise whose moments are simulated")
-        each = (max(abs(Fraction(v[i])) for v in changes) for i in range(k))
-        spent = math.factorial(order) * sum(x**order for x in each) * (scale / largest) ** order / k
-        claim += f", simulated: that it is at least {float(spent):.6g} is proved"
-        account.claimed(claim, spent <= stated, stated - spent)
+        simulated_error(result, scale / largest, account)
         return
+    claim = f"the {design['loss']} error is at most {stated!r}"
     if gamma is None:
         radial = math.prod(size + i for i in range(1, order + 1)) * scale**order
-        exact = unit(shape, k, design["loss"]) * radial
-        account.costs(claim, exact, stated)
+        account.costs(claim, unit(shape, k, design["loss"]) * radial, stated)
     else:
         stairs = Stairs(size, float(largest / scale), account)
         found = stairs.moment(order, gamma) * unit(shape, k, design["loss"]) * largest**order
@@ -253,6 +241,32 @@ def knorm(result: Json, account: Account) -> None:
     if result["lower_bound"] is not None:
         tried = [(shape, top)] if shape.hull else plain_and_hulls(design, bounds, l1, l2)
         least(result, account, tried)
+
+
+def within_budget(design: Json, loss: Fraction, radial: bool, account: Account) -> None:
+    """Check the budget of rounds that lose at most `loss` each; of ℓ₂ noise without steps its δ may do."""
+    rounds = design["rounds"]
+    claim, left = (
+        f"privacy losses of at most {float(rounds * loss):.9g} are",
+        left_after(design["privacy"], rounds * loss),
+    )
+    if left < 0 and radial and counts_delta(design):
+        epsilon, most = profile(design)
+        claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' if rounds > 1 else ''} is"
+        left = Fraction(most - round_delta(design["dimension"], loss, epsilon, account) * SUMMED)
+    account.at_most(f"{claim} private as asked", 0, left)
+
+
+def simulated_error(result: Json, scale: Fraction, account: Account) -> None:
+    """Say that an error is simulated, and prove that it is at least that of each coordinate's largest change; `scale` over the largest norm."""
+    if result["lower_bound"] is not None:
+        raise Refused("a bound of noise whose moments are simulated")
+    design, stated = result["design"], result["value"]
+    k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
+    each = (max(abs(Fraction(v[i])) for v in design["sensitivity"]) for i in range(k))
+    spent = math.factorial(order) * sum(x**order for x in each) * scale**order / k
+    claim = f"the {design['loss']} error is at most {stated!r}, simulated: that it is at least {float(spent):.6g} is proved"
+    account.claimed(claim, spent <= stated, stated - spent)
 
 
 def of_the_list(law: Json, vectors: Json) -> bool:

@@ -566,49 +566,16 @@ def decays(r: Fraction, epsilon: Fraction) -> bool:
 
 def lattice_problem(result: Json, account: Account) -> None:
     """A problem on the masses of noise, and its law."""
-    design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
-    whole, n, side = design["integer"], design["change"], (len(design["outputs"]) - 1) // 2
-    if law[""] != ("integer-noise" if whole else "cell-noise") or len(proofs) < len(result["proofs"]):
-        raise Refused("noise of another kind, or evidence twice")
+    design, proofs = result["design"], proofs_of(result)
+    n, side = design["change"], (len(design["outputs"]) - 1) // 2
     if "table-proof" not in proofs or not 1 <= n <= 2 * side or len(design["outputs"]) != 2 * side + 1:
         raise Refused("no proof of the law, or a lattice that is none")
-    law, step = (on_cells(law) if whole else law), Fraction(design["step"])
-    held, weights, r = cells_of(law), law["weights"], Fraction(design["decay"])
-    pad, odd = divmod(2 * side + 1 - len(weights), 2)
-    centred = 2 * Fraction(law["start"]) == -len(weights) * Fraction(law["width"])
-    alike = (law["cells_per_shift"], law["decay"], law["width"]) == (n, r, step) and not (odd or pad < 0)
-    account.agrees("the noise is on the problem's lattice", alike and centred and not (r and pad))
-    if (
-        not alike
-        or law["spike"]
-        or law["spans"]
-        or (r and (pad or n > side))
-        or (whole and not step == 1 <= design["sensitivity"])
-    ):
-        raise Refused("noise on another lattice")
-    if (design["tails"] is None) == (r > 0) or (r and not decays(r, Fraction(design["tails"]))):
-        raise Refused("a decay that is not that of the tails")
-    sensitivity = Fraction(design["sensitivity"])
-    spare = (n + 1 if whole else n * step) - sensitivity
-    account.proved("shifts up to the sensitivity", spare > 0 if whole else spare >= 0, spare)
-    if not design["privacy"] or design["of"] != "data":
-        raise Refused("noise without privacy, or for the report of one person")
-    points = []
-    for one in design["privacy"]:
-        for epsilon, delta in points_of(one["privacy"]):
-            if delta >= 1:
-                continue
-            low, high = exp_bounds(Fraction(epsilon))
-            points.append((high, Fraction(delta)))
-            claim = f"{one['label']}: epsilon = {epsilon!r}, delta = {delta!r} at every shift"
-            account.at_most(
-                claim, Fraction(largest_excess(law, held, low, account)) / held.total, Fraction(delta)
-            )
+    held, weights, points = private_on_lattice(result, side, account)
+    r = Fraction(design["decay"])
     lattice = Lattice(side, n, r)
     places = [lattice.place(j) for j in range(-side, side + 1)]
     masses = [place[1] for place in places if place is not None]
-    padded = [0] * pad + weights + [0] * pad
-    cells = [w / (held.total * mass) for w, mass in zip(padded, masses, strict=True)]
+    cells = [w / (held.total * mass) for w, mass in zip(weights, masses, strict=True)]
 
     def bound(own: list[Own]) -> Fraction:
         proof = proofs["rows-bound"]
@@ -632,3 +599,46 @@ def lattice_problem(result: Json, account: Account) -> None:
     keeps_rows(
         design, result, proofs, cells, bits, bound, "noise on this lattice within these constraints", account
     )
+
+
+def private_on_lattice(
+    result: Json, side: int, account: Account
+) -> tuple[Cells, list[int], list[tuple[Fraction, Fraction]]]:
+    """Check that the law is on the problem's lattice and private at every shift; return it, its weights from end to end and (e^ε, δ)."""
+    design, law, whole, n = (
+        result["design"],
+        result["mechanism"],
+        result["design"]["integer"],
+        result["design"]["change"],
+    )
+    if law[""] != ("integer-noise" if whole else "cell-noise") or len(proofs_of(result)) < len(
+        result["proofs"]
+    ):
+        raise Refused("noise of another kind, or evidence twice")
+    law, step = (on_cells(law) if whole else law), Fraction(design["step"])
+    held, weights, r = cells_of(law), law["weights"], Fraction(design["decay"])
+    pad, odd = divmod(2 * side + 1 - len(weights), 2)
+    centred = 2 * Fraction(law["start"]) == -len(weights) * Fraction(law["width"])
+    alike = (law["cells_per_shift"], law["decay"], law["width"]) == (n, r, step) and not (odd or pad < 0)
+    account.agrees("the noise is on the problem's lattice", alike and centred and not (r and pad))
+    wrong = not alike or law["spike"] or law["spans"] or (r and (pad or n > side))
+    if wrong or (whole and not step == 1 <= design["sensitivity"]):
+        raise Refused("noise on another lattice")
+    if (design["tails"] is None) == (r > 0) or (r and not decays(r, Fraction(design["tails"]))):
+        raise Refused("a decay that is not that of the tails")
+    sensitivity = Fraction(design["sensitivity"])
+    spare = (n + 1 if whole else n * step) - sensitivity
+    account.proved("shifts up to the sensitivity", spare > 0 if whole else spare >= 0, spare)
+    if not design["privacy"] or design["of"] != "data":
+        raise Refused("noise without privacy, or for the report of one person")
+    points = []
+    for one in design["privacy"]:
+        for epsilon, delta in points_of(one["privacy"]):
+            if delta >= 1:
+                continue
+            low, high = exp_bounds(Fraction(epsilon))
+            points.append((high, Fraction(delta)))
+            claim = f"{one['label']}: epsilon = {epsilon!r}, delta = {delta!r} at every shift"
+            excess = Fraction(largest_excess(law, held, low, account)) / held.total
+            account.at_most(claim, excess, Fraction(delta))
+    return held, [0] * pad + weights + [0] * pad, points

@@ -50,88 +50,40 @@ GRAIN = Decimal(2) ** -22
 
 
 def plan(result: Json, account: Account) -> None:
+    """Check that the plan answers the tasks asked, with noise of the menu, at the cost stated and within the budget."""
     design, law, value = result["design"], result["mechanism"], result["value"]
-    tasks, settled, noises = dict(design["tasks"]), dict(law["tasks"]), law["noises"]
-    same = [*tasks] == [*settled] and all(
-        {**settled[name], (chosen := CHOSEN.get(task[""], "")): 0} == {**task, chosen: 0}
-        for name, task in tasks.items()
-    )
-    account.agrees("the tasks answered are those asked", same)
-    account.agrees("the plan is one that can be asked", is_asked(design))
-    own = (law["neighbours"], law["disjoint"]) == (design["neighbours"], design["disjoint"])
-    account.agrees("neighbours and groups are those of the design", own)
+    same = answers_the_tasks(design, law, account)
     neighbours, groups = design["neighbours"], design["disjoint"]
-    account.agrees("the choices are those of the design", law["chosen"] == design["chosen"])
     if design["chosen"] and (design["privacy"][""] in BY_MU or design["targets"]):
         raise Refused("choices in a plan that counts no ε and no ρ, or that seeks the least budget")
     taken = design["rounds"] * with_noise(law, neighbours, design["privacy"][""], account)
     if groups and neighbours != "add-remove":
         raise Refused("disjoint groups between which a person may move")
-    parts: list[tuple[str, int, Json, bool, Fraction | None, Fraction | None]] = []
-    held: dict[str, list[int]] = {name: [] for name in tasks}
-    for name, task in settled.items() if same else ():
-        clips = (
-            tasks[name]["clip"] if isinstance(tasks[name].get("clip"), list) else [tasks[name].get("clip")]
-        )
-        if task[""] == "sum-task":
-            account.agrees(f"the clip of {name} is one of those offered", task["clip"] in clips)
-        if task[""] == "workload-task":
-            offered = len(task["strategies"]) == 1 and task["strategies"][0] in tasks[name]["strategies"]
-            account.agrees(f"the strategy of {name} is one of those offered", offered)
-        for part in parts_of(task, neighbours, account):
-            held[name].append(len(parts))
-            parts.append((name, *part))
-    account.agrees("every part of a task has its noise", len(parts) == len(noises))
-    if not same or len(parts) != len(noises):
+    parts = {
+        name: parts_of(task, neighbours, account)
+        for name, task in (law["tasks"] if same else ())
+        if is_offered(name, task, dict(design["tasks"])[name], account)
+    }
+    complete = sum(map(len, parts.values())) == len(law["noises"])
+    account.agrees("every part of a task has its noise", complete)
+    if not same or not complete:
         return
-    weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
-    cost, errors, claimed = Fraction(0), dict.fromkeys(tasks, Fraction(0)), list[str]()
-    unknown: list[str] = []
-    for (name, dimension, changes, integer, worth, worst), noise in zip(parts, noises):
-        law, integer = noise["law"], integer and design["privacy"][""] not in BY_MU
-        menu = [(WHOLE if integer else NAMES).get(family) for family in design["families"]]
-        stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
-        fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
-        _, shapes, scale = law_of(noise)
-        fits = fits and noise["sensitivity"]["neighbours"] == neighbours and law["name"] in menu
-        account.agrees(f"the noise of {name} is of the menu, for what changes", fits)
-        if any(isinstance(settled[name].get(key), dict) for key in ("sensitivity", "contribution")):
-            account.claimed(f"the change is what one record of {name} does, as stated")
-        variance = Fraction(COSTS[law["name"]](2, *shapes) * scale**2)
-        if worth is None or worst is None:
-            unknown.append(name)
-            continue
-        errors[name] += worst * variance
-        cost += Fraction(weights.get(name, 1.0)) * worth * dimension * variance
-        if settled[name].get("values") is not None and name not in claimed:
-            claimed.append(name)
-    for name in claimed:
-        account.claimed(f"the bias of the clip of {name}")
+    noises = iter(law["noises"])
+    held = {name: [next(noises) for _ in own] for name, own in parts.items()}
+    costs(result, parts, held, account)
     granted = dict(design["privacy"])
-    if targets:
-        granted["rho" if granted[""] == "zcdp" else "epsilon"] = value
-        spare = design["privacy"].get("rho", design["privacy"].get("epsilon")) - value
-        account.agrees("the budget is within the one asked", spare >= 0, spare)
-        for name, error in errors.items():
-            most = Fraction(targets[name]) ** 2
-            if name in unknown:
-                account.claimed(f"the error of {name} is at most {targets[name]!r}")
-            else:
-                account.costs(f"the error of {name} is at most {targets[name]!r}", error, most)
-    elif unknown:
-        account.claimed(f"the weighted squared error is at most {value!r}")
-    else:
-        account.costs(f"the weighted squared error is at most {value!r}", cost, value)
+    budget = "rho" if granted[""] == "zcdp" else "epsilon"
+    if design["targets"]:
+        granted[budget] = value
     if taken:
-        key = "rho" if granted[""] == "zcdp" else "epsilon"
-        if (left := Fraction(granted[key]) - taken) <= 0:
+        if (left := Fraction(granted[budget]) - taken) <= 0:
             raise Refused("choices that leave nothing for noise")
         near = float(left)
-        granted[key] = near if Fraction(near) <= left else math.nextafter(near, 0.0)
+        granted[budget] = near if Fraction(near) <= left else math.nextafter(near, 0.0)
     apart = {name for group in groups for name in group}
-    common = [name for name in tasks if name not in apart]
+    common = [name for name in held if name not in apart]
     for group in groups or [[]]:
-        mine = [noises[k] for name in [*common, *group] for k in held[name]]
+        mine = [noise for name in [*common, *group] for noise in held[name]]
         private(mine, granted, f" of {', '.join(group)}" if group else "", account)
     kinds = [proof[""] for proof in result["proofs"]]
     if kinds.count("law-proof") != 1 or len(kinds) != 1 + (result["lower_bound"] is not None):
@@ -142,6 +94,77 @@ def plan(result: Json, account: Account) -> None:
         account.claimed(
             f"no plan of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
         )
+
+
+def answers_the_tasks(design: Json, law: Json, account: Account) -> bool:
+    """Check that tasks, people and choices are those of the design; return whether the tasks are."""
+    tasks, settled = dict(design["tasks"]), dict(law["tasks"])
+    same = [*tasks] == [*settled] and all(
+        {**settled[name], (chosen := CHOSEN.get(task[""], "")): 0} == {**task, chosen: 0}
+        for name, task in tasks.items()
+    )
+    account.agrees("the tasks answered are those asked", same)
+    account.agrees("the plan is one that can be asked", is_asked(design))
+    own = (law["neighbours"], law["disjoint"]) == (design["neighbours"], design["disjoint"])
+    account.agrees("neighbours and groups are those of the design", own)
+    account.agrees("the choices are those of the design", law["chosen"] == design["chosen"])
+    return same
+
+
+def is_offered(name: str, task: Json, asked: Json, account: Account) -> bool:
+    """Check that the clip or strategy that was chosen is one of those offered."""
+    offered = True
+    if task[""] == "sum-task":
+        clips = asked["clip"] if isinstance(asked["clip"], list) else [asked["clip"]]
+        offered = task["clip"] in clips
+        account.agrees(f"the clip of {name} is one of those offered", offered)
+    if task[""] == "workload-task":
+        offered = len(task["strategies"]) == 1 and task["strategies"][0] in asked["strategies"]
+        account.agrees(f"the strategy of {name} is one of those offered", offered)
+    return offered
+
+
+def costs(
+    result: Json, parts: dict[str, list[Numbers]], held: dict[str, list[Json]], account: Account
+) -> None:
+    """Check that all noise is of the menu and for what changes, and that errors are at most those stated."""
+    design, value, settled = result["design"], result["value"], dict(result["mechanism"]["tasks"])
+    weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
+    cost, errors, unknown = Fraction(0), dict.fromkeys(parts, Fraction(0)), list[str]()
+    for name, own in parts.items():
+        for (dimension, changes, integer, worth, worst), noise in zip(own, held[name]):
+            whole_numbers = integer and design["privacy"][""] not in BY_MU
+            menu = [(WHOLE if whole_numbers else NAMES).get(family) for family in design["families"]]
+            stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
+            fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
+            fits = fits and noise["sensitivity"]["neighbours"] == design["neighbours"]
+            _, shapes, scale = law_of(noise)
+            family = noise["law"]["name"]
+            account.agrees(f"the noise of {name} is of the menu, for what changes", fits and family in menu)
+            variance = Fraction(COSTS[family](2, *shapes) * scale**2)
+            if worth is None or worst is None:
+                unknown.append(name)
+                continue
+            errors[name] += worst * variance
+            cost += Fraction(weights.get(name, 1.0)) * worth * dimension * variance
+    for name, task in settled.items():
+        if any(isinstance(task.get(key), dict) for key in ("sensitivity", "contribution")):
+            account.claimed(f"the change is what one record of {name} does, as stated")
+        if task.get("values") is not None:
+            account.claimed(f"the bias of the clip of {name}")
+    if targets:
+        spare = design["privacy"].get("rho", design["privacy"].get("epsilon")) - value
+        account.agrees("the budget is within the one asked", spare >= 0, spare)
+        for name, error in errors.items():
+            most, claim = Fraction(targets[name]) ** 2, f"the error of {name} is at most {targets[name]!r}"
+            if name in unknown:
+                account.claimed(claim)
+            else:
+                account.costs(claim, error, most)
+    elif unknown:
+        account.claimed(f"the weighted squared error is at most {value!r}")
+    else:
+        account.costs(f"the weighted squared error is at most {value!r}", cost, value)
 
 
 def is_asked(design: Json) -> bool:

@@ -329,17 +329,34 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     if by_rows:
         account.bounds(least + given, bound, rows_bound(design, rows, averaged, account), room)
     elif bound is not None and duals is not None:
-        grid, own = design.get("bins"), [Fraction(b) for b in duals["outputs"] or bins]
-        listed = isinstance(grid, dict) and "step" in grid and not duals["between"]
-        if listed and not (len(own) > steps_of(grid) and on_grid(grid, own)):
-            raise Refused("a lower bound for other outputs than the question has")
-        if duals["cap_price"] and (cap is None or worst):
-            raise Refused("a price of a cap that is not there")
-        bias = Fraction(design.get("max_bias", 0.0))
-        ends = law.knots[0] + bias, law.knots[-1] - bias
-        found = dual_bound(duals, bins, ends, bias, ratio, loss, averaged, account)
-        found -= Fraction(duals["cap_price"]) * Fraction(cap or 0)
+        found = bound_of_duals(design, duals, bins, law, ratio, averaged, account)
         account.bounds(least + given, bound, found, room)
+
+
+def bound_of_duals(
+    design: Json,
+    duals: Json,
+    bins: list[Fraction],
+    law: Segments,
+    ratio: Fraction,
+    moments: Moments | None,
+    account: Account,
+) -> Fraction:
+    """What multipliers prove; refuse outputs and prices that the question has not."""
+    grid, own, cap = (
+        design.get("bins"),
+        [Fraction(b) for b in duals["outputs"] or bins],
+        design.get("max_mse"),
+    )
+    listed = isinstance(grid, dict) and "step" in grid and not duals["between"]
+    if listed and not (len(own) > steps_of(grid) and on_grid(grid, own)):
+        raise Refused("a lower bound for other outputs than the question has")
+    if duals["cap_price"] and (cap is None or moments is None):
+        raise Refused("a price of a cap that is not there")
+    bias = Fraction(design.get("max_bias", 0.0))
+    ends = law.knots[0] + bias, law.knots[-1] - bias
+    found = dual_bound(duals, bins, ends, bias, ratio, design["loss"], moments, account)
+    return found - Fraction(duals["cap_price"]) * Fraction(cap or 0)
 
 
 def steps_of(grid: Json) -> int:

@@ -39,7 +39,7 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from operator import add, mul
+from operator import add, itemgetter, mul
 from typing import NamedTuple, TypeAlias
 
 from mechdesign.verifier.arithmetic import decimal, exp_bounds
@@ -304,11 +304,6 @@ class Moments:
         self.account.agreeing += how == "claimed"
         self.account.rows[self.claim] = (claim, "proved", so_far and holds)
 
-    @property
-    def places(self) -> list[Fraction]:
-        """Where the point masses are, in order."""
-        return [x for x, _ in self.atoms]
-
     def over(self, spans: list[Span], name: str) -> list[list[Bounds]]:
         """Bounds of the three moments on each stretch: computed, or those that are stated under this name."""
         if self.exact is not None:
@@ -345,9 +340,9 @@ def pairs(numbers: list[int]) -> list[Bounds]:
     return bounds
 
 
-def nearest(moments: Moments, points: list[Fraction], x: Fraction) -> Json:
+def nearest(moments: Moments, x: Fraction) -> Json:
     """The point mass nearest to an input, with its bounds."""
-    k = bisect_left(points, x)
+    k = bisect_left(moments.atoms, x, key=itemgetter(0))
     atoms = moments.atoms[max(k - 1, 0) : k + 1] or [(x, (Fraction(0), Fraction(0)))]
     return min(atoms, key=lambda atom: abs(atom[0] - x))
 
@@ -373,34 +368,9 @@ def dual_bound(
     account: Account,
 ) -> Fraction:
     """Lines under the loss on pieces of the inputs, averaged: a constant plus G · a for the floors a, minimised over a."""
-    origin, price, nu = Fraction(duals["origin"]), Fraction(duals["cap_price"]), duals["multipliers"]
-    table: Json
-    own, between = [Fraction(b) for b in duals.get("outputs") or bins], duals.get("between", False)
-    held = all(own[0] <= b <= own[-1] if between else b in own for b in bins)
-    if not held or own != sorted({*own}):
-        raise Refused("a lower bound for other outputs")
-    bins, table = own, [list(map(Fraction, piece)) for piece in duals["pieces"]]
-    account.takes(8 * len(table) * len(bins))
-    good = all(share >= 0 and u <= (u if moments is None else v) and u <= v for u, v, share, *_ in table)
-    low, high = ends[0] - bias - origin, ends[1] + bias - origin
-    good = good and (moments is not None or all(low <= u <= high for u, *_ in table))
-    if not good or [len(v) for v in nu] != [len(bins)] * 2 or min(map(min, nu)) < 0 or price < 0:
-        raise Refused("multipliers that are none")
-    spans = sorted({(u, v) for u, v, *_ in table if u < v})
-    if spans and moments is None:
-        raise Refused("multipliers of stretches where no prior is")
-    known = moments.over([(origin + u, origin + v) for u, v in spans], "spans") if moments else []
-    cells: Json = dict(zip(spans, known))
-    points = [] if moments is None else moments.places
-    used, changes = Counter[Json](), Counter[Json]()
-    for u, v, share, *_ in table:
-        if u < v:
-            changes[u], changes[v] = changes[u] + share, changes[v] - share
-        else:
-            used[None if moments is None else nearest(moments, points, origin + u)[0] - origin] += share
-    covered = accumulate(change for _, change in sorted(changes.items()))
-    if max([0, *covered, *used.values()]) > 1:
-        raise Refused("a part of the prior is counted twice")
+    origin, price = Fraction(duals["origin"]), Fraction(duals["cap_price"])
+    bins, table = pieces_of(duals, bins, (ends[0] - bias, ends[1] + bias), moments, account)
+    between, cells = duals.get("between", False), masses_of(table, origin, moments)
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"]) + price
     unit, rho = math.lcm(*((b - origin).denominator for b in bins)), Fraction(math.ceil(rho * 2**64), 2**64)
     places = [int((b - origin) * unit) for b in bins]
@@ -412,7 +382,7 @@ def dual_bound(
         if u < v:
             masses = cells[u, v]
         else:  # a point mass: u is its rounded distance from the origin; or, for the worst case, a weight
-            x, mass = (origin + u, (1, 1)) if moments is None else nearest(moments, points, origin + u)
+            x, mass = (origin + u, (1, 1)) if moments is None else nearest(moments, origin + u)
             u = v = x - origin
             masses = [mass, (0, 0), (0, 0)]
         masses = [(low * share, high * share) for low, high in masses]
@@ -442,14 +412,55 @@ def dual_bound(
                 gradient[part] = map(add, gradient[part], grown)
     # What is paid at the ends of the range: their probabilities are between a and ρa, sum to 1 and reach the end in the mean.
     least = [Fraction(g, UNIT) for g in gradient]
-    sides: list[tuple[Fraction, int, Json]] = [(ends[1], 1, nu[0]), (ends[0], -1, nu[1])]
-    for end, side, given in sides:
+    for end, side, given in zip((ends[1], ends[0]), (1, -1), duals["multipliers"]):
         prices = list(map(Fraction, given))
         mass, level = side * sum(prices, Fraction(0)), side * sum(map(mul, prices, bins), Fraction(0))
         total += mass * end - level
         lines = (mass * b - level for b in bins)
         least = [g - max(line, rho * line) for g, line in zip(least, lines)]
     return total + min(least) * (1 / rho if min(least) > 0 else 1)
+
+
+Priced = list[Fraction]
+"""Ends u ≤ v from the origin, the share of the prior between them, and λ and μ at both."""
+
+
+def pieces_of(
+    duals: Json, bins: list[Fraction], reach: Json, moments: Moments | None, account: Account
+) -> tuple[list[Fraction], list[Priced]]:
+    """The outputs that multipliers speak of, and their pieces of the inputs; refuse prices that are negative."""
+    origin, nu = Fraction(duals["origin"]), duals["multipliers"]
+    own, table = [Fraction(b) for b in duals.get("outputs") or bins], duals["pieces"]
+    held = all(own[0] <= b <= own[-1] if duals.get("between") else b in own for b in bins)
+    if not held or own != sorted({*own}):
+        raise Refused("a lower bound for other outputs")
+    pieces = [list(map(Fraction, piece)) for piece in table]
+    account.takes(8 * len(pieces) * len(own))
+    good = all(share >= 0 and u <= v for u, v, share, *_ in pieces)
+    if moments is None:
+        good = good and all(reach[0] <= origin + u <= reach[1] for u, *_ in pieces)
+        if any(u < v for u, v, *_ in pieces):
+            raise Refused("multipliers of stretches where no prior is")
+    if not good or [*map(len, nu)] != [len(own)] * 2 or min(map(min, nu)) < 0 or duals["cap_price"] < 0:
+        raise Refused("multipliers that are none")
+    return own, pieces
+
+
+def masses_of(table: list[Priced], origin: Fraction, moments: Moments | None) -> dict[Json, Json]:
+    """Bounds of mass and moments of every stretch; refuse a part of the prior that is counted twice."""
+    used: dict[Json, Json] = Counter()
+    changes: dict[Json, Json] = Counter()
+    for u, v, share, *_ in table:
+        if u < v:
+            changes[u], changes[v] = changes[u] + share, changes[v] - share
+        else:
+            used[None if moments is None else nearest(moments, origin + u)[0]] += share
+    covered = accumulate(change for _, change in sorted(changes.items()))
+    if max([0, *covered, *used.values()]) > 1:
+        raise Refused("a part of the prior is counted twice")
+    spans = sorted({(u, v) for u, v, *_ in table if u < v})
+    known = moments.over([(origin + u, origin + v) for u, v in spans], "spans") if moments else []
+    return dict(zip(spans, known))
 
 
 Weighted = tuple[Fraction, Fraction, list[Bounds]]

@@ -4,14 +4,16 @@ A query :math:`f(D) \in \mathbb R^K` whose coordinate i changes by at most :math
 independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Laplace). P1, minimising the error under
 (ε, δ)-DP, is not convex for Gaussian noise, but splits:
 
-- **P2**: the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, one root :math:`\mu_0` (`ScalesPrivacy.budget`, by `gaussian_budget`);
+- **P2**: the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, one root :math:`\mu_0` (`gaussian_mu` in `mechdesign.accounting.gaussian`);
 - **P3**: :math:`\min \sum_i w_i E|T_i|^p` subject to :math:`\sum_i \lambda_i^2/\sigma_i^2 \le \mu_0^2`, convex;
 - **P4**: the same for Laplace noise subject to :math:`\sum_i \lambda_i/\beta_i \le \varepsilon`.
+
+The paper states them for p = 2 and w = 1, the sum of the variances, and solves them for any p. The right side, :math:`\mu_0^2` or ε, is the *budget*.
 
 **Searched laws**: a mix of both types, or shape and scale of one family for each coordinate, under exact composition. These are searches, without a program
 or a lower bound of it (`coordinate_noise`).
 
-**Where the rest is.** P3 and P4 in closed form, the worst change within several bounds: `separable`. Their lower bound: `lagrangian`. What is proved of
+**Where the rest is.** P3 and P4 in closed form (`Separable.unlimited`: Theorems 4 and 5), the worst change within several bounds: `separable`. Their lower bound: `lagrangian`. What is proved of
 scales, and the audit: `AllocationProof` and `audit` in `scales_problem`. The release, and what its lattice costs: `PerCoordinate` in `vector_noise`. That is all of P3
 and P4; `mechdesign.model.scales` lets others state problems on scales, `scales_solving` solves those by a program, `release` draws one coordinate exactly.
 """
@@ -319,22 +321,22 @@ class NoiseAllocation(AllocationPage):
         unit, report = absolute_moment(self.noise, self.loss), self._way(algorithm)
         if self.changes is not None:
             several = allocate_several(self.changes, float(self.loss), self.weights, self.budget)
-            scales, value, against = several.scales, self.cost_of(several.scales), several.against
+            scales, value, optimum = several.scales, self.cost_of(several.scales), several.against
             shares = None if several.worst.shares is None else several.worst.shares[None]
             evidence: tuple[Array | None, ...] = (np.array([several.prices]), several.worst.mix[None], shares)
         else:
             self.check_feasible()
-            against, evidence = self.separable.optimum(), ()
-            scales = self._spread(against.scales)
-            value = self.cost_of(scales) if against.loss is None else self._loss_of_groups(against.loss)
+            optimum, evidence = self.separable.optimum(), ()
+            scales = self._spread(optimum.scales)
+            value = self.cost_of(scales) if optimum.loss is None else self._loss_of_groups(optimum.loss)
         value, lost = (
             rounded_cost(value, float(self.loss)),
             self.budget * (self.requirement.apart + self._widened),
         )
-        bound = self._loss_of_groups(against.lower_bound - against.multiplier * lost)
+        bound = self._loss_of_groups(optimum.lower_bound - optimum.multiplier * lost)
         if not 1e-290 < value < math.inf:
             raise overflowing(float(self.loss))
-        proof = AllocationProof(np.array([against.multiplier * unit]), None, *evidence)
+        proof = AllocationProof(np.array([optimum.multiplier * unit]), None, *evidence)
         noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)
         duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": proof.multipliers})
         yield Bound(bound)

@@ -9,14 +9,14 @@ logarithms of the scales for every order p of the loss, with them in the scales 
 .. math:: \sum_g \min_s \varphi_g(s) - \sum_r y_r B_r + \sum \nu k, \qquad
           \varphi(s) = W s^p + A s^{-m} + d s + c \log s ,
 
-with A the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a` over sums and mixed rows, c that of :math:`\pm\nu` over ratios, which are
+with k the constants of the rows, A the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a` over sums and mixed rows, c that of :math:`\pm\nu` over ratios, which are
 taken as :math:`\log s_g - \log s_h + \log(a/b)`. :math:`\varphi` is convex in log s if d ≥ 0, and in s if p ≥ 1 and c = 0. With
 :math:`\sigma(s) = p W s^p - m A s^{-m} + d s + c`, its slope in log s, and a ≤ b such that :math:`\sigma(a) \le 0 \le \sigma(b)`, or a and b are the ends of the limits,
 
 .. math:: \min \varphi \ge \varphi(b) - \sigma(b) (b/a - 1),
 
 as the tangent at b, in either variable, loses no more on the way to a. a and b are put 10⁻¹⁰ around the minimum, so that hardly anything is lost, and everything
-is computed in balls. No multiplier needs to be good. At W = 0 a positive bound proves that no scales meet the rows.
+is computed in balls. No multiplier needs to be good. P3 and P4 alone have no rows, d = c = 0, and the bound is their least loss at y = p/(mB) times that. At W = 0 a positive bound proves that no scales meet the rows.
 """
 
 from __future__ import annotations

@@ -525,7 +525,7 @@ class AllocationPage(ScalesDesign):
 
     def spent(self, result: Result) -> Array:
         r"""Share of the privacy budget that each coordinate consumes: :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or
-        :math:`\lambda_i/(\beta_i\varepsilon)`; the shares sum to at most 1. Under several bounds they are those of the worst mix
+        :math:`\lambda_i/(\beta_i\varepsilon)`, the resources of the paper's Section IV-B; the shares sum to at most 1. Under several bounds they are those of the worst mix
         of changes, which consumes all of the budget: in proportion to the coordinates' losses."""
         lam, scales = self.sensitivities, result.mechanism.scales
         if self.bounds is None:
@@ -558,7 +558,7 @@ class AllocationPage(ScalesDesign):
         return "largest share of a δ at most" if isinstance(self.privacy, TradeOff) else "δ at most"
 
     def compare(self, result: Result, *, overall: float | None = None) -> pd.DataFrame:
-        """Compare scales with identical noise and with scale-perturb-rescale; a mix of types has `alternatives` only.
+        """Compare scales with identical noise and with scale-perturb-rescale, Table I of the paper; a mix of types has `alternatives` only.
 
         Parameters
         ----------

@@ -125,7 +125,7 @@ class Allocated:
 
 @dataclass(frozen=True, eq=False)
 class Separable:
-    """One instance: everything positive, arrays of one shape (G,).
+    """P3 or P4 in numbers, over groups of coordinates with one scale: everything positive, arrays of one shape (G,).
 
     Parameters
     ----------
@@ -155,7 +155,8 @@ class Separable:
         r"""Return the optimal scales when no limit binds, and their loss, in a few passes over the groups.
 
         With :math:`s_g^0 = (\Lambda_g^m / W_g)^{1/(p+m)}` both sums, of the loss and of the budget, are the same
-        number; the common factor then follows from the budget.
+        number; the common factor then follows from the budget. For p = 2 and W = 1 these are
+        :math:`\sigma_i^2 = \lambda_i \lVert\lambda\rVert_1/\mu_0^2` and :math:`\beta_i = \lambda_i^{1/3} \sum_j \lambda_j^{2/3}/\varepsilon`, Theorems 4 and 5 of the paper.
         """
         p, m = self.order, self.spend
         scales = power(self.sensitivity, m / (p + m))
@@ -578,6 +579,8 @@ def gini(profile: Numbers) -> float:
 def majorizes(profile: Numbers, other: Numbers) -> bool:
     r"""Whether `profile` majorizes `other`: equal sums, and every sum of its k largest values is at least as large.
 
+    Then Laplace noise costs less for `profile`; Gaussian noise does where these are the squares of λ.
+
     Partial sums are exact (rational); the totals may differ, and a partial sum fall short, by 1e-12 of the total.
 
     Examples
@@ -613,8 +616,8 @@ def layer_profile(
 
     A layer with :math:`K_m` coordinates clipped to :math:`C_m` in ℓ_p takes of the budget the worst
     :math:`\sum |d_i|^s` over :math:`\lVert d \rVert_p \le C_m`, s = 2 for Gaussian and 1 for Laplace noise: with a
-    common scale that is the budget of :math:`\lambda = C_m / K_m^{1/\max(p, s)}` in each coordinate. (The exponent 1/p,
-    which is printed, overlooks for p < s a change of one coordinate alone.)
+    common scale that is the budget of :math:`\lambda = C_m / K_m^{1/\max(p, s)}` in each coordinate. (The exponent 1/p
+    that the paper prints in Section VI-C overlooks for p < s a change of one coordinate alone.)
 
     Parameters
     ----------

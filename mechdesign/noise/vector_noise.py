@@ -1,7 +1,7 @@
-r"""Noise for vector queries, independent: with a scale per coordinate, of one type, or Laplace here and Gaussian there; or of one cell law.
+r"""Independent noise for vector queries: a scale for each coordinate, of one type or of both; or one cell law on all.
 
 The exact composition of all coordinates' losses bounds δ. Noise of P3 and P4 (`mechdesign.noise.allocation`) is `IndependentNoise`, released by
-`PerCoordinate.release`, proved at `IndependentNoise.exact`.
+`PerCoordinate.release` on a lattice; what that costs is proved at `IndependentNoise.exact`.
 
 **One cell law on every coordinate** is private as a whole: with :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells, a shift by :math:`(k + \theta)\beta` has
 :math:`(1-\theta) D_k + \theta D_{k+1}`: the pair of laws is that of k or of k + 1 cells, by a coin that may be seen. K

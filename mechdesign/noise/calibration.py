@@ -3,7 +3,9 @@ r"""Calibration: the least noise of a family that meets a privacy requirement, a
 minimise    the variance (or E|T|) of the law, over its shape and scale
 subject to  δ(ε) ≤ δ in K dimensions, each coordinate of sensitivity Δ
 
-`mechdesign.noise.calibration_search` finds the law; what it consumes is enclosed there too, on a different grid, which is the proof.
+`mechdesign.noise.calibration_search` finds the law (`ShapeSearch`); what it consumes is enclosed there too (`consumed`), on a different grid, which is the proof.
+The laws and their privacy losses: `laws`, flipped Huber noise among them, and `families`. δ(ε) of one number: `mechdesign.accounting.profile`; of K numbers:
+`mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`. Claims, audit and lower bound are below.
 
 **Lower bound** of all symmetric laws. A change v of the answer moves the statistic :math:`\sum_i v_i T_i/\lVert v\rVert_2` by
 :math:`\lVert v\rVert_2`; its variance is that of one coordinate, it is symmetric, and (ε, δ)-private as the answer is.

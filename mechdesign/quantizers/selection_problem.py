@@ -1,4 +1,8 @@
-"""A problem on selection probabilities: OPTM's model with further constraints, searched over boxes, repaired and proved."""
+"""A problem on selection probabilities: OPTM's model with further constraints, searched over boxes, repaired and proved.
+
+Solve: `BoxSearch.best` solves the program in every box and keeps the least exact loss, as Algorithm 2 of the paper does; `SelectionProblem.law` makes its
+point exact, and solves again for a smaller budget until that is private. The program is in `selection_program`, what is proved of the law in `proofs`.
+"""
 
 from __future__ import annotations
 

@@ -202,11 +202,13 @@ Comparison = tuple[list[tuple[str, Any]], list[tuple[str, Any]]]
 
 
 def theorem5(side: Side, *, across: bool = False) -> Iterator[Comparison]:
-    """Yield Theorem 5's comparisons: for every output inside or below the range its largest probabilities, and its smallest ones to the right.
+    """Yield Theorem 5's comparisons, for the outputs inside and below the range; `Side.mirrored` has those above it.
 
-    Inside, the largest is at the bin itself, q_i(i) or its mirror image; the smallest is a limit from the left at a bin, or p(upper, i). Below
-    the range both are among the lower end, the bins inside and the upper end. `across` bounds the largest by 1 for the outer factor, the
-    smallest by the inner ones.
+    The largest probabilities of output i are q_i(i) and q_{m+1-i}(m+1-i) if it is inside the range, else z(x, i) at the lower end and at the bins inside.
+    The smallest to its right are w(x, i) at the bins inside, as limits from the left, and at the upper end. All are compared with all: the print
+    has one bin k on both sides of z <= e^ε w, which does not imply privacy, and j for i in q_{m+1-i}(m+1-i).
+
+    `across` replaces the outer factor of the largest by 1, and the inner ones of the smallest by o (`across_outputs`).
     """
     m, lower, upper = len(side.bins), side.lower, side.upper
     large = {} if across else {"outer": side.u[0]}
@@ -573,7 +575,8 @@ class Selection(Unknown):
         .. math:: \sum_j w_j \tfrac12 (\zeta^{L}_j + \zeta^{R}_{m-j} + B_{j+1} - B_j), \qquad
                   \zeta_n = \sum_i q_n(i) (B_n - B_i), \quad w_j = \Pr[B_j \le X < B_{j+1}],
 
-        and similarly for squared losses, with one factor of each product relaxed. For a callable loss it is the bound of the absolute loss.
+        Theorem 4, and for a uniform prior and one family Theorem 3, which print it without the factor 1/2 and Theorem 3 without the constant: neither moves
+        the minimum. It is similar for squared losses, with one factor of each product relaxed. For a callable loss it is the bound of the absolute loss.
         """
         held, form = Prior.ranged(prior, self.input_range)[0], Loss.of(loss)
         question = Question(held, form, *self._lemma1(held, form))

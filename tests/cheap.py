@@ -186,7 +186,7 @@ def objects() -> Iterator[Any]:
     yield [estimate, histogram, estimate.fit([0, 1, 2, 3, 3]), histogram.sample(np.full(4, 0.25), rng=0)]
     yield md.LinearRelease(u.LinearQuery.average(md.MetricSpace.line([0.0, 1.0, 5.0])), alpha=5.0, users=100)
     item = md.ItemwiseRelease(space, alpha=10.0, delta=1e-7, items=50, users=3)
-    yield [item, u.sampling_reduction(5.0, 0.1, samples=200, failure=1e-8)]
+    yield [item, u.SamplingReduction(5.0, 0.1, samples=200, failure=1e-8)]
     yield u.ReducedRelease(item, radius=0.1, failure=1e-7)
     coordinate = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)).certified()
     yield md.CoordinateQuantizer(coordinate, dimension=10)

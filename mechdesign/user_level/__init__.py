@@ -1,8 +1,8 @@
 """User-level privacy in the earth mover's distance (Imola, Roy Chowdhury and Chaudhuri 2024).
 
-The notions (`EMDPrivacy` and its kin), linear queries and their releases, the item-wise shuffled release, the reduction
-from datasets of any sizes, frequency estimation with proved errors, and the best unbiased histogram of all users (`histogram`). Imports `channels`, `noise`, `accounting`,
-`spaces` and the floors below.
+``privacy`` has the notions (`EMDPrivacy` and its kin), ``linear_release`` PrivEMDLinear, ``itemwise`` PrivEMDItemWise, proved in `accounting.shuffling`, and
+BoundedEMDReduction, ``frequency`` the estimates from reports with proved errors, ``histogram`` the best unbiased histogram of all users, with the certificate, audit and lower bound of all these releases.
+Imports `channels`, `noise`, `accounting`, `spaces` and the floors below.
 """
 
 import lazy_loader

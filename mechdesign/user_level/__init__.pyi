@@ -9,7 +9,6 @@ from .histogram import UserHistogram as UserHistogram
 from .itemwise import ItemwiseRelease as ItemwiseRelease
 from .itemwise import ReducedRelease as ReducedRelease
 from .itemwise import SamplingReduction as SamplingReduction
-from .itemwise import sampling_reduction as sampling_reduction
 from .linear_release import LinearQuery as LinearQuery
 from .linear_release import LinearRelease as LinearRelease
 from .privacy import DiscreteEMDPrivacy as DiscreteEMDPrivacy

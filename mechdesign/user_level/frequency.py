@@ -38,7 +38,7 @@ bounds the distance to the histogram *and* its sampling from a distribution, and
 .. math:: E\,EMD \le \frac{d_1}2 \sqrt{\frac1N \Big[ (n-g)(λ_3^{-2} - 1) + (g-1)(λ_2^{-2} - 1) \Big]}
     + \frac{d_2 - d_1}2 \sqrt{\frac{(g-1)(λ_2^{-2} - 1)}N} .
 
-Both terms vanish as α grows.
+Both terms vanish as α grows. Locally N = m; in the central model N = nm (Corollary 6.8).
 
 **Other spaces.** The star whose centre is at half the diameter from every point, or at a point r of the space
 (edges d(x, r)): :math:`E\,EMD \le \sqrt{\sum_x w_x^2}\,\sqrt{(S-1)/N}`; the smallest of these is taken.

@@ -9,7 +9,8 @@ release is (α, δ)-EMD-DP with
   N = m in the local model (one user's own), N = nm in the central model (Theorem 4.4; proof and numbers in `mechdesign.accounting.shuffling`).
 
 `ItemwiseRelease` goes both ways: from (α, δ) to the largest α₀, or from a channel to its α. Channels are in
-`mechdesign.channels`; `release` is that of `mechdesign.problem.mechanism.Drawn`, whose `Deployment` shuffles.
+`mechdesign.channels`; `release` is that of `mechdesign.problem.mechanism.Drawn`, whose `Deployment` shuffles. A certificate, an audit and a lower bound are of
+a histogram that is estimated so: `UserHistogram` in `histogram`.
 
 **Datasets of any sizes** (BoundedEMDReduction). Every user draws s items with replacement from its own data; a bounded (α, δ)-EMD-DP mechanism runs on the draws.
 
@@ -87,7 +88,7 @@ def equal_sizes(datasets: Numbers) -> Numbers:
     if len({len(row) for row in held}) > 1:
         raise DataError(
             "datasets: users hold different numbers of items, but a bounded mechanism needs "
-            "equal sizes; draw the same number from each with sampling_reduction(...).sample(datasets)"
+            "equal sizes; draw the same number from each with SamplingReduction(...).sample(datasets)"
         )
     return cast(Numbers, rows)
 
@@ -354,10 +355,10 @@ class SamplingReduction(Checked):
 
     Examples
     --------
-    >>> reduction = sampling_reduction(5.0, 0.1, samples=200, failure=1e-8)
+    >>> reduction = SamplingReduction(5.0, 0.1, samples=200, failure=1e-8)
     >>> round(reduction.stretched, 4), round(reduction.guarantee.alpha, 3)
     (0.2498, 12.49)
-    >>> sampling_reduction(5.0, 0.1, samples=2000).guarantee.alpha < 8
+    >>> SamplingReduction(5.0, 0.1, samples=2000).guarantee.alpha < 8
     True
     """
 
@@ -411,7 +412,7 @@ class SamplingReduction(Checked):
 
         Examples
         --------
-        >>> sampling_reduction(5.0, 0.1, samples=4).sample([[7], [1, 2, 3]], rng=0).shape
+        >>> SamplingReduction(5.0, 0.1, samples=4).sample([[7], [1, 2, 3]], rng=0).shape
         (2, 4)
         """
         return self.drawn(datasets, Simulation(rng))
@@ -428,9 +429,6 @@ class SamplingReduction(Checked):
         if not rows:
             raise DataError("datasets: is empty; at least one user is needed")
         return np.array(rows, dtype=np.int64)
-
-
-sampling_reduction = SamplingReduction
 
 
 @serializable("reduced-release")

@@ -1,10 +1,17 @@
 r"""PrivEMDLinear: release of a linear query under earth mover's distance privacy.
 
-With L the Lipschitz constant of the query for the chosen norm, one user's change by EMD t moves the answer by at
-most Lt (local) or Lt/n (central, the mean over n users).
+A linear query averages a vector-valued function over a user's items,
+
+.. math:: F(D) = \sum_x f_D[x]\, f(x) = E_{x \sim D} f(x), \qquad f : X \to \mathbb R^k .
+
+**Sensitivity.** Let L be the largest :math:`\lVert f(x) - f(y)\rVert/d(x, y)`, the Lipschitz constant for the chosen norm. For any two histograms and their
+optimal plan π, :math:`\lVert F(p) - F(q)\rVert = \lVert\sum \pi(x, y)(f(x) - f(y))\rVert \le L \sum \pi(x, y) d(x, y)
+= L \cdot \mathrm{EMD}(p, q)`, and two point masses attain it: L is exactly the sensitivity (Theorem 4.1).
+
+**Noise.** One user's change by EMD t moves the answer by at most Lt (local) or Lt/n (central, the mean over n users).
 
 * **K-norm noise** with scale :math:`s = L/\alpha` or :math:`L/(n\alpha)` has loss at most
-  :math:`(Lt/n)/s = \alpha t`: pure α-EMD-DP, whatever the sizes of the datasets (Lemma 4.2).
+  :math:`(Lt/n)/s = \alpha t`: pure α-EMD-DP, whatever the sizes of the datasets (Algorithm 1, Lemma 4.2).
 * **Gaussian noise** has δ > 0. With :math:`\kappa = \alpha\sigma/L` and :math:`y = Lt/(2\sigma)` the pair at distance t needs
 
   .. math:: \delta(y) = \Phi(y - \kappa) - e^{2\kappa y}\,\Phi(-\kappa - y),
@@ -19,13 +26,8 @@ most Lt (local) or Lt/n (central, the mean over n users).
 The answer is the mean over users of each user's own mean, so a user has weight 1/n whatever the size of its dataset, and
 the central guarantee holds for datasets of any sizes too. With equal sizes it is the pooled mean.
 
-Linear queries: averages of a vector-valued function over a user's items.
-
-.. math:: F(D) = \sum_x f_D[x]\, f(x) = E_{x \sim D} f(x), \qquad f : X \to \mathbb R^k .
-
-**Sensitivity.** Let L be the largest :math:`\lVert f(x) - f(y)\rVert/d(x, y)`. For any two histograms and their
-optimal plan π, :math:`\lVert F(p) - F(q)\rVert = \lVert\sum \pi(x, y)(f(x) - f(y))\rVert \le L \sum \pi(x, y) d(x, y)
-= L \cdot \mathrm{EMD}(p, q)`, and two point masses attain it: L is exactly the sensitivity (Theorem 4.1).
+Numbers of theorems are those of Imola, Roy Chowdhury and Chaudhuri 2024. **Where the rest is.** The density and the draws of K-norm noise: `mechdesign.noise.knorm`. A
+certificate, an audit and a lower bound are of a histogram that is released so: `UserHistogram` in `histogram`.
 """
 
 from __future__ import annotations

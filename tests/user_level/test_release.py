@@ -25,7 +25,7 @@ from mechdesign.noise.knorm import KNormNoise
 from mechdesign.noise.release import RoundedSum
 from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.user_level.frequency import LaplaceHistogram
-from mechdesign.user_level.itemwise import ReducedRelease, sampling_reduction
+from mechdesign.user_level.itemwise import ReducedRelease, SamplingReduction
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 from mechdesign.user_level.privacy import DiscreteEMDPrivacy, group_privacy
 from tests.campaign.oracles import gaussian_delta
@@ -194,7 +194,7 @@ def test_no_small_reduced_linear_release_exceeds_its_guarantee(seed):
 @given(st.floats(1e-4, 0.9), st.integers(1, 5000), st.floats(-30, -0.1), st.floats(0.1, 50))
 def test_chernoff_holds_for_the_worst_coupling_and_is_solved_tightly(share, samples, log_failure, diameter):
     failure = 10**log_failure
-    reduction = sampling_reduction(1.0, share * diameter, samples, failure, diameter=diameter)
+    reduction = SamplingReduction(1.0, share * diameter, samples, failure, diameter=diameter)
     a = reduction.stretched / diameter
     assert share < a <= 1
     if a == 1:
@@ -210,15 +210,15 @@ def test_chernoff_holds_for_the_worst_coupling_and_is_solved_tightly(share, samp
 
 
 def test_more_samples_cost_less_and_the_target_inverts():
-    values = [sampling_reduction(5.0, 0.1, s).guarantee.alpha for s in (50, 200, 1000, 10**6)]
+    values = [SamplingReduction(5.0, 0.1, s).guarantee.alpha for s in (50, 200, 1000, 10**6)]
     assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(5.0, rel=0.03)
-    reduction = sampling_reduction(5.0, 0.1)
+    reduction = SamplingReduction(5.0, 0.1)
     alpha = reduction.required_alpha(20.0)
-    assert sampling_reduction(alpha, 0.1).guarantee.alpha <= 20.0 * (1 + 1e-14)
+    assert SamplingReduction(alpha, 0.1).guarantee.alpha <= 20.0 * (1 + 1e-14)
 
 
 def test_sampling_is_with_replacement_from_each_user_own_items():
-    reduction = sampling_reduction(1.0, 0.1, samples=20_000)
+    reduction = SamplingReduction(1.0, 0.1, samples=20_000)
     drawn = reduction.sample([[3], [1, 1, 2], np.array([0, 4])], rng=0)
     assert (drawn[0] == 3).all() and set(drawn[1]) == {1, 2} and set(drawn[2]) == {0, 4}
     assert (drawn[1] == 1).mean() == pytest.approx(2 / 3, abs=4 * math.sqrt(2 / 9 / 20_000))

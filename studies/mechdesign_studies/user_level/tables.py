@@ -286,8 +286,8 @@ def run(report: Report) -> None:
         {
             "samples": s,
             "radius": r,
-            "stretched": md.user_level.sampling_reduction(1.0, r, s, 1e-8).stretched,
-            "alpha_factor": md.user_level.sampling_reduction(1.0, r, s, 1e-8).guarantee.alpha,
+            "stretched": md.user_level.SamplingReduction(1.0, r, s, 1e-8).stretched,
+            "alpha_factor": md.user_level.SamplingReduction(1.0, r, s, 1e-8).guarantee.alpha,
         }
         for r in (0.01, 0.1)
         for s in (50, 200, 1000, 10_000)

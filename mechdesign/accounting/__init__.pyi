@@ -5,7 +5,6 @@ from .interval import delta_interval as delta_interval
 from .interval import epsilon_bound as epsilon_bound
 from .losses import NoiseTerm as NoiseTerm
 from .losses import centred_loss as centred_loss
-from .pld import LawPrivacyLoss as LawPrivacyLoss
 from .pld import to_pld as to_pld
 from .profile import privacy_profile as privacy_profile
 from .profile import profile_epsilon as profile_epsilon

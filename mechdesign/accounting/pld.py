@@ -1,91 +1,20 @@
-r"""Noise laws in dp-accounting: its `MonotonePrivacyLoss` interface and its privacy-loss distributions.
-
-`LawPrivacyLoss` adapts any symmetric log-concave law to dp-accounting's interface; `to_pld` makes the
-library's own `PrivacyLossDistribution`, which composes with every other mechanism the library knows.
-"""
+"""Noise laws as dp-accounting's privacy-loss distributions, which compose with every mechanism that library knows."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from mechdesign.accounting.composition import discretise
-from mechdesign.accounting.losses import NoiseTerm, centred_loss, loss_of
+from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import MissingExtra
-from mechdesign.problem.checks import one_of, positive, share
-from mechdesign.typing import Array, FrozenLaw, Numbers, Values
+from mechdesign.problem.checks import one_of, positive
+from mechdesign.typing import FrozenLaw
 
 try:
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution, privacy_loss_mechanism
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 except ImportError:
     raise MissingExtra.of("pld", "a privacy-loss distribution", "dp-accounting") from None
-
-
-class LawPrivacyLoss(privacy_loss_mechanism.MonotonePrivacyLoss):  # type: ignore[misc]
-    """A symmetric log-concave law in dp-accounting's terms: upper = law moved left by Δ, lower = the law.
-
-    Parameters
-    ----------
-    law : frozen scipy.stats distribution
-    sensitivity : float
-        Δ > 0.
-    tail_mass : float
-        Probability cut off at each end when a distribution is discretised.
-
-    Examples
-    --------
-    >>> from scipy import stats
-    >>> loss = LawPrivacyLoss(stats.laplace(scale=1.0), 1.0)
-    >>> round(float(loss.get_delta_for_epsilon(0.5)), 6)
-    0.221199
-    """
-
-    def __init__(self, law: FrozenLaw, sensitivity: float, *, tail_mass: float = 1e-25) -> None:
-        super().__init__(is_discrete=False)
-        self._loss = centred_loss(law, sensitivity)
-        self._half = self._loss.sensitivity / 2
-        self._law = law
-        self._tail_mass = share("tail_mass", tail_mass)
-
-    def mu_upper_cdf(self, x: Numbers) -> Array:
-        return np.asarray(self._law.cdf(np.add(x, 2 * self._half)))
-
-    def mu_lower_log_cdf(self, x: Numbers) -> Array:
-        return np.asarray(self._law.logcdf(x))
-
-    def get_delta_for_epsilon(self, epsilon: Numbers) -> Values:
-        x = np.clip(self._loss.inverse(epsilon), -self._loss.edge, self._loss.edge)
-        with np.errstate(over="ignore", invalid="ignore"):
-            lower = np.nan_to_num(np.exp(epsilon) * self._loss.sf(x + self._half), nan=0.0)
-        delta = np.clip(self._loss.sf(x - self._half) - lower, 0, 1)
-        return float(delta) if delta.ndim == 0 else delta
-
-    def privacy_loss_tail(self) -> privacy_loss_mechanism.TailPrivacyLossDistribution:
-        far = float(self._loss.isf(self._tail_mass))
-        # large losses are on the left: x = -t - Δ/2 in the centred variable t
-        lower_x = max(-far - 2 * self._half, -self._loss.edge - self._half)
-        upper_x = min(far, self._loss.edge - self._half)
-        mass = {
-            math.inf: float(self._law.cdf(lower_x + 2 * self._half)),
-            self.privacy_loss(upper_x): float(self._law.sf(upper_x + 2 * self._half)),
-        }
-        return privacy_loss_mechanism.TailPrivacyLossDistribution(lower_x, upper_x, mass)
-
-    def connect_dots_bounds(self) -> privacy_loss_mechanism.ConnectDotsBounds:
-        """Return the range in which the library discretises this loss, with `tail_mass` beyond each end."""
-        tail = self.privacy_loss_tail()
-        return privacy_loss_mechanism.ConnectDotsBounds(
-            epsilon_upper=self.privacy_loss(tail.lower_x_truncation),
-            epsilon_lower=self.privacy_loss(tail.upper_x_truncation),
-        )
-
-    def privacy_loss(self, x: float) -> float:
-        return float(self._loss.loss(-x - self._half))
-
-    def inverse_privacy_loss(self, privacy_loss: float) -> float:
-        return float(self._loss.inverse(-privacy_loss)) - self._half
 
 
 def to_pld(

@@ -200,7 +200,7 @@ def objects() -> Iterator[Any]:
     yield [
         n.discrete_gaussian(3.0),
         n.flipped_huber(alpha=1.0, gamma=2.0),
-        n.truncated_laplace_law(0.3, 1e-6),
+        n.truncated_laplace(12.0, scale=1 / 0.3),
     ]
     yield [n.osgt(0.5, 1.0), n.staircase_law(1.0, loss="squared")]
     yield [

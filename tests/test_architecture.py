@@ -179,7 +179,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import mechdesign as md
-from mechdesign.noise import opendp_sample, discrete_laplace_law
+from mechdesign.noise import opendp_measurement, discrete_laplace_law
 
 design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-1.0, 0.25, 1.0], input_range=(-1, 1))
 result = design.solve()
@@ -191,7 +191,7 @@ for extra, call in dict(
     parquet=lambda: result.to_parquet(folder / "r.parquet"),
     emd=lambda: md.emd([0.5, 0.5, 0], [0, 0.5, 0.5], plane),
     pld=lambda: md.accounting.to_pld,
-    opendp=lambda: opendp_sample(discrete_laplace_law(1.0), 1),
+    opendp=lambda: opendp_measurement(discrete_laplace_law(1.0)),
     dask=lambda: md.OPTMSearch(md.PureDP(1.0), [-1.0, 1.0], input_range=(-1, 1)).solve(backend="dask", jobs=2),
     ray=lambda: md.OPTMSearch(md.PureDP(1.0), [-1.0, 1.0], input_range=(-1, 1)).solve(backend="ray", jobs=2),
 ).items():

@@ -27,12 +27,12 @@ ROOMS = ("", "noise", "channels", "user_level", "vectors", "choice", "choose", "
 SHORT = {
     "a formula, or an integral or root in one variable": (
         "amplification clipped density discrete_laplace_law disparity flipped_huber_sufficient flipped_huber_zcdp gini layer_profile majorizes"
-        " staircase_law truncated truncated_laplace_law alpha_from_semantics group_privacy metric_response_error_bound"
-        " simplex_projection noise_plan KaryResponse duchi centred_loss clone_divergence"
+        " staircase_law truncated alpha_from_semantics group_privacy"
+        " simplex_projection noise_plan KaryResponse duchi centred_loss"
         " gaussian_mu gaussian_profile privacy_profile profile_epsilon shuffled_alpha"
     ),
     "as long as what it reads or writes": (
-        "named load c_header flat_json gradient_hook privatize_gradients torch_module flower_strategy flower_update opendp_measurement opendp_sample to_pld emd emd_multisets"
+        "named load c_header flat_json gradient_hook privatize_gradients torch_module flower_strategy flower_update opendp_measurement to_pld emd"
         " emd_error_bound planar_laplace"
     ),
     "one accounting of one mechanism": "accuracy least_epsilon",

@@ -11,5 +11,4 @@ from .profile import profile_epsilon as profile_epsilon
 from .shuffling import Amplification as Amplification
 from .shuffling import amplification as amplification
 from .shuffling import calibrate_item_alpha as calibrate_item_alpha
-from .shuffling import clone_divergence as clone_divergence
 from .shuffling import shuffled_alpha as shuffled_alpha

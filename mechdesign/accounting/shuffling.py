@@ -63,7 +63,7 @@ from scipy import stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, least_kept, safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import inside, integer, magnitude, non_negative, number, one_of, positive
+from mechdesign.problem.checks import inside, integer, magnitude, non_negative, one_of, positive
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -343,30 +343,6 @@ class Amplification:
 
     def __float__(self) -> float:
         return self.epsilon
-
-
-def clone_divergence(u: float, *, total: int, item_epsilon: float) -> float:
-    r"""Upper bound on the hockey-stick divergence :math:`h(u) = D_u(X \| Y)` of the clone reduction.
-
-    Parameters
-    ----------
-    u : float
-        Level, at least 1 (it is :math:`e^{\varepsilon}`).
-    total : int
-        Number N of shuffled items.
-    item_epsilon : float
-        ε₀: largest privacy loss of the channel between any two items.
-
-    Examples
-    --------
-    >>> print(f"{clone_divergence(1.5, total=1000, item_epsilon=1.0):.3e}")
-    1.896e-06
-    """
-    if not (level := number("u", u)) >= 1:
-        raise DesignError.of("u", u, "must be at least 1")
-    return Clones.build(integer("total", total, 1), non_negative("item_epsilon", item_epsilon)).divergence(
-        level
-    )
 
 
 def amplification(

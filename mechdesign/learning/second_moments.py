@@ -45,7 +45,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, stats
 
-from mechdesign.errors import DataError, DesignError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result
 from mechdesign.learning.plan import (
     ROOT,
@@ -61,7 +61,6 @@ from mechdesign.learning.plan import (
     check_is_fitted,
     records,
     records_and_targets,
-    table,
 )
 from mechdesign.problem.checks import array, inside, integer, one_of, positive
 from mechdesign.problem.privacy import PureDP
@@ -175,14 +174,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         check_is_fitted(self, "components_")
         x = records(self, X)
         return np.asarray((x - self.mean_) @ self.components_.T)
-
-    def inverse_transform(self, X: Numbers) -> Array:
-        """Return the points that have these coordinates."""
-        check_is_fitted(self, "components_")
-        x = table("X", X)
-        if x.shape[1] != self.n_components_:
-            raise DataError(f"X: must have {self.n_components_} columns, one a component")
-        return np.asarray(x @ self.components_ + self.mean_)
 
     def _reach(self, size: int) -> tuple[Array, float, tuple[Array, Array]]:
         """Return the public centre, the largest distance of a record from it, and the bounds to which columns are clipped."""

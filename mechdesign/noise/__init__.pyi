@@ -20,7 +20,6 @@ from .covariance_problem import CovarianceBound as CovarianceBound
 from .families import discrete_gaussian as discrete_gaussian
 from .families import discrete_laplace_law as discrete_laplace_law
 from .families import opendp_measurement as opendp_measurement
-from .families import opendp_sample as opendp_sample
 from .knorm import KNorm as KNorm
 from .knorm import KNormNoise as KNormNoise
 from .lattice import LatticeBound as LatticeBound
@@ -31,7 +30,6 @@ from .laws import osgt as osgt
 from .laws import staircase as staircase
 from .laws import staircase_law as staircase_law
 from .laws import truncated_laplace as truncated_laplace
-from .laws import truncated_laplace_law as truncated_laplace_law
 from .optimal import OptimalNoise as OptimalNoise
 from .optimal import SubsetBound as SubsetBound
 from .scales_problem import AllocationProof as AllocationProof

@@ -2,7 +2,7 @@ r"""Noise laws on whole numbers, and how a shape and a strength make a law of ea
 
 Laws and profiles are here, exact samplers OpenDP's. The laws are `scipy.stats` distributions on the integers: ``dlaplace(a)``, scale 1/a (SciPy's own), and
 ``discrete_gaussian(sigma)`` with :math:`P(k) \propto e^{-k^2/2\sigma^2}`. Floating-point samplers leak; releases should
-use `opendp_sample`, which draws with OpenDP's exact arithmetic.
+use `opendp_measurement`, which draws with OpenDP's exact arithmetic.
 
 Source: Canonne, Kamath and Steinke, *The discrete Gaussian for differential privacy*, 2020.
 """
@@ -24,7 +24,7 @@ from mechdesign.doubles import DOWN
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, staircase_law, truncated_laplace
-from mechdesign.problem.checks import integer, positive
+from mechdesign.problem.checks import positive
 from mechdesign.problem.law_moments import FINITE, frozen_parts, law_variance
 from mechdesign.typing import Array, FrozenLaw, Indices, Values
 
@@ -232,32 +232,6 @@ def discrete_laplace_law(scale: float) -> FrozenLaw:
     0.606531
     """
     return stats.dlaplace(1 / positive("scale", scale))
-
-
-def opendp_sample(law: FrozenLaw, size: int) -> Indices:
-    """Draw exact samples of a discrete law with OpenDP (``pip install mechdesign[opendp]``).
-
-    Parameters
-    ----------
-    law : frozen ``dlaplace`` or ``discrete_gaussian``
-    size : int
-
-    Returns
-    -------
-    ndarray of int, shape (size,)
-        OpenDP draws from the operating system's randomness; it takes no seed.
-
-    Raises
-    ------
-    DesignError
-        Another law.
-    MissingExtra
-        OpenDP is not installed.
-    """
-    if (name := frozen_parts(law)[0].name) not in ("dlaplace", "discrete_gaussian"):
-        raise DesignError.of("law", name, "must be a discrete Laplace or discrete Gaussian law")
-    measurement = opendp_measurement(law)
-    return np.asarray(measurement([0] * integer("size", size, 0, 2**40)), dtype=np.int64)
 
 
 def opendp_measurement(law: FrozenLaw) -> Any:

@@ -102,7 +102,7 @@ from mechdesign.problem.sensitivity import (
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Values
+from mechdesign.typing import Array, Indices, Numbers, Values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -376,11 +376,6 @@ class KNormNoise(Checked, AddedNoise):
         level = np.maximum(np.ceil(length / self.largest - self.gamma), 0)
         mass = math.log(-math.expm1(-fall)) + self.shells(1).log_sum(self.gamma)
         return -fall * level - volume - d * math.log(self.largest) - mass
-
-    @property
-    def norm_law(self) -> FrozenLaw:
-        """Law of ‖z‖ where it is exponential, a frozen `scipy.stats.gamma`."""
-        return stats.gamma(self.size, scale=self.scale)
 
     def _radial_moment(self, power: int) -> float:
         """E R^p: z is R times a uniform point of the unit ball."""

@@ -36,7 +36,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.serialize import register_law
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
-from mechdesign.problem.checks import DOWN, UP, integer, non_negative, one_of, positive, probability
+from mechdesign.problem.checks import DOWN, UP, integer, non_negative, one_of, positive
 from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -168,30 +168,6 @@ Examples
 (-6.0, 6.0)
 """
 register_law("truncated_laplace", truncated_laplace)
-
-
-def truncated_laplace_law(epsilon: float, delta: float, sensitivity: float = 1.0) -> FrozenLaw:
-    r"""Return the truncated Laplace law of Geng et al. for (ε, δ) and one query.
-
-    Its ℓ₁ error is :math:`(\Delta/\varepsilon)(1 - \log(1+r)/r)`, :math:`r = (e^\varepsilon - 1)/2\delta`.
-
-    Raises
-    ------
-    DesignError
-        ε or the sensitivity not positive, δ not in (0, 1/2): with δ = 0 use Laplace or staircase noise.
-
-    Examples
-    --------
-    >>> float(round(truncated_laplace_law(0.3, 1e-6).var(), 2))
-    22.21
-    """
-    epsilon, sensitivity = positive("epsilon", epsilon), positive("sensitivity", sensitivity)
-    if not 0 < probability("delta", delta) < 0.5:
-        raise DesignError.of(
-            "delta", delta, "must be in (0, 1/2); at delta = 0 use Laplace or staircase noise"
-        )
-    odds = epsilon - math.log(2 * delta) + math.log(-math.expm1(-epsilon))  # log (e^ε − 1)/2δ
-    return truncated_laplace(float(np.logaddexp(0.0, odds)), scale=sensitivity / epsilon)
 
 
 def _mills(x: Values) -> Values:

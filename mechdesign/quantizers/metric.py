@@ -13,7 +13,7 @@ a mechanism that is private everywhere.
 rounded at random to a neighbouring grid point, with their mean preserved; the objective is the exact loss including that. On a
 continuum :math:`|x - x'|^2` would force a constant mechanism (n steps of h/n cost :math:`n (h/n)^2 \to 0`), so it needs
 a grid. Applied to each coordinate of a vector, it gives :math:`\varepsilon \|x - x'\|_2^2` (Chaudhuri et al. 2022,
-Lemma 6): see `MetricQuantizer.vector_epsilon`.
+Lemma 6).
 
 **Solution** by one growing program: it begins with neighbouring inputs; pairs of inputs that its solution violates, and inputs between
 those of a grid whose loss exceeds the worst case so far, are added until there are none. Every solution's multipliers prove a bound;
@@ -69,7 +69,7 @@ from mechdesign.model.declared import Declared
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, audit_table, proved_bounds
-from mechdesign.problem.checks import field, increasing, instance, integer, interval, one_of, positive, settle
+from mechdesign.problem.checks import field, increasing, instance, integer, interval, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
@@ -429,21 +429,6 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         enclosed = Moments(self.prior).proved and not self.continuum
         exact = self.loss.polynomial and (self.objective == "worst" or enclosed)
         return PROVED if exact and not callable(functions[1]) else RECOMPUTED
-
-    def vector_epsilon(self, diameter: float, dimension: int | None = None) -> float:
-        """Return the pure-DP level of a mechanism of this design applied to every coordinate of a vector.
-
-        It is :math:`\\varepsilon D^2` with the squared metric for vectors at most D apart in Euclidean norm (a ball of
-        radius B has D = 2B), and :math:`\\varepsilon \\sqrt{d} D` with the absolute metric in d dimensions.
-        """
-        privacy, size = self.privacy, positive("diameter", diameter)
-        if not isinstance(privacy, MetricDP) or callable(privacy.metric):
-            raise DesignError.of(
-                "privacy", privacy, 'must be MetricDP with the metric "squared" or "absolute"'
-            )
-        if privacy.metric == "squared":
-            return privacy.epsilon * size**2
-        return privacy.epsilon * math.sqrt(integer("dimension", dimension, 1)) * size
 
     def _infeasible(self) -> InfeasibleError:
         smallest = self.notion.smallest_epsilon(self.knots(), self.bins[0], self.bins[-1])

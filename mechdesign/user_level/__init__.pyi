@@ -2,7 +2,6 @@ from .frequency import FrequencyEstimate as FrequencyEstimate
 from .frequency import FrequencyFit as FrequencyFit
 from .frequency import LaplaceHistogram as LaplaceHistogram
 from .frequency import emd_error_bound as emd_error_bound
-from .frequency import metric_response_error_bound as metric_response_error_bound
 from .frequency import simplex_projection as simplex_projection
 from .histogram import TreeHistogram as TreeHistogram
 from .histogram import UserHistogram as UserHistogram

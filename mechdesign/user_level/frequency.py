@@ -59,7 +59,6 @@ from functools import cached_property
 import numpy as np
 
 from mechdesign.channels.channel import Channel, Response
-from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
@@ -156,7 +155,7 @@ class FrequencyFit:
         The estimate, or its projection on the simplex.
     error_bound : float
         Proved upper bound on the expected EMD between `histogram` and that of the data, for any data; in
-        the unit of `space`. See `vacuous`.
+        the unit of `space`. At the diameter of the space or above, it says nothing.
     space : MetricSpace
     reports : int
         Number of reports N, or of users.
@@ -170,11 +169,6 @@ class FrequencyFit:
     space: MetricSpace
     reports: int
     standard_errors: Array
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether the bound is at least the diameter of the space, which no two histograms exceed."""
-        return self.error_bound >= self.space.diameter
 
     def emd(self, truth: Numbers) -> float:
         """Return the earth mover's distance from `histogram`, whose entries may be negative, to `truth`."""
@@ -425,18 +419,6 @@ def _projected(space: MetricSpace, points: float, clusters: float, project: bool
         return bound
     euclidean = space.diameter / 2 * math.sqrt(space.size * points)
     return 2 * bound if space.kind == "clustered" else euclidean
-
-
-def metric_response_error_bound(space: MetricSpace, alpha: float, *, reports: int) -> float:
-    """Return the bound of Theorem 6.6, in closed form, for metric randomised response on a clustered space.
-
-    Examples
-    --------
-    >>> space = MetricSpace.clustered(4, 5, within=0.05)
-    >>> round(metric_response_error_bound(space, 20.0, reports=10_000), 6)
-    0.003781
-    """
-    return emd_error_bound(ClusteredResponse(space, alpha), space, reports=reports)
 
 
 def laplace_error_bound(space: MetricSpace, scale: float, *, project: bool = False) -> float:

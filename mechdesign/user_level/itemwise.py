@@ -398,10 +398,6 @@ class SamplingReduction(Checked):
         stretch = self.stretched / self.radius * (1 + 1e-15)
         return DiscreteEMDPrivacy(self.alpha * stretch, self.radius, self.delta + failure, self.model)
 
-    def required_alpha(self, discrete_alpha: float) -> float:
-        """Return the α of the bounded mechanism that gives `discrete_alpha` after sampling."""
-        return checks.positive("discrete_alpha", discrete_alpha) * self.radius / self.stretched * (1 - 1e-15)
-
     def sample(self, datasets: Iterable[Numbers], *, rng: Randomness = None) -> Indices:
         """Draw `samples` items with replacement from every user's collection, shape (users, samples).
 

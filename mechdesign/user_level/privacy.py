@@ -122,10 +122,6 @@ class ItemPrivacy(Checked):
         """Return the largest loss between two items at this distance."""
         return self.alpha * checks.non_negative("distance", distance)
 
-    def item_level(self, space: MetricSpace) -> ApproximateDP:
-        """Return the local DP of one item against any other: ε = α · diameter."""
-        return ApproximateDP(self.alpha * checks.instance("space", space, MetricSpace).diameter, 0.0)
-
     def composed(self, items: int) -> EMDPrivacy:
         """Return the guarantee of m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
         return EMDPrivacy(self.alpha * checks.integer("items", items, 1, 1 << 53))

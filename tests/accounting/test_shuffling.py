@@ -15,13 +15,12 @@ from mechdesign.accounting.shuffling import (
     Clones,
     amplification,
     calibrate_item_alpha,
-    clone_divergence,
     shuffled_alpha,
     step_epsilon,
     step_weight,
 )
 from mechdesign.errors import DesignError
-from mechdesign.spaces.earth_mover import emd_multisets
+from mechdesign.spaces.earth_mover import emd
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def exact_clone_divergence(u, total, share):
 def test_clone_divergence_is_the_exact_one_rounded_up(total, u):
     for item_epsilon in (0.1, 1.0, 2.5):
         exact = float(exact_clone_divergence(u, total, Fraction(math.exp(-item_epsilon))))
-        got = clone_divergence(float(u), total=total, item_epsilon=item_epsilon)
+        got = Clones.build(total, item_epsilon).divergence(float(u))
         assert exact <= got <= exact * (1 + 1e-8) + 1e-15
 
 
@@ -92,7 +91,7 @@ def test_equation_1_is_the_divergence_of_the_pair(total, alpha, t, u):
         x, y = stats.binom.pmf(b - 1, c, 0.5), stats.binom.pmf(b, c, 0.5)
         one, other = (a * x + y) / (1 + a), (x + a * y) / (1 + a)
         direct += stats.binom.pmf(c, total - 1, share) * np.maximum(one - level * other, 0).sum()
-    claimed = step_weight(math.log(u), alpha * t) * clone_divergence(u, total=total, item_epsilon=alpha)
+    claimed = step_weight(math.log(u), alpha * t) * Clones.build(total, alpha).divergence(u)
     assert claimed == pytest.approx(direct, rel=1e-8, abs=1e-14)
     assert step_epsilon(math.log(u), alpha * t) == pytest.approx(math.log(level), rel=1e-11)
 
@@ -134,7 +133,7 @@ def test_no_small_release_exceeds_the_claim(seed):
             channel.alpha, items=items, total=total, delta=delta, diameter=space.diameter, **loss
         )
         assert alpha <= items * channel.alpha * (1 + 1e-12)
-        distance = emd_multisets(own[:, None], own[None], space)
+        distance = emd(space.histogram(own)[:, None], space.histogram(own)[None], space)
         exact = divergence(laws[:, None], laws[None], alpha * distance)
         assert exact.max() <= delta + 1e-13
         for i, j in rng.integers(len(own), size=(3, 2)):

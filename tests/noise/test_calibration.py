@@ -229,7 +229,10 @@ def test_no_survival_function_costs_less_than_the_bound(epsilon: float, delta: f
 @settings(max_examples=40, deadline=None)
 def test_optimal_laws_are_above_the_bound_and_near(epsilon: float, delta: float) -> None:
     """Truncated Laplace noise of Geng et al. is private; Laplace noise is optimal among log-concave laws without δ."""
-    law = md.noise.truncated_laplace_law(epsilon, delta)
+    law = md.noise.truncated_laplace(
+        float(np.logaddexp(0.0, epsilon - math.log(2 * delta) + math.log(-math.expm1(-epsilon)))),
+        scale=1 / epsilon,
+    )
     assert unit_cost(epsilon, delta, "squared") <= law.var() * (1 + 1e-12)
     pure = 2 / epsilon**2
     assert 0.99 * pure < unit_cost(epsilon, 0.0, "squared") <= pure

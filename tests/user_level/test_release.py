@@ -23,7 +23,7 @@ from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.noise.knorm import KNormNoise
 from mechdesign.noise.release import RoundedSum
-from mechdesign.spaces.earth_mover import emd, emd_multisets
+from mechdesign.spaces.earth_mover import emd
 from mechdesign.user_level.frequency import LaplaceHistogram
 from mechdesign.user_level.itemwise import ReducedRelease, SamplingReduction
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
@@ -69,7 +69,10 @@ def test_rounded_sums_are_the_continuous_law_rounded(dimension: int, norm: float
         assert stats.kstest(moved.ravel(), stats.norm(scale=0.3).cdf).pvalue > FALSE_ALARM
         return
     law = KNormNoise(dimension, 0.3, norm)
-    assert stats.kstest(np.linalg.norm(moved, ord=norm, axis=1), law.norm_law.cdf).pvalue > FALSE_ALARM
+    assert (
+        stats.kstest(np.linalg.norm(moved, ord=norm, axis=1), stats.gamma(dimension, scale=0.3).cdf).pvalue
+        > FALSE_ALARM
+    )
     zeros = np.zeros((size, dimension))
     assert stats.ks_2samp(moved[:, 0], law.sample(zeros, rng=0)[:, 0]).pvalue > FALSE_ALARM
     assert stats.ks_2samp(moved.sum(axis=1), law.sample(zeros, rng=1).sum(axis=1)).pvalue > FALSE_ALARM
@@ -209,12 +212,9 @@ def test_chernoff_holds_for_the_worst_coupling_and_is_solved_tightly(share, samp
     assert reduction.guarantee.delta == failure
 
 
-def test_more_samples_cost_less_and_the_target_inverts():
+def test_more_samples_cost_less():
     values = [SamplingReduction(5.0, 0.1, s).guarantee.alpha for s in (50, 200, 1000, 10**6)]
     assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(5.0, rel=0.03)
-    reduction = SamplingReduction(5.0, 0.1)
-    alpha = reduction.required_alpha(20.0)
-    assert SamplingReduction(alpha, 0.1).guarantee.alpha <= 20.0 * (1 + 1e-14)
 
 
 def test_sampling_is_with_replacement_from_each_user_own_items():
@@ -256,7 +256,7 @@ def test_no_small_release_exceeds_its_guarantee(seed):
     laws = shuffled_laws(release.channel.dense, np.hstack([own, rest]))
     radius = float(rng.uniform(0.1, 0.6)) * space.diameter
     near = md.ItemwiseRelease(space, channel=release.channel, radius=radius, **options)
-    distance = emd_multisets(own[:, None], own[None], space)
+    distance = emd(space.histogram(own)[:, None], space.histogram(own)[None], space)
     guarantee = release.guarantee
     assert divergence(laws[:, None], laws[None], guarantee.alpha * distance).max() <= guarantee.delta + 1e-13
     # The discrete guarantee of the same channel, and its own word on the farthest pair.
@@ -390,7 +390,7 @@ def test_no_small_linear_release_exceeds_its_claim(seed):
     model = {"model": "central", "users": users} if users > 1 else {"model": "local"}
     sizes = [multisets(space.size, int(m)) for m in rng.integers(1, 5, 2)]  # of two sizes: unbounded
     shift = (query(space.histogram(sizes[0]))[:, None] - query(space.histogram(sizes[1]))[None]) / users
-    distance = emd_multisets(sizes[0][:, None], sizes[1][None], space)
+    distance = emd(space.histogram(sizes[0])[:, None], space.histogram(sizes[1])[None], space)
     order = ORDERS[seed % 3]
     pure = LinearRelease(query, alpha, norm=order, **model)
     loss = np.linalg.norm(shift, ord=order, axis=-1) / pure.scale

@@ -3,13 +3,13 @@ r"""The deployable additive-noise mechanism: a law, what it protects, its worst 
 **Worst change** under a sensitivity stated by several bounds. `Sensitivity` knows the geometry; which vector a law loses most at depends on the law:
 
 - Gaussian noise: any vector of the largest ℓ₂ norm, on one coordinate. Exact.
-- A symmetric log-concave law: the envelope of the set, or shifts packed on fewer coordinates; each is an upper bound, so
-  the best of them is one. Exact where that vector is in the set, and under pure privacy always (the largest loss is
-  linear in a shift, so that all of ℓ₁ may stand on one coordinate).
+- A symmetric log-concave law: the envelope of the set, or shifts packed on fewer coordinates. Each gives an upper bound, and
+  so does the best of them. The bound is exact where that vector is in the set, and always under pure privacy: the largest loss is
+  linear in a shift, so that all of ℓ₁ may be put on one coordinate.
 - Integer noise on whole answers: the same, shifts rounded down to whole ones.
-- A staircase loses at any shift at most what it does at its own step: the largest change on every coordinate that changes.
+- A staircase: the largest change on every coordinate that changes, as no shift loses more than the staircase's own step.
 
-**Zero-concentrated privacy**, of any law with a proved tail. K coordinates are (ξ, ρ)-zCDP when :math:`K D_\alpha \le \xi + \rho\alpha` for all α > 1, so the least ρ at this ξ is
+**Zero-concentrated privacy** of any law with a proved tail. K coordinates are (ξ, ρ)-zCDP when :math:`K D_\alpha \le \xi + \rho\alpha` for all α > 1, so the least ρ at this ξ is
 :math:`\sup_\alpha (K D_\alpha - \xi)/\alpha`. With θ = α − 1 and L the privacy loss at distance Δ,
 :math:`D_\alpha = \theta^{-1}\log E e^{\theta L}`, a sum for finitely many losses and an integral otherwise. Orders up
 to a finite one are evaluated; beyond it a bound in closed form takes over:
@@ -118,13 +118,13 @@ def worst_cases(
 ) -> WorstCases:
     """Return the worst cases of `law`, independent on every coordinate.
 
-    Where records are sampled and one of them is replaced that is also how far a record moves answers by itself (`mechdesign.accounting.sampling`).
+    Where sampled records are replaced, the term also states how far one record moves the answers by itself (`Sensitivity.own`).
 
     Raises
     ------
     DesignError
-        Bounds for another number of coordinates; integer noise for changes that are no whole numbers; samples of replaced records under other
-        than normal noise, or of which nothing is known by themselves.
+        The bounds are for another number of coordinates; integer noise for changes that are not whole; sampled records are replaced and the noise is not
+        Gaussian, or `own` is not given.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def worst_cases(
 
 
 def amplified(loss: float, *, rounds: int = 1, sampling_rate: float = 1.0, **options: Any) -> float:
-    r"""The largest privacy loss of sampled rounds: :math:`r\log(1 + q(e^{\varepsilon} - 1))`, rounded up.
+    r"""Return the largest privacy loss of sampled rounds, :math:`r\log(1 + q(e^{\varepsilon} - 1))`, rounded up.
 
     Examples
     --------
@@ -198,11 +198,11 @@ def concentrated_rho(law: FrozenLaw, sensitivity: float, dimension: int = 1, xi:
     >>> round(concentrated_rho(stats.laplace(), 1.0), 6)   # the KL divergence, 1 - 1 + 1/e
     0.367879
     """
-    return _together((NoiseTerm(law, sensitivity, dimension),), xi)
+    return _joint_rho((NoiseTerm(law, sensitivity, dimension),), xi)
 
 
-def _together(terms: Terms, xi: float) -> float:
-    """Return the least ρ for coordinates with these changes."""
+def _joint_rho(terms: Terms, xi: float) -> float:
+    """Return the least ρ for coordinates that change by these terms."""
     losses = [loss_of(t.law, t.sensitivity) for t in terms]
     if any(
         loss.infinity > 0 if isinstance(loss, AtomicLoss) else math.isfinite(loss.edge) for loss in losses
@@ -241,9 +241,9 @@ def _log_sum(logs: Array) -> float:
 def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
     """Return ρ as `concentrated_rho` does, for all changes that the sensitivity allows.
 
-    The budget that normal noise consumes, also the discrete one, follows the ℓ₂ norm. Of other discrete noise, what is the worst for every δ(ε) is so for
-    every order; any other log-concave law consumes at most what it does with the largest change on every coordinate that changes, or with the whole ℓ₁
-    norm on one.
+    Gaussian noise, discrete or not, consumes ρ by the ℓ₂ norm. For other discrete noise the change that is worst for every δ(ε) is worst at every
+    order. Any other log-concave law consumes at most the lesser of two bounds: with the largest change on every coordinate that changes, or with the
+    whole ℓ₁ norm on one coordinate.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int =
         slope, _ = _tail(law, sensitivity.largest_l2(dimension))
         return slope * (1 + 4e-15)
     if not hasattr(law.dist, "_logpdf"):
-        return min(_together(terms, xi) for terms in worst_cases(law, sensitivity, dimension).alternatives)
+        return min(_joint_rho(terms, xi) for terms in worst_cases(law, sensitivity, dimension).alternatives)
     box = concentrated_rho(law, sensitivity.largest_linf(dimension), sensitivity.count(dimension), xi)
     if law.dist.name == "staircase":
         return box
@@ -289,7 +289,7 @@ def _tail(law: FrozenLaw, sensitivity: float) -> tuple[float, float]:
 
 
 def _losses(loss: CentredLoss | AtomicLoss, slope: float, last: float) -> tuple[Array, Array]:
-    """Return values of the loss with the logarithm of their mass: exact, or nodes of a quadrature between the kinks."""
+    """Return values of the loss and the logarithms of their masses: exact, or quadrature nodes between the kinks."""
     if isinstance(loss, AtomicLoss):
         with np.errstate(divide="ignore"):
             return loss.values, np.log(loss.mass)
@@ -429,7 +429,7 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @cached_property
     def lattice(self) -> Lattice:
-        """The lattice of `release`, and the widened law; both have negligible cost."""
+        """The lattice of `release` and the law widened for it."""
         if isinstance(self.sensitivity, Sensitivity):
             return lattice_of(self.law, self.sensitivity.finest(self.dimension), several=True)
         return lattice_of(self.law, self.sensitivity)
@@ -457,9 +457,9 @@ class AdditiveNoise(Checked, AddedNoise):
         Raises
         ------
         DesignError
-            A law that has no exact release; the message names those that have.
+            The law has no exact release; the message names laws that have one.
         DataError
-            A number that is not finite, beyond 2⁵³ one that no double holds, under discrete noise one that is not whole. The
+            A number is not finite, beyond 2⁵³ held by no double, or under discrete noise not whole. The
             guarantee does not cover that refusal.
         """
         held = self._answers(x)
@@ -476,7 +476,7 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @property
     def once(self) -> bool:
-        """Whether there is one round, and everybody takes part in it."""
+        """Whether there is one round and every record takes part in it."""
         return self.rounds == 1 and self.sampling_rate == 1
 
     @property
@@ -494,7 +494,7 @@ class AdditiveNoise(Checked, AddedNoise):
         Raises
         ------
         DesignError
-            The rounds are sampled: terms know no sampling, `delta_interval` and `epsilon` do.
+            The rounds are sampled, which terms cannot express; `delta_interval` and `epsilon` account for it.
         """
         if self.sampling_rate < 1:
             remedy = "is no part of a term: use epsilon or delta_interval"
@@ -517,7 +517,7 @@ class AdditiveNoise(Checked, AddedNoise):
         )
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Interval for δ(ε) of all rounds, and whether it is proved; options as in `mechdesign.accounting.delta_interval`."""
+        """Enclose δ(ε) of all rounds, and say whether the enclosure is proved; options as in `mechdesign.accounting.delta_interval`."""
         return self.worst_cases.delta_interval(epsilon, **{**self.in_rounds, **options})
 
     def epsilon(self, delta: float, **options: Any) -> float:
@@ -536,7 +536,7 @@ class AdditiveNoise(Checked, AddedNoise):
         Parameters
         ----------
         width : float
-            Of the enclosure; 1e-9 where less is asked.
+            Largest width of the enclosure; at least 1e-9.
 
         Examples
         --------
@@ -563,7 +563,7 @@ class AdditiveNoise(Checked, AddedNoise):
         return least_mu(interval, rho, largest, width=max(positive("width", width), 1e-9))
 
     def consumption(self) -> Consumption:
-        """Return the budget of all rounds: μ of Gaussian noise, ρ of the discrete one, else the largest losses, if finite."""
+        """Return the budget of all rounds: μ of Gaussian noise, ρ of discrete Gaussian noise, else the largest losses where they are finite."""
         if self.sampling_rate < 1:
             return Consumption()
         normal, cases = is_gaussian(self.law), self.worst_cases
@@ -587,7 +587,7 @@ class AdditiveNoise(Checked, AddedNoise):
     # As text and file.
 
     def summary(self) -> str:
-        """Return the law and its cost."""
+        """Describe the law, its parameters, the changes and the variance."""
         several = isinstance(self.sensitivity, Sensitivity)
         asked = (
             str(self.sensitivity)

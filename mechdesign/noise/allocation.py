@@ -13,9 +13,9 @@ The paper states them for p = 2 and w = 1, the sum of the variances, and solves 
 **Searched laws**: a mix of both types, or shape and scale of one family for each coordinate, under exact composition. These are searches, without a program
 or a lower bound of it (`coordinate_noise`).
 
-**Where the rest is.** P3 and P4 in closed form (`Separable.unlimited`: Theorems 4 and 5), the worst change within several bounds: `separable`. Their lower bound: `lagrangian`. What is proved of
-scales, and the audit: `AllocationProof` and `audit` in `scales_problem`. The release, and what its lattice costs: `PerCoordinate` in `vector_noise`. That is all of P3
-and P4; `mechdesign.model.scales` lets others state problems on scales, `scales_solving` solves those by a program, `release` draws one coordinate exactly.
+**Where the rest is.** `separable` has P3 and P4 in closed form (`Separable.unlimited`: Theorems 4 and 5) and the worst change within several bounds, `lagrangian`
+their lower bound, `scales_problem` the proof (`AllocationProof`) and the audit, `vector_noise` the release and what its lattice costs (`PerCoordinate`). Problems with
+further rows are stated with `mechdesign.model.scales` and solved by a program in `scales_solving`. `release` draws one coordinate exactly.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ class NoiseAllocation(AllocationPage):
         none. A Sensitivity with ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
         see Notes.
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
-        ZeroConcentratedDP and GaussianDP of Gaussian noise alone; of a TradeOff all points at once.
+        ZeroConcentratedDP and GaussianDP are for Gaussian noise only; a TradeOff asks for all its points at once.
         Laplace noise with δ > 0 has the closed form :math:`\Delta/\beta = \varepsilon - 2\log(1-\delta)` where one coordinate
         changes; on several coordinates it keeps the sufficient :math:`\sum\lambda_i/\beta_i = \varepsilon - \log(1-\delta)` of
         Corollary 6, and a note says what Gaussian noise needs.
     loss : float, "absolute" or "squared"
-        p > 0 of the loss :math:`\sum_i w_i E|T_i|^p`: 1 of "absolute", 2 of "squared".
+        p > 0 of the loss :math:`\sum_i w_i E|T_i|^p`; "absolute" is 1 and "squared" is 2.
     weights : array_like, shape (K,), optional
         w_i > 0, ones by default.
     lower, upper : float or array_like, shape (K,), optional
@@ -122,22 +122,22 @@ class NoiseAllocation(AllocationPage):
     groups : sequence of integer sequences, optional
         A partition of the coordinates; those of a group share one scale.
     bounds : Sensitivity, optional
-        All the bounds, where `sensitivities` was given as several; taken from there.
+        All bounds of a `Sensitivity` given as `sensitivities`; set from there.
     neighbours : {"add-remove", "replace"}
         For which neighbours the changes hold; a `Sensitivity` states it itself.
 
     Raises
     ------
     DesignError
-        Bad profile, weights, limits or groups; δ = 0 with Gaussian noise.
+        The profile, weights, limits or groups are not valid; δ = 0 with Gaussian noise.
 
     Notes
     -----
     Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*,
-    Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
-    worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
-    :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
-    met by a safe upper bound, prices of the bounds (`mechdesign.noise.separable`); a note says so, and value and lower bound are of noise that it shows to keep them. `audit` is in `mechdesign.noise.scales_problem`.
+    Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the worst change within
+    all of them keeps the budget. That change is known exactly where at most c coordinates change (the sum of the c largest
+    :math:`(\lambda_i/s_i)^m`), under one ℓ_m norm, and under ℓ₁ and ℓ₂ for Laplace noise. Other combinations get a
+    safe upper bound by prices of the bounds (`mechdesign.noise.separable`): a note says so, and the lower bound is then for noise that such prices prove private. `audit` is in `mechdesign.noise.scales_problem`.
 
     Examples
     --------
@@ -212,7 +212,7 @@ class NoiseAllocation(AllocationPage):
             settle(self, groups=layers)
         settle(self, groups=check_groups(self.groups, len(self.sensitivities), self.lower, self.upper))
         for layer in layers or ():
-            # Its profile is that of a common scale: unequal ones would consume more.
+            # its profile assumes one common scale: unequal scales would consume more
             if not any(np.isin(layer, group).all() for group in self.groups):
                 allowed = "must keep each clipped layer together: its profile is for one common scale"
                 raise DesignError.of("groups", layer.tolist(), allowed)
@@ -223,7 +223,7 @@ class NoiseAllocation(AllocationPage):
     def of_sensitivity(
         cls, noise: str, sensitivity: Sensitivity, dimension: int, privacy: Privacy, **options: Any
     ) -> NoiseAllocation:
-        """The allocation for K numbers whose changes keep several bounds; without ``each`` all get one scale.
+        """Return the allocation for K numbers whose changes keep several bounds; without ``each`` all get one scale.
 
         Examples
         --------
@@ -253,7 +253,7 @@ class NoiseAllocation(AllocationPage):
                 raise DesignError.of(name, given, allowed)
 
     def _vector(self, name: str) -> Array | None:
-        """A number or a vector per coordinate: weights positive, limits non-negative, an upper one infinite where there is none."""
+        """Return a field as a vector of one number a coordinate: weights positive, limits at least 0, an upper limit infinite where there is none."""
         value, size = getattr(self, name), len(self.sensitivities)
         if value is None:
             return None
@@ -302,18 +302,17 @@ class NoiseAllocation(AllocationPage):
         return ScalesProblem(cp.Minimize(s.expected(self.loss, self.weights)), tuple(rows), design=self)
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
-        """Find the scales of least loss with the multiplier that proves their lower bound; of a mix the types, by a search.
+        """Find the scales of least loss and the multiplier that proves their lower bound; search laws where `searched`.
 
-        Scales come from the closed form; with limits by one root, the multiplier at which the limited scales consume the budget; under several
-        bounds by water-filling.
+        Without limits the scales have a closed form. With limits one root is found, the multiplier at which the limited scales consume the
+        budget. Under several bounds the worst mix of changes is found by water-filling.
 
         Raises
         ------
         InfeasibleError
-            The upper limits need a larger budget; names the coordinate that takes most of it, the least
-            budget and the smallest ε.
+            The upper limits need a larger budget; the message names the coordinate that consumes most, the least budget and the smallest ε.
         DesignError
-            "closed-form" with limits or several bounds together; a loss that overflows.
+            "closed-form" is asked for with limits or several bounds; the loss overflows.
         """
         if self.searched:
             yield from self._mixes(clock) if self.noise == "mixed" else self._of_family(clock)
@@ -351,7 +350,7 @@ class NoiseAllocation(AllocationPage):
         return super()._own_way(solver)
 
     def _way(self, algorithm: str | None) -> SolveReport:
-        """Method that finds the scales."""
+        """Return the report of the method that finds the scales; refuse "closed-form" where there is none."""
         limited = self.lower is not None or self.upper is not None
         rows = 0 if self.changes is None else len(self.changes.rows())
         if algorithm == "closed-form" and (limited or rows > 1):
@@ -364,7 +363,7 @@ class NoiseAllocation(AllocationPage):
     # -- searched laws: a type or a law for each coordinate, composed exactly -----------------------------------
 
     def _mixes(self, clock: Clock) -> Iterator[Law]:
-        """Both pure types in closed form, the cheaper one first; then mixes, each scaled until it is proved private."""
+        """Yield both pure types in closed form, the cheaper one first, then mixes, each scaled until it is proved private."""
         privacy, moved = instance("privacy", self.privacy, *get_args(Pointwise)), self.sensitivities > 0
         weights = np.ones(len(moved)) if self.weights is None else self.weights
         everywhere, best = np.ones(int(moved.sum()), dtype=bool), math.inf
@@ -396,7 +395,7 @@ class NoiseAllocation(AllocationPage):
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 
     def _of_family(self, clock: Clock) -> Iterator[Law]:
-        """One law of the family for all coordinates, then a law for each, cheapest promise first."""
+        """Yield one law of the family for all coordinates, then a law for each, the most promising choice first."""
         moved, lam = self.sensitivities > 0, np.asarray(self.sensitivities)
         weights = np.ones(len(lam)) if self.weights is None else self.weights
         privacy = instance("privacy", self.privacy, *get_args(Pointwise))
@@ -443,7 +442,7 @@ class NoiseAllocation(AllocationPage):
     # -- what a result says -----------------------------------------------------------------------------------
 
     def said(self, value: float) -> tuple[str, ...]:
-        """Notes of a result of this value."""
+        """Return the notes of a result of this value."""
         notes = []
         quiet = np.flatnonzero(self.sensitivities == 0) if self.sensitivities.min() == 0 else ()
         if len(quiet):
@@ -457,7 +456,7 @@ class NoiseAllocation(AllocationPage):
         return tuple(notes)
 
     def _gaussian_instead(self, value: float) -> Iterator[str]:
-        """Compare this loss of Laplace noise with that of Gaussian noise, for changes of single coordinates without limits."""
+        """Yield a note that compares this loss of Laplace noise with that of Gaussian noise, if only single coordinates are bounded."""
         if any(v is not None for v in (self.bounds, self.lower, self.upper, self.groups)):
             return
         try:
@@ -477,7 +476,7 @@ class NoiseAllocation(AllocationPage):
 
     @cached_property
     def requirement(self) -> ScalesPrivacy:
-        """What is asked of scales of one type of noise; where laws are searched it only states the question."""
+        """The requirement on scales of one type of noise; where laws are searched it states the question only."""
         noise = self.noise if self.noise in (*CLOSED, "mixed") else "mixed"
         return ScalesPrivacy("privacy", self.privacy, noise, np.asarray(self.sensitivities), self.bounds)
 
@@ -511,7 +510,7 @@ class NoiseAllocation(AllocationPage):
 
     @cached_property
     def budget(self) -> float:
-        r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down; of a mix δ, of several points 1."""
+        r"""The budget, rounded down: :math:`\mu_0^2` (Gaussian) or the total ε (Laplace). Where laws are searched: δ, ε under pure privacy, or 1 for several points."""
         if not self.searched:
             return self.requirement.budget
         privacy, points = self.privacy, self.requirement.points
@@ -539,7 +538,7 @@ class NoiseAllocation(AllocationPage):
         return cost(self.noise, float(self.loss), self.weights, held)
 
     def _loss_of_groups(self, moments: float) -> float:
-        """Return the whole loss if Σ W s^p over the groups that need noise is `moments`, limits on the others included."""
+        """Return the whole loss where Σ W s^p over the groups that need noise is `moments`: lower limits on the other groups cost too."""
         forced = 0.0 if self.needs is None else self.cost_of(self._spread(np.zeros(len(self.needs))))
         return absolute_moment(self.noise, self.loss) * moments + forced
 
@@ -634,7 +633,7 @@ class NoiseAllocation(AllocationPage):
         return len(self.sensitivities) <= EXACT
 
     def dual(self, found: Multipliers) -> tuple[float, float]:
-        """Return the lower bound in doubles, and a bound of its error: of the closed forms."""
+        """Return the lower bound of the closed forms in doubles, and a bound on its error."""
         unit = absolute_moment(self.noise, self.loss)
         problem = self.separable
         if self.changes is not None:

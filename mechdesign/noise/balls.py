@@ -38,21 +38,21 @@ Kept = npt.NDArray[np.bool_]
 Rows = tuple[tuple[int, ...], ...]
 Vectors = tuple[tuple[float, ...], ...]
 _MOST_FACES = 10_000
-"""Most pairs of faces of a hull: seconds."""
+"""Largest number of pairs of opposite faces of a hull: more take longer than seconds."""
 _MOST_NUMBERS = 12
-"""Numbers of a hull whose faces are all found: of 13 that span, 8,192 faces are the fewest."""
+"""Largest dimension in which all faces of a hull are found: in 13 dimensions a hull has at least 8,192 faces."""
 PLANES = 1024
-"""Faces that stand for the others: of 1,770 changes of ten numbers twice as many cost 4% less variance, and twice the seconds."""
+"""Number of faces that replace a hull of too many. For 1,770 changes of ten numbers twice as many cost 4% less variance and take twice as long."""
 GRAIN = 2**24
-"""Coefficients of a plane are whole multiples of its inverse."""
+"""Coefficients of a plane are whole multiples of 1/GRAIN."""
 _FIRST = 64
-"""Planes that a point of the box is held to before the others: most points of ten numbers are beyond one of these."""
+"""Number of planes tested first: most points of a box of ten numbers lie beyond one of them."""
 _DIRECTIONS = 1 << 17
-"""Number of directions that simulate a moment: to .5%."""
+"""Number of directions that simulate a moment, to .5%."""
 
 
 def short(cap: Fraction) -> float:
-    """The least number of 12 bits that is no less: the cap of a hull, which integers of the release are multiplied by."""
+    """Round the cap of a hull up to 12 bits: the release multiplies integers by it."""
     unit = Fraction(2) ** (math.frexp(float(cap))[1] - 12)
     return float(math.ceil(cap / unit) * unit)
 
@@ -71,7 +71,7 @@ class Ball:
     signed : bool
         False: the hull of the vectors of ℓ_∞ norm at most 1 whose entries all rise or all fall.
     hull : Hull or Planes, optional
-        Within the ball of norm inf: of this too.
+        With norm inf: the ball is the part of the cube that lies in this hull.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Ball:
         return np.asarray(np.maximum(top, whole * self.ratio[1] - -rest * self.ratio[1] // self.ratio[0]))
 
     def within(self, z: Indices, radius: Indices) -> Kept:
-        """Return whether whole vectors, shape (n, d), have norm at most this radius; for a hull, vectors of the cube around it."""
+        """Return whether whole vectors, shape (n, d), have norm at most the radius; for a hull they must lie in the cube around it."""
         return np.asarray(self.radius(z) <= radius) if self.hull is None else self.hull.within(z, radius)
 
     @property
@@ -119,13 +119,13 @@ class Ball:
 
     @property
     def wide(self) -> float:
-        """The norm of a vector of ones, of the signs that make it largest."""
+        """Largest norm of a vector of entries ±1; 1 where all entries must have one sign."""
         d, shared = self.dimension, 1.0 if self.hull is None else self.hull.wide
         return {1.0: float(d), 2.0: math.sqrt(d), math.inf: max(1.0, shared, d / (self.cap or d))}[self.norm]
 
     @property
     def slack(self) -> float:
-        """Factor by which a moment may be too large, for a hull with vertices not exactly on its faces."""
+        """Factor by which a moment may be too large: vertices of a hull need not lie exactly on its faces."""
         return 1.0 if self.hull is None else (1 + self.hull.over) ** (2 * self.dimension + 2)
 
     def moment(self, power: int) -> float | Array:
@@ -136,7 +136,7 @@ class Ball:
         if not self.signed:
             return (d + 2) / (3 * (d + 1)) if power == 1 else (d + 3) / (6 * (d + 1))
         if self.cap is not None:
-            return _hull(d, self.cap).moments[power - 1]
+            return _capped_cube(d, self.cap).moments[power - 1]
         if self.norm == 1:
             return power / math.prod(d + i for i in range(1, power + 1))
         if self.norm == 2:
@@ -151,7 +151,7 @@ class Ball:
         if not self.signed:
             return ((1 - at) + (d - 1) * (1 - at) ** 2 / 2) / (d + 1)
         if self.cap is not None:
-            return _hull(d, self.cap).tail(at)
+            return _capped_cube(d, self.cap).tail(at)
         if self.norm == 2:
             return special.betainc((d + 1) / 2, 0.5, 1 - at**2) / 2
         return (1 - at) ** (d if self.norm == 1 else 1) / 2
@@ -168,11 +168,11 @@ class Ball:
         if self.hull is not None:
             return math.log(self.hull.volume)
         if self.cap is not None:
-            return full + _hull(d, self.cap).log_share
+            return full + _capped_cube(d, self.cap).log_share
         return full - (math.lgamma(d + 1) if self.norm == 1 else 0.0)
 
     def points(self, size: int, draws: np.random.Generator) -> Array:
-        """Uniform points, shape (size, d), for simulation.
+        """Draw uniform points, shape (size, d), for simulation.
 
         ℓ₂: a Gaussian direction with radius U^{1/d}; ℓ₁: the first d of d + 1 uniform spacings with random signs; a hull:
         numbers of density e^(−t|x|), kept with probability e^(t(Σ|x| − c)), t such that Σ|x| is about c.
@@ -183,7 +183,7 @@ class Ball:
             np.put_along_axis(numbers, draws.integers(self.dimension + 1, size=(size, 1)), 0.0, axis=1)
             return numbers[:, 1:] - numbers[:, :1]
         if self.cap is not None:
-            return self._hull_points(shape, draws)
+            return self._capped_points(shape, draws)
         if self.hull is not None:
             return self.hull.points(size, draws)
         if self.norm == math.inf:
@@ -196,7 +196,7 @@ class Ball:
         points = spacings[:, :-1] / spacings.sum(axis=1, keepdims=True)
         return np.asarray(points * draws.choice([-1.0, 1.0], shape))
 
-    def _hull_points(self, shape: tuple[int, int], draws: np.random.Generator) -> Array:
+    def _capped_points(self, shape: tuple[int, int], draws: np.random.Generator) -> Array:
         assert self.cap is not None
         cap, tilt = self.cap, 0.0
         mean = cap / self.dimension
@@ -215,12 +215,12 @@ class Ball:
 
     @cached_property
     def _simulated(self) -> Array:
-        """Sizes of uniform points, each coordinate in order."""
+        """Absolute values of the coordinates of uniform points, each coordinate sorted."""
         return np.sort(np.abs(self.points(1 << 16, np.random.default_rng(0))), axis=0)
 
     @cached_property
     def around(self) -> tuple[Ball, float]:
-        """The ball that its lattice points are drawn from by rejection, and the share that is kept."""
+        """The proposal ball for rejection sampling on the lattice, and its acceptance rate."""
         d = self.dimension
         if self.hull is not None:
             return Ball(d, math.inf), math.exp(self.log_volume) / 2**d
@@ -232,8 +232,11 @@ class Ball:
         return around[k], math.exp(self.log_volume - larger[k])
 
 
-class _Hull:
-    """Volume, moments and tail of {|v_i| ≤ 1, Σ|v_i| ≤ c}, by exact sums: T_m(t) is the m-fold integral of the density of the sum of d − 1 uniform numbers."""
+class _CappedCube:
+    """Volume, moments and tail of {|v_i| ≤ 1, Σ|v_i| ≤ c}, by exact sums.
+
+    T_m(t) is the m-fold integral of the density of the sum of d − 1 uniform numbers.
+    """
 
     def __init__(self, dimension: int, cap: float) -> None:
         self.dimension, self.cap = dimension, Fraction(cap)
@@ -245,7 +248,7 @@ class _Hull:
         self.log_share = _log(self.share)
 
     def _fold(self, times: int, less: Fraction | int = 0) -> Fraction:
-        """T_m(c − less)."""
+        """Return T_m(c − less)."""
         n, power = self.dimension - 1, self.dimension - 1 + times
         over, under = (self.cap - less).as_integer_ratio()
         if over <= 0:
@@ -262,13 +265,13 @@ class _Hull:
         return np.array([float((self._fold(1, Fraction(i, 64)) - far) / self.share / 2) for i in range(65)])
 
     def tail(self, x: Values) -> Values:
-        """Interpolated between 65 places: P falls convexly."""
+        """Interpolate the tail, which is convex, between 65 points: from above."""
         return np.asarray(np.interp(x, np.linspace(0, 1, 65), self._tails))
 
 
 @lru_cache(256)
-def _hull(dimension: int, cap: float) -> _Hull:
-    return _Hull(dimension, cap)
+def _capped_cube(dimension: int, cap: float) -> _CappedCube:
+    return _CappedCube(dimension, cap)
 
 
 class Polytope:
@@ -315,20 +318,20 @@ class Polytope:
         return np.concatenate(found).reshape(z.shape[:-1])
 
     def within(self, z: Indices, radius: Indices) -> Kept:
-        """Return whether whole vectors have norm at most a whole number: in doubles, exactly if in doubt."""
+        """Return whether whole vectors have norm at most a whole number: decided in doubles, or exactly where these leave doubt."""
         doubt = 2.0**-46 * self.wide * (1 + np.abs(z).max(axis=1, initial=0))
         kept: Kept = np.abs(z @ self.normals[:_FIRST].T).max(axis=1, initial=0.0) <= radius + doubt
-        tried = np.flatnonzero(kept)
-        sizes = self.gauge(z[tried].astype(float))
-        kept[tried] = sizes <= radius[tried]
-        for i in tried[np.abs(sizes - radius[tried]) <= doubt[tried]]:
+        inside = np.flatnonzero(kept)
+        sizes = self.gauge(z[inside].astype(float))
+        kept[inside] = sizes <= radius[inside]
+        for i in inside[np.abs(sizes - radius[inside]) <= doubt[inside]]:
             row, most = z[i].tolist(), int(radius[i])
             kept[i] = all(abs(sum(map(mul, n, row))) <= m * most for *n, m in self.rows)
         return kept
 
     @cached_property
     def wide(self) -> float:
-        """The norm of a vector of ones, of the signs that make it largest."""
+        """Largest norm of a vector of entries ±1, rounded up."""
         return round_up(max(Fraction(sum(map(abs, n)), m) for *n, m in self.rows))
 
 
@@ -356,14 +359,14 @@ class Hull(Polytope):
 
     @cached_property
     def _whole(self) -> tuple[list[list[int]], int]:
-        """The vertices as whole multiples of the inverse of a power of two."""
+        """The vertices as integers, and their common denominator."""
         exact = [[Fraction(x) for x in v] for v in self.vertices]
         unit = max(x.denominator for v in exact for x in v)
         return [[int(x * unit) for x in v] for v in exact], unit
 
     @cached_property
     def _solved(self) -> tuple[list[int], Rows, list[list[list[int]]]]:
-        """Determinant of each face, n over the least common denominator, and its vertices."""
+        """Determinant of each face, its n over the least common denominator, and its vertices."""
         whole, unit = self._whole
         sizes, rows, corners = [], [], []
         for face in self.simplices:
@@ -384,7 +387,7 @@ class Hull(Polytope):
 
     @cached_property
     def sound(self) -> bool:
-        """Whether every direction is in equally many faces: each face without a vertex has equally many on both sides."""
+        """Whether the faces cover every direction equally often: each face without one vertex has equally many faces on both sides."""
         sizes, sides, d = self._solved[0], Counter[tuple[int, ...]](), len(self.vertices[0])
         for face, size in zip(self.simplices, sizes):
             for p in range(d):
@@ -395,7 +398,7 @@ class Hull(Polytope):
 
     @cached_property
     def over(self) -> float:
-        """Largest relative distance of a vertex beyond a face: the norm on a face exceeds that by its own n by at most this."""
+        """Largest relative distance of a vertex beyond a face, rounded up: on a face the norm exceeds the value of that face's n by at most this."""
         return round_up(max(self.most([[Fraction(x) for x in v] for v in self.vertices]) - 1, Fraction(0)))
 
     @cached_property
@@ -418,7 +421,7 @@ class Hull(Polytope):
         return np.array(means) * (1 + self.over) ** d
 
     def points(self, size: int, draws: np.random.Generator) -> Array:
-        """Uniform points."""
+        """Draw uniform points."""
         share = np.array([abs(x) / sum(map(abs, self._solved[0])) for x in self._solved[0]])
         corners = np.array([[self.vertices[abs(i) - 1] for i in face] for face in self.simplices])
         corners *= np.sign(self.simplices)[:, :, None]
@@ -430,12 +433,12 @@ class Hull(Polytope):
 
 @dataclass(frozen=True)
 class Planes(Polytope):
-    """The body within planes, of which there may be too many to know its vertices.
+    """A symmetric body given by planes, too many for its vertices to be known.
 
     Parameters
     ----------
     planes : tuple of tuple of int
-        Multiples of `GRAIN` of n, one of each and its negative; those of the cube among them.
+        n times `GRAIN`, one of each pair ±n; the planes of the cube are among them.
 
     Examples
     --------
@@ -454,7 +457,7 @@ class Planes(Polytope):
 
     @cached_property
     def _simulated(self) -> tuple[Array, Array, float]:
-        """Points of the boundary; the volume that each stands for, over the largest; the logarithm of that times their number."""
+        """Points of the boundary, their weights over the largest, and the logarithm of the volume if all had the largest weight."""
         normals = self.normals
         d = normals.shape[1]
         round_ = np.linalg.inv(np.linalg.cholesky(normals.T @ normals)).T
@@ -466,7 +469,7 @@ class Planes(Polytope):
 
     @property
     def volume(self) -> float:
-        """Simulated."""
+        """Volume, simulated."""
         _, weights, unit = self._simulated
         return math.exp(unit) * float(weights.mean())
 
@@ -479,16 +482,16 @@ class Planes(Polytope):
         return np.asarray(d / (d + power) * (mean + 3 * np.sqrt(share**2 @ (powers - mean) ** 2)))
 
     def points(self, size: int, draws: np.random.Generator) -> Array:
-        """Points, uniform but for the directions being those of the simulation."""
+        """Draw points, uniform except that their directions are those of the simulation."""
         points, weights, _ = self._simulated
         chosen = draws.choice(len(weights), size, p=weights / weights.sum())
         return np.asarray(points[chosen] * draws.random((size, 1)) ** (1 / points.shape[1]))
 
 
 def planes_around(vectors: Array, deadline: Deadline) -> Rows:
-    """Find faces of the hull of vectors of at most 1 in size, which span, and of their negatives; the planes of the cube before them.
+    """Find some faces of the hull of ±`vectors`, which span the space and have entries of at most 1; the planes of the cube come first.
 
-    Time that is up leaves fewer, which are no less sound.
+    Where time runs out fewer faces are returned; each of them is valid.
     """
     d = vectors.shape[1]
     program = LinearProgram("norm of the hull", deadline=deadline, presolve="off")
@@ -509,19 +512,19 @@ def planes_around(vectors: Array, deadline: Deadline) -> Rows:
 
 
 def rising(column: Sequence[int]) -> fmpq:
-    r"""(d + 1) E max(h, 0) of a linear function h that is 0 and these d numbers at the corners of a simplex.
+    r"""Return (d + 1) E max(h, 0) of a linear function h on a simplex, whose values at the corners are 0 and these d numbers.
 
-    It is the divided difference of :math:`x_+^{d+1}` (Hermite and Genocchi); of x^(d+1) at numbers that all are positive the sum of all products of as many
-    as are left.
+    This is the divided difference of :math:`x_+^{d+1}` (Hermite and Genocchi); where all numbers are positive it is a complete homogeneous
+    symmetric polynomial.
     """
     up, down = [x for x in column if x > 0], [x for x in column if x < 0]
-    powers = [[1] + [0] * (len(column) + 1)]  # of up[i:], by degree
+    powers = [[1] + [0] * (len(column) + 1)]  # complete homogeneous polynomials of up[i:], by degree
     for x in reversed(up):
         rest = list(powers[0])
         for k in range(1, len(rest)):
             rest[k] += x * rest[k - 1]
         powers.insert(0, rest)
-    # of up[i:], all zeros and nothing else; then of more and more of down
+    # divided differences over up[i:] and all zeros; then over more and more of down
     last = [fmpq(powers[i][1 + len(down) + i]) for i in range(len(up))] + [fmpq(0)]
     for y in down:
         for i in range(len(up) - 1, -1, -1):
@@ -531,21 +534,21 @@ def rising(column: Sequence[int]) -> fmpq:
 
 @lru_cache(8)
 def hull_cached(vertices: Vectors, simplices: Rows) -> Hull:
-    """One object for every law of the same norm."""
+    """Return one shared object for all laws of the same norm."""
     return Hull(vertices, simplices)
 
 
 @lru_cache(8)
 def planes_cached(planes: Rows) -> Planes:
-    """One object for every law of the same norm."""
+    """Return one shared object for all laws of the same norm."""
     return Planes(planes)
 
 
 def hull_of(vectors: Array) -> Hull:
     """Find the faces of the hull of vectors that span the space.
 
-    All are moved outwards by relative differences of some 1e-8: faces then have d vertices, which are linearly independent, and together they fill all
-    directions once. Vectors are added a few at a time, so that a hull of too many faces is refused soon.
+    The vectors are first moved outwards by random factors of up to 1 + 1e-8: each face then has d linearly independent vertices, and the faces cover
+    every direction once. Vectors are added a few at a time, so that a hull of too many faces is refused early.
     """
     signs = np.sign(vectors[np.arange(len(vectors)), np.argmax(vectors != 0, axis=1)])
     found = np.unique((vectors * signs[:, None])[signs != 0], axis=0)

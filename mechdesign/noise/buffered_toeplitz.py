@@ -10,13 +10,13 @@ buffer and one more, whatever n is.
 = \sum_i \beta_i/(1 - e^{-y_i} z)`, :math:`y_0 = 0`, and all sums of both are geometric. The buffers are those of Dvijotham, McMahan, Pillutla,
 Steinke and Thakurta (2024), *Efficient and near-optimal noise generation for streaming differential privacy*.
 
-**Release**: rounding on the data's side, before the noise. In steps of h let X_t be the t-th count, rounded. The state is integers :math:`s_i`, one a buffer:
+**Release**: counts are rounded before noise is added. In steps of h let X_t be the t-th count, rounded. The state is one integer :math:`s_i` for each buffer:
 
 .. math:: W_t = X_t + \lfloor \sum_i \omega_i s_i \rfloor + [Z_t / h], \qquad s_i \leftarrow \lfloor p_i s_i \rfloor + X_t,
 
-Z_t normal of deviation σ, so that W is a rounding of integers plus normal noise. Answers are made of W alone. Between neighbours whose counts differ by u, at most
+Z_t normal of deviation σ, so that W is a rounding of integers plus normal noise. Answers are computed from W alone. Between neighbours whose counts differ by u, at most
 m = ⌈a/h⌉ steps each, floors differ by less than 1, their sums in :math:`s_i` by less than :math:`1/(1 - p_i)`: W shifts by C u up to :math:`r = 1 + \sum_i \omega_i/(1 - p_i)`
-steps in each of n steps, by :math:`m \lVert C u/m \rVert + r \sqrt n` in all. That is as true of counts that are chosen in view of earlier answers: the shift of W_t is known before Z_t.
+steps in each of n steps, by :math:`m \lVert C u/m \rVert + r \sqrt n` in all. Counts may be chosen in view of earlier answers: the shift of W_t is fixed before Z_t is drawn.
 """
 
 from __future__ import annotations
@@ -79,27 +79,27 @@ BUFFERS = 8
 _BITS = 62
 UNIT = 1 << _BITS
 _FAR = 1 << 221
-"""A public number added to every count in steps; counts half as far out count as that far, which brings none further apart."""
+"""Public number added to every count in steps. Larger counts are clipped to half of it, which moves no two further apart."""
 _OFFSET = 3 << 285
-"""A public number in every state, above any: integers of one length take the same time whatever the data are."""
+"""Public number added to every state, larger than any state: integers of one length take the same time whatever the data are."""
 _BLOCK = 4096
 _DIGITS = 700
 _FINEST = 2.0**52
-"""Lattice steps in a deviation of the noise."""
+"""Most lattice steps in one standard deviation of the noise."""
 _SECRET = (
     "This state holds sums of the data before noise: keep it as secret as the data, and go on from it once."
 )
 _TIMES = 10_000
 _SECONDS = 2e-5
-"""A step, of the total's lower bound."""
+"""Seconds a step that the lower bound of the total takes."""
 _LEAST = 1 << 20
-"""Weights below this, of 2⁶², are 0."""
+"""Weights up to this, out of 2⁶², are dropped."""
 _ROOM = 1e-8
-"""Below the bound, for whoever proves it with multipliers that are rounded otherwise."""
+"""Relative slack below the bound, so that a verifier that rounds its multipliers differently proves it too."""
 
 
 def _units(name: str, value: Any) -> tuple[int, ...]:
-    """Up to eight whole numbers of 2^-62 below 1."""
+    """Read whole numbers from 0 to 2⁶² − 1."""
     return tuple(integer(name, part, 0, UNIT - 1) for part in instance(name, value, tuple, list))
 
 
@@ -150,7 +150,7 @@ class BufferedNoise(Checked, NormalNoise):
 
     @staticmethod
     def step_of(deviation: float) -> float:
-        """Lattice step for about this deviation, with room for twice as much."""
+        """Return a lattice step for noise of about this deviation, or of up to twice as much."""
         return math.ldexp(1.0, math.frexp(2 * positive("deviation", deviation) / _FINEST)[1])
 
     @property
@@ -166,9 +166,9 @@ class BufferedNoise(Checked, NormalNoise):
     # -- what it consumes and costs, in balls ---------------------------------------------------------------------
 
     def shift(self, most: float, times: int, apart: int) -> Fraction:
-        """Return the distance in steps of the releases of neighbours, rounded up: for counts that change by a, k times at least b apart.
+        """Return an upper bound, in steps, on how far releases of neighbours lie apart: k counts, at least b apart, change by at most a each.
 
-        As c falls and is positive, 0, b, 2b, … consume most, all with one sign.
+        As c falls and is positive, changes at 0, b, 2b, … of one sign consume most.
         """
         times, apart = integer("times", times, 1), integer("apart", apart, 1)
         if (times - 1) * apart >= self.size:
@@ -180,7 +180,7 @@ class BufferedNoise(Checked, NormalNoise):
             return fraction((whole + arb(rational(wrong)) * arb(self.size).sqrt()).upper().fmpq())
 
     def calibrated(self, most: float, times: int, apart: int) -> BufferedNoise:
-        """Return the law of the least deviation, up to rounding, within the budget for such changes."""
+        """Return the law with the least deviation, rounded up, that keeps the budget for such changes."""
         with ctx.workprec(_DIGITS):
             needed = self.shift(most, times, apart) * Fraction(self.step)
             least = arb(rational(needed)) / arb(rational(self.budget)).sqrt()
@@ -191,7 +191,7 @@ class BufferedNoise(Checked, NormalNoise):
         return replace(self, deviation=deviation)
 
     def _consumed(self, times: int, apart: int) -> arb:
-        """The squared length of the sum of columns 0, b, 2b, …, by geometric sums (`mechdesign.noise.buffered_toeplitz.consumed`)."""
+        """Return the squared length of the sum of columns 0, b, 2b, …, by geometric sums in balls; `consumed` has it in doubles."""
         p, w = ([arb(part) / UNIT for part in parts] for parts in (self.poles, self.weights))
         fall = [pole**apart for pole in p]
 
@@ -215,7 +215,10 @@ class BufferedNoise(Checked, NormalNoise):
         return total
 
     def cost(self, *, largest: bool) -> Fraction:
-        """The largest variance of an answer, or their sum, rounded up: of b by doubling, G of m and k steps being G_m + M^m G_k M^mᵀ."""
+        """Return the largest variance of an answer, or their sum, rounded up.
+
+        Sums of products of b are made by doubling: those of m + k steps are G_m + M^m G_k M^mᵀ.
+        """
         instance("largest", largest, bool)
         d = len(self.poles)
         with ctx.workprec(_DIGITS):
@@ -247,12 +250,12 @@ class BufferedNoise(Checked, NormalNoise):
 
     @property
     def _rates(self) -> tuple[Array, Array]:
-        """x and y."""
+        """Rates x of the poles and y of the zeros: p = e^(−x), q = e^(−y)."""
         return -np.log(np.array(self.poles, dtype=float) / UNIT), -np.log(self._zeros)
 
     @cached_property
     def _decoder(self) -> Array:
-        """b, shape (n,): the noise on the answers is σ b * independent normals."""
+        """b, shape (n,): the noise on the answers is σ times the convolution of b with independent normals."""
         beta, rates = decoder(*self._rates)
         found, place = np.zeros(self.size), np.arange(self.size)
         for each, rate in zip(beta, rates):
@@ -342,7 +345,7 @@ class BufferedNoise(Checked, NormalNoise):
         Raises
         ------
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = answers("x", x)
         if held.shape != (self.size,):
@@ -355,9 +358,9 @@ _COPIED = "stream: a copy would answer with the same noise: save it, and resume 
 
 
 class Stream:
-    """A stream that is being answered: two integers a buffer, their total, and the number of steps done.
+    """The state of a stream: two integers a buffer, their total, and the number of steps answered.
 
-    Its state holds sums of the data before noise; no result file does. Copies and forked processes would use the same noise twice, and are refused.
+    The state holds sums of the data before noise, which no result file does. Copies and forked processes are refused: they would use the same noise twice.
 
     Examples
     --------
@@ -398,8 +401,8 @@ class Stream:
         DesignError
             The process is a fork of the stream's.
         DataError
-            More counts than are left, a number that is not finite, or beyond 2⁵³ one that no double holds: nothing is answered then, and no step
-            counted. The guarantee does not cover that refusal.
+            There are more counts than steps left, or a number that is not finite or, beyond 2⁵³, that no double holds. Nothing is answered then and no
+            step counted. The guarantee does not cover that refusal.
         """
         if os.getpid() != self._process:
             raise DesignError(_COPIED)
@@ -415,14 +418,14 @@ class Stream:
         return out if held.ndim else float(out[0])
 
     def _draw(self, size: int) -> list[int]:
-        """Noise of the next steps, drawn for many at a time."""
+        """Return the noise of the next steps; a block of it is drawn at a time."""
         if len(self._drawn) < size:
             left = self.law.size - self.done - len(self._drawn)
             self._drawn += self.law.sampler.draw(min(_BLOCK, left)).tolist()
         return [self._drawn.pop() for _ in range(size)]
 
     def _answered(self, counts: list[int], noise: list[int]) -> list[float]:
-        """Answers to counts in steps of h, each with `_FAR` added."""
+        """Return the answers to counts in steps of h, each with `_FAR` added."""
         poles, weights, step = self.law.poles, self.law.weights, self.law.step
         state, decoder, total, out = self._state, self._decoder, self._total, []
         for x, z in zip(counts, noise):
@@ -437,7 +440,7 @@ class Stream:
         return out
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state, from which `BufferedNoise.resume` goes on.
+        """Write the state, from which `BufferedNoise.resume` continues.
 
         It holds sums of the data before noise: keep the file as secret as the data, and go on from it once (two streams from one state
         answer the same counts with different noise, which no budget was paid for). Noise that is drawn but not used is not saved.
@@ -448,25 +451,25 @@ class Stream:
 
 
 def _in_steps(counts: Array, step: float) -> list[int]:
-    """⌊x/h + ½⌋ = ⌊(⌊2x/h⌋ + 1)/2⌋, with a public number added that makes all of one length."""
+    """Round counts to steps, ⌊x/h + ½⌋ = ⌊(⌊2x/h⌋ + 1)/2⌋, and add `_FAR`, which makes all integers equally long."""
     most = _FAR // 2 * step
     halves = np.floor(np.minimum(np.maximum(counts, -most), most) * (2 / step))
     return [(int(x) + 1 >> 1) + _FAR for x in halves.tolist()]
 
 
 def _geometric(ratio: arb, n: int) -> arb:
-    """Return the sum of n powers."""
+    """Return the sum of the first n powers of a ratio, from 1 on."""
     return (1 - ratio**n) / (1 - ratio)
 
 
 Terms = npt.NDArray[Any]
-"""Real, or complex for derivatives by an imaginary step; leading axes are of several strategies."""
+"""Real numbers, or complex ones for derivatives by an imaginary step; leading axes are of several strategies."""
 _SLOWEST = 0.01
-"""n times the least x: slower buffers do the same in n steps, and hold more rounding."""
+"""Least x, times n: slower buffers do the same over n steps, with more rounding."""
 _STARTS = ((3.0, 3.0), (10.0, 1.5))
-"""Least x times n and greatest x. Two of four that were tried: in 14 questions either ends up to .8% above the other, the two others never below both by 1e-8."""
+"""Least x times n, and greatest x. Of four starts these two were kept: in 14 questions each of them ends up to .8% above the other, and the others are never better by 1e-8."""
 _NEAR = 0.03
-"""n times s below which a sum is expanded in s."""
+"""Below this n·s the triangular sum is expanded in s."""
 
 
 def geometric(s: Terms, n: int) -> Terms:
@@ -501,14 +504,14 @@ def _differences(a: Terms, b: Terms) -> Terms:
 
 
 def residues(zeros: Terms, poles: Terms) -> Terms:
-    """Residues at the poles of a product over both, given by their logarithms."""
+    """Return the residues at the poles of a rational function; zeros and poles are given as rates."""
     apart = _differences(poles, poles)
     apart[..., range(poles.shape[-1]), range(poles.shape[-1])] = 1.0
     return np.asarray(_differences(poles, zeros).prod(axis=-1) / apart.prod(axis=-1))
 
 
 def decoder(x: Terms, y: Terms) -> tuple[Terms, Terms]:
-    """β, and the logarithms 0, y."""
+    """Return β and its rates 0, y_1, y_2, …."""
     whole = np.concatenate([np.zeros_like(y[..., :1]), y], axis=-1)
     return residues(x, whole), whole
 
@@ -539,7 +542,7 @@ def error(x: Terms, y: Terms, n: int, *, largest: bool) -> Terms:
 def best(
     buffers: int, n: int, *, largest: bool, times: int, apart: int, deadline: Deadline
 ) -> tuple[Array, Array]:
-    """Logarithms x and y of the strategy of least error, by descent from several spacings."""
+    """Find the rates x and y of the strategy of least error, by descent from two spacings."""
 
     def roots(free: Terms) -> tuple[Terms, Terms]:
         rates = _SLOWEST / n + np.exp(free[..., :1] + _gaps(free))
@@ -597,7 +600,7 @@ class BufferedToeplitz(GaussianDesign):
         n, up to 10,000,000 steps.
     privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
     participation : Participation
-        How often one person takes part, and how far apart; up to 10,000 times.
+        How often one person contributes, and how far apart; up to 10,000 times.
     most : float
         a: the most that one count changes, up or down.
     loss : {"total", "largest"}
@@ -682,13 +685,13 @@ class BufferedToeplitz(GaussianDesign):
         return least_toeplitz(self.size, largest=self.largest) * self.unit
 
     def least_cost(self, stated: Certificate, given: None) -> float:
-        """a² (Σ y)²/(μ² ‖H W^(−1/2)‖²) of every Toeplitz strategy that consumes at most the budget, in integers (this file's head); μ² as the law holds it."""
+        """Return a² (Σ y)²/(μ² ‖H W^(−1/2)‖²), in integers: every Toeplitz strategy within the budget costs as much (`least_toeplitz`)."""
         if not self.once:
             raise DesignError.of("lower_bound", stated.lower_bound, "must be of counts of which one changes")
         return self._least * (1 - 1e-12)
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
-        r"""The release shifts by at most :math:`\mu\sigma/h` steps between neighbours, and its answers cost what is stated.
+        r"""Claim that the release shifts by at most :math:`\mu\sigma/h` steps between neighbours, and that its answers cost what is stated.
 
         The shift is :math:`m \lVert C u/m \rVert + r \sqrt n` (`mechdesign.noise.buffered_toeplitz`); coefficients are positive and fall, as all ω are positive and
         :math:`\sum \omega_i/p_i \le 1`, so that the worst u is 0, b, 2b, … with one sign. Both it and the loss, of normal noise before rounding, are computed in balls of 700 bits.
@@ -710,7 +713,7 @@ class BufferedToeplitz(GaussianDesign):
             whole = min(int(pole * UNIT), UNIT - 1)
             held[whole] = held.get(whole, 0) + int(weight * UNIT)
         kept = sorted(((p, w) for p, w in held.items() if p and w > _LEAST), reverse=True)
-        # doubles may have it above 1 where two poles nearly meet
+        # in doubles the sum may exceed 1 where two poles nearly meet
         over = max(Fraction(1), sum((Fraction(w, p) for p, w in kept), Fraction(0)))
         often = self.participation
         near = math.sqrt(float(consumed(x, weights, self.size, often.times, often.step)) * self.unit)
@@ -727,7 +730,7 @@ class BufferedToeplitz(GaussianDesign):
     # -- what a result asks -----------------------------------------------------------------------------------
 
     def used(self, law: BufferedNoise) -> float:
-        """Share of the budget that the worst change consumes, with what rounding adds, rounded up."""
+        """Return the share of the budget that the worst change and rounding consume, rounded up."""
         apart = law.shift(self.most, self.participation.times, self.participation.step)
         return round_up((apart * Fraction(law.step) / Fraction(law.deviation)) ** 2 / Fraction(self.budget))
 
@@ -744,7 +747,7 @@ class BufferedToeplitz(GaussianDesign):
         return pd.DataFrame(columns)
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Noise on each count, and on each total."""
+        """Yield noise on each count, and noise on each total."""
         n, k = self.size, self.participation.times
         yield "noise on the counts", k * self.unit * (n if self.largest else n * (n + 1) / 2)
         starts = np.arange(k) * self.participation.step

@@ -108,9 +108,9 @@ if TYPE_CHECKING:
 
 _FITS = "the law is of the family and for the query asked for"
 _POINTS = 2**13
-"""Points of the search's grid: as coarse as the stand-alone verifier's."""
+"""Points of the search's grid: as coarse as that of the stand-alone verifier."""
 _WIDEST = 60.0
-"""Largest logarithm of the factors that are tried."""
+"""Largest logarithm of a factor in the search."""
 
 
 @serializable("calibration")
@@ -123,9 +123,9 @@ class Calibration(Design):
     noise : str or frozen scipy.stats distribution
         ``"gaussian"``, ``"laplace"``, ``"logistic"``, ``"flipped_huber"``, ``"osgt"``, ``"gennorm"``,
         ``"truncated_laplace"``, ``"staircase"``, ``"discrete_laplace"``, ``"discrete_gaussian"``; or any symmetric
-        log-concave law, of which the scale is chosen.
+        log-concave law, whose scale is chosen.
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
-        GaussianDP of Gaussian noise alone, without samples; of a TradeOff all points at once.
+        GaussianDP is for Gaussian noise without sampling only; a TradeOff asks for all its points at once.
     sensitivity : float or Sensitivity
         Δ > 0, the most any coordinate changes between neighbours (add-remove), where all K may change at once; or several
         bounds together, ``Sensitivity(linf=1, l0=3)``, which may say ``neighbours="replace"``.
@@ -136,19 +136,19 @@ class Calibration(Design):
     rounds : int
         How often the query is answered; `privacy` is for all answers together.
     sampling_rate : float
-        q: each round sees a Poisson sample of the records, under ``neighbours="replace"`` for Gaussian noise, of bounds that state `own`. With the Gaussian, ε, δ, q and the number of steps this is
-        the noise multiplier of private stochastic gradients (`AdditiveNoise.noise_multiplier`).
+        q: each round sees a Poisson sample of the records. Under ``neighbours="replace"`` the noise must be Gaussian and the bounds state `own`. For
+        Gaussian noise, ε, δ, q and a number of steps give the noise multiplier of private stochastic gradients (`AdditiveNoise.noise_multiplier`).
 
     Raises
     ------
     DesignError
-        Bad input; δ = 0 for a family that cannot do it (the message names those that can); a δ too small to
-        certify; a law without finite variance.
+        The input is not valid; the family has no law at δ = 0 (the message names those that have); δ is too small to
+        certify; the law has no finite variance.
 
     Notes
     -----
-    The lower bound is of this family where scale alone is free: a smaller scale is over the budget. Where a shape is searched it is of all
-    symmetric log-concave noise, for staircases of independent noise of one law. So a result is the best of its family, never optimal.
+    The lower bound holds for this family where the scale alone is free: a smaller scale exceeds the budget. Where a shape is searched it holds for all
+    symmetric log-concave noise, or for staircases for independent noise of one law. So a result is the best of its family, never optimal.
 
     One dimension: δ(ε) is the exact profile. Gaussian: μ₀ in any dimension (`gaussian_mu`). Other families in
     several dimensions: `delta_interval`.
@@ -288,14 +288,14 @@ class Calibration(Design):
     law_takes = DeltaInterval
 
     def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
-        """Recompute the budget that all rounds of a law consume.
+        """Recompute the budget that all rounds of a law consume, and its cost.
 
         One coordinate: the exact profile (`mechdesign.accounting.profile`); Gaussian noise: that of Balle and Wang (2018);
         elsewhere the composed privacy loss, enclosed on a grid (Doroshenko et al. 2022); ρ from Rényi divergences.
         """
         noise = checks.instance("law", stated.law, AdditiveNoise)
         fits = _fits(self, noise)
-        if fits:  # nothing is evaluated of the law of another question
+        if fits:  # a law for another question is not evaluated
             fresh = consumed(noise, self.privacy)
             yield from evaluated(noise, self.privacy, self.loss, stated.value, stated=given, fresh=fresh)
         yield Claim(_FITS, PROVED, math.nan, fits, ABOUT_FILE)
@@ -304,18 +304,18 @@ class Calibration(Design):
     bound_takes = float
 
     def bound_among(self, stated: Certificate, given: float) -> MechanismClass:
-        """Return this family where a share of the scale is given; else independent noise of one law for staircases, log-concave noise for other laws."""
+        """Return the class that the bound holds for: this family if a share of its scale is given, else log-concave noise, or for staircases independent noise of one law."""
         noise = checks.instance("law", stated.law, AdditiveNoise)
         if given and self.family.scale_only:
             return self.among
-        # a symmetrised law is as private and costs as much, so that the bound of symmetric laws is one of all
+        # a symmetrised law is as private and costs as much: a bound for symmetric laws holds for all
         return INDEPENDENT_NOISE if noise.law.dist.name == "staircase" else LOG_CONCAVE_NOISE
 
     def least_cost(self, stated: Certificate, given: float) -> float:
-        """Return a lower bound of the cost of every symmetric law as private (log-concave, if the mechanism's is), or of every scale of this law.
+        """Return a lower bound on the cost of every symmetric law that is as private (log-concave, if the mechanism's is), or of every scale of this law.
 
-        A closed form (`least_symmetric`); or, as less noise of a continuous law is less private, the cost at a share of the law's scale, `given` where
-        scale is all that was free, that is seen, from below, to consume more than the budget: a bound of this family alone. 0 gives none.
+        The first is a closed form (`least_symmetric`). The second is the cost at the share `given` of the law's scale, where the scale alone was free and that
+        share provably exceeds the budget: less noise of a continuous law is less private. A share of 0 gives no such bound.
         """
         noise, share = checks.instance("law", stated.law, AdditiveNoise), checks.probability("given", given)
         if not _fits(self, noise):
@@ -352,12 +352,12 @@ class Calibration(Design):
         return pd.DataFrame([{**row, "variance": noise.variance, "absolute error": noise.absolute_error}])
 
     def lines(self, result: Result) -> list[str]:
-        """The law, the requirement, how the law is released, what it consumes."""
+        """Say what the law is, whether its worst change is exact, how it is released, and what it consumes."""
         noise, spent = result.mechanism, _enclosure(result)
         out = [noise.summary()]
         if not noise.worst_cases.exact and not isinstance(self.privacy, PureDP):
             out.append(
-                "the worst change is bounded from above: no exact one is proved for these bounds and this law"
+                "the worst change is bounded from above: for these bounds and this law none is proved to be the worst"
             )
         out.append(_release_words(noise))
         if spent is not None:
@@ -389,7 +389,7 @@ class Calibration(Design):
         )
 
     def _rivals(self, noise: AdditiveNoise) -> dict[str, Result]:
-        """The usual laws calibrated to the same requirement; in several dimensions those that have a formula."""
+        """Calibrate Gaussian noise and, for one number in one round, Laplace noise to the same requirement."""
         found = {}
         for name in ("gaussian", "laplace") if self.dimension == 1 and noise.once else ("gaussian",):
             if family_of(name).member.dist.name != noise.law.dist.name:
@@ -398,7 +398,7 @@ class Calibration(Design):
         return found
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """The usual laws, each at its least scale."""
+        """Yield the usual laws, each at its least scale."""
         return [(f"{name} noise", found.value) for name, found in self._rivals(result.mechanism).items()]
 
     def plot(self, result: Result, **options: float) -> Figure:
@@ -410,7 +410,7 @@ class Calibration(Design):
 
 
 def _release_words(noise: AdditiveNoise) -> str:
-    """Describe `release`."""
+    """Describe how the law is released."""
     try:
         lattice = noise.lattice
     except DesignError as error:
@@ -423,7 +423,7 @@ def _release_words(noise: AdditiveNoise) -> str:
 
 
 def _enclosure(result: Result) -> DeltaInterval | None:
-    """Return the enclosure of the budget in the proofs, if any."""
+    """Return the enclosure of the budget that a proof holds, if any does."""
     found = (getattr(proof, "given", None) for proof in result.proofs)
     return next((given for given in found if isinstance(given, DeltaInterval)), None)
 
@@ -439,7 +439,7 @@ def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
 
 
 def least_symmetric(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:
-    """Return a lower bound of the cost of any symmetric law as private; log-concave, if `noise` is. 0 for discrete laws.
+    """Return a lower bound on the cost of every symmetric law that is as private, log-concave unless `noise` is a staircase; 0 for discrete laws.
 
     Examples
     --------
@@ -468,10 +468,10 @@ def least_symmetric(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) ->
 
 
 def _moves(noise: AdditiveNoise) -> tuple[float, float]:
-    """The largest change of one coordinate, and the largest ‖v‖₂² of changes that are allowed."""
+    """Return the largest change of one coordinate, and the largest ‖v‖₂² of an allowed change."""
     s, k = noise.sensitivity, noise.dimension
     if isinstance(s, Sensitivity) and noise.sampling_rate < 1 and s.own is not None:
-        move = min(s.own, s.largest_l2(k))  # in the place of another record is one that contributes nothing
+        move = min(s.own, s.largest_l2(k))  # the other record may contribute nothing
         return move, move * move
     if not isinstance(s, Sensitivity):
         return s, k * s * s
@@ -480,7 +480,7 @@ def _moves(noise: AdditiveNoise) -> tuple[float, float]:
 
 
 def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = True) -> float:
-    """Variance or E|T| of every symmetric law that is (ε, δ)-private for a move by 1, from below.
+    """Return a lower bound on the variance or E|T| of every symmetric law that is (ε, δ)-private for a shift of 1.
 
     Examples
     --------
@@ -512,7 +512,7 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
 
 
 def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
-    """Continuous noise, all of it for the same neighbours."""
+    """Read a tuple of continuous noise, all for the same neighbours."""
     found = tuple(checks.instance(name, v, AdditiveNoise) for v in checks.instance(name, value, tuple, list))
     if not found or not all(noise.continuous for noise in found):
         raise DesignError.of(
@@ -543,7 +543,7 @@ class JointNoise(Checked, Saved):
 
     @property
     def stated(self) -> list[Any]:
-        """Laws, changes and rounds, as they are compared."""
+        """Laws, changes and rounds, in a form that can be compared."""
         laws = [(n.law.dist.name, frozen_parts(n.law)[1:]) for n in self.noises]
         return [
             (law, n.sensitivity, n.dimension, n.rounds, n.sampling_rate) for law, n in zip(laws, self.noises)
@@ -560,7 +560,7 @@ class JointNoise(Checked, Saved):
         )
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Enclose δ(ε) of all rounds of all mechanisms; options as in `mechdesign.accounting.interval.joint_interval`."""
+        """Enclose δ(ε) of all rounds of all mechanisms, with the options of `mechdesign.accounting.interval.joint_interval`."""
         found = joint_interval(self.rounds, epsilon, neighbours=self.noises[0].neighbours, **options)
         return found if all(n.worst_cases.exact for n in self.noises) else replace(found, lower=0.0)
 
@@ -576,7 +576,7 @@ class JointNoise(Checked, Saved):
         Raises
         ------
         DataError
-            As of `AdditiveNoise.release`.
+            The mechanism's `AdditiveNoise.release` refuses `x`.
         """
         return self.noises[checks.integer("term", term, 0, len(self.noises) - 1)].release(x)
 
@@ -589,7 +589,7 @@ class JointCalibration(Design):
     Parameters
     ----------
     terms : tuple of AdditiveNoise
-        Of continuous laws, each with its rounds and its sampling rate: their scales say how noise is shared out.
+        Noise of continuous laws, each with its rounds and its sampling rate; the ratios of their scales are kept.
     privacy : ApproximateDP
         With δ > 0.
     """
@@ -634,7 +634,7 @@ class JointCalibration(Design):
 
     @np.errstate(under="ignore")
     def _consumed(self, noise: JointNoise) -> DeltaInterval:
-        """Enclose δ at ε, on another grid than the search's if it is as accurate."""
+        """Enclose δ at ε on another grid than the search's; if that exceeds the budget, by the search's own upper bound."""
         found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2)
         if found.upper > self.privacy.delta:
             again = joint_upper(
@@ -714,12 +714,12 @@ def calibrate(
 ) -> Result:
     """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
 
-    Its parameters, and those of its `solve`: `time_limit`, in seconds, past which the best shape tried is returned (status
+    The parameters are those of `Calibration`, and `time_limit` of its `solve`: seconds after which the best shape found is returned (status
     ``"limit"``).
 
-    With `terms` instead of `noise` and all that is said of it: several mechanisms about the same people, each an `AdditiveNoise` with its
-    rounds and its sampling rate. The scales of all are multiplied by the least factor (the value) at which they meet `privacy`, an
-    `ApproximateDP`, together; the mechanism found has their `noises`.
+    Give `terms` instead of `noise` and its parameters for several mechanisms about the same people, each an `AdditiveNoise` with its
+    rounds and its sampling rate. All scales are multiplied by the least factor (the value) at which the mechanisms together meet `privacy`, an
+    `ApproximateDP`; the mechanism found holds them as `noises`.
 
     Examples
     --------
@@ -739,7 +739,7 @@ def calibrate(
     if terms is not None:
         if (noise, sensitivity, dimension, loss, rounds, sampling_rate) != (None, None, 1, "squared", 1, 1.0):
             raise DesignError.of(
-                "noise", noise, "must be left out, with all that is said of it, where terms are given"
+                "noise", noise, "must be left out, with all its parameters, where terms are given"
             )
         return JointCalibration(terms, privacy).solve(time_limit=time_limit)  # type: ignore[arg-type]
     if noise is None or sensitivity is None:

@@ -1,15 +1,15 @@
-r"""The numbers behind a calibration: what a law consumes and costs, and the search, apart from that.
+r"""The numbers behind a calibration: what a law consumes and costs, and the search for shape and scale.
 
-*Consumption* is enclosed by closed forms, or on grids that no search uses.
+*Consumption* is enclosed by closed forms, or on grids that the search does not use.
 
-*All scales of one law.* Less noise of a continuous law is less private: where a scale consumes more than the budget, seen
-from below, every smaller one does.
+*Scales of one law.* Less noise of a continuous law is less private: where a scale provably consumes more than the budget,
+every smaller one does.
 
 *The search* finds the scale by root finding, and the shape by one-dimensional minimisation.
-A `Requirement` says what a law consumes, from above, and what it may consume. For a fixed shape that falls as the scale
-grows, so that the constraint is an equation for log scale; along it the cost is a smooth function of the shape, minimised
-by Brent's method from the best of a few closed-form starts. The search uses one coarse upper bound a step; the scale
-returned is one at which a finer one keeps to the budget.
+A `Requirement` bounds what a law consumes and states the budget. For a fixed shape consumption falls as the scale grows, so
+that the constraint is an equation for log scale. With the scale it determines, the cost is a smooth function of the shape, minimised
+by Brent's method from the best of a few closed-form starts. Each step of the search uses one coarse upper bound; the scale
+returned keeps the budget by a finer one.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ from mechdesign.typing import Array, FrozenLaw
 OFF = 1e-9
 """Relative error allowed to sums in doubles."""
 _SHARES = (1 - 3e-9, 1 - 6e-7, 0.999, 0.99, 0.97, 0.94, 0.9, 0.8, 0.65, 0.5)
-"""Of the scale found, at which the budget is looked for to be exceeded: where accounting is exact one of the first is."""
+"""Shares of the scale found at which the budget may be proved exceeded, the largest first; exact accounting stops at one of the first."""
 _VERIFIED = 4.5e-7
-"""Relative increase of a scale whose losses are composed: the verifier's grid splits atoms that are points of the one searched on."""
+"""Relative increase of a scale whose losses are composed: the verifier's grid splits atoms that lie on points of the search's grid."""
 _FAR = 1e200
 """Cost of a shape that was not evaluated in time."""
 Meter = Callable[[FrozenLaw], float]
@@ -70,7 +70,7 @@ Meter = Callable[[FrozenLaw], float]
 
 
 def budget_of(privacy: CentralPrivacy) -> float:
-    """The budget: ρ, μ, δ at the ε asked for, or the largest privacy loss; 1 for several points, as the largest share of any."""
+    """Return the budget: ρ, μ, δ at the given ε, or the largest privacy loss; 1 for several points, of which shares are compared."""
     if isinstance(privacy, ZeroConcentratedDP):
         return privacy.rho
     if isinstance(privacy, GaussianDP):
@@ -81,7 +81,7 @@ def budget_of(privacy: CentralPrivacy) -> float:
 
 
 def cost_of(noise: AdditiveNoise, loss: str) -> float:
-    """Variance, or E|T|, of one coordinate."""
+    """Return the variance, or E|T|, of one coordinate."""
     return noise.variance if loss == "squared" else noise.absolute_error
 
 
@@ -123,8 +123,8 @@ def consumed(
 def _composed(
     cases: WorstCases, epsilon: float, delta: float, deadline: Deadline, **rounds: Any
 ) -> DeltaInterval:
-    """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget, or there is time."""
-    sampled = rounds["sampling_rate"] < 1 and rounds["rounds"] > 1  # one round is as without sampling
+    """Enclose δ of several coordinates or rounds, on finer grids while the upper end is over the budget."""
+    sampled = rounds["sampling_rate"] < 1 and rounds["rounds"] > 1  # one round needs none of it
     coarse, searched = (1.7e-2, 5e-3) if sampled else (7.3e-3, 1e-3)
     points = 2**20 if sampled else 2**16
     options = {"closed_form": False, "points": points, "deadline": deadline}
@@ -151,7 +151,7 @@ def evaluated(
     stated: DeltaInterval,
     fresh: DeltaInterval,
 ) -> list[Claim]:
-    """Claims of a law: its privacy, the enclosure stated, a second opinion where there is one, and its cost."""
+    """Return the claims about a law: its privacy, the enclosure stated, a second evaluation where there is one, and its cost."""
     margin = budget_of(privacy) - fresh.upper
     agrees = stated.vouched(fresh, budget_of(privacy))
     claims = [
@@ -173,17 +173,17 @@ def evaluated(
         and not normal
     ):
         second = integrated_profile(noise.law, shift, privacy.epsilon)
-        # near an atom's loss δ is only defined to the rounding of ε, and of log densities far out to that of theirs
+        # near an atom's loss δ is known only to the rounding of ε, and far out only to the rounding of log densities
         room = 1e-5 * fresh.upper + 3e-13 - abs(second - fresh.upper)
         claims.append(Claim("quadrature of the density agrees", RECOMPUTED, room, room >= 0))
     error = abs(integrated_cost(noise.law, loss) / value - 1)
-    # the formula, and the integral of the law
+    # the value is the formula's, and near the integral of the law
     holds = error <= 1e-6 and value >= cost_of(noise, loss) * (1 - 1e-12)
     return [*claims, Claim(f"the {loss} loss is {value:.9g}", RECOMPUTED, 1e-6 - error, holds)]
 
 
 def too_small(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline) -> float:
-    """Return a share of the scale at which the law is not private, near 1 as far as a few evaluations show; 0 if none does in time."""
+    """Return a share of the scale, as near 1 as a few evaluations show, at which the law is not private; 0 if none is found in time."""
     return next((x for x in _SHARES if not deadline.passed and exceeds(noise, privacy, x, deadline)), 0.0)
 
 
@@ -244,7 +244,7 @@ class Query:
         object.__setattr__(self, "replaced", changes.neighbours == "replace")
 
     def noise(self, law: FrozenLaw) -> AdditiveNoise:
-        """The law on every number, in all rounds."""
+        """Return noise of this law on every number, in all rounds."""
         return AdditiveNoise(law, self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
     def worst(self, law: FrozenLaw) -> tuple[Terms, ...]:
@@ -273,15 +273,15 @@ class Requirement:
     guess : float
         A scale to start from.
     epsilon, delta : float
-        (ε, δ) of about this strength, for the closed-form starts of a family; δ = 0 under pure privacy.
+        (ε, δ) of about the same strength, from which a family's closed-form starts are made; δ = 0 under pure privacy.
     sigma : float or None
-        Standard deviation of the Gaussian that consumes exactly the budget, where a formula knows it.
+        Standard deviation of the Gaussian law that consumes exactly the budget, where there is a formula.
     tolerance : float
         Share of the budget that may be left.
     exact : bool
         Whether (ε, δ) is the requirement itself, not a substitute for it.
     deadline : Deadline
-        What the meter is coarser for, the less of it is left.
+        The meter is coarser the less time is left.
     """
 
     privacy: CentralPrivacy
@@ -307,12 +307,14 @@ class Requirement:
         if query.rounds == 1 and query.sampling_rate < 1 and not query.replaced:
             return cls.of(_unsampled(privacy, query.sampling_rate), replace(query, sampling_rate=1.0))
         if isinstance(privacy, TradeOff):
-            return _at_all(privacy, [cls.of(part, query) for part in parts_of(privacy)])
+            return _of_points(privacy, [cls.of(part, query) for part in parts_of(privacy)])
         if isinstance(privacy, GaussianDP):
             mu = privacy.mu
-            return cls(privacy, query, sigma := _wider(query.norm / mu), mu, 1e-6, sigma, exact=False)
+            return cls(
+                privacy, query, sigma := _above_rounding(query.norm / mu), mu, 1e-6, sigma, exact=False
+            )
         if isinstance(privacy, ZeroConcentratedDP):
-            sigma = _wider(query.norm / math.sqrt(2 * privacy.rho))
+            sigma = _above_rounding(query.norm / math.sqrt(2 * privacy.rho))
             epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(1e-6))
             return cls(privacy, query, sigma, epsilon, 1e-6, sigma, exact=False)
         epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
@@ -331,7 +333,7 @@ class Requirement:
         slack = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
         sigma = query.norm / gaussian_mu(epsilon, delta - slack)
         start = min(sigma, query.losses * query.top / epsilon) if epsilon else sigma
-        sure = 1e-9 if query.losses == 1 else 1e-8  # of what a grid of many coordinates is certain to
+        sure = 1e-9 if query.losses == 1 else 1e-8  # what a grid resolves for many coordinates
         return cls(privacy, query, start, epsilon, delta, sigma, sure)
 
     @property
@@ -341,16 +343,16 @@ class Requirement:
 
     @property
     def composed(self) -> bool:
-        """Whether δ is that of several losses."""
+        """Whether δ is composed of several losses."""
         return self.delta > 0 and self.query.losses > 1 and self.exact
 
     @cached_property
     def meter(self) -> Meter:
-        """Return the budget that a law consumes, fast enough for a search."""
+        """A function that bounds the budget a law consumes, fast enough for a search."""
         return _meter(self.privacy, self.query, self.deadline)
 
     def final(self, law: FrozenLaw, *, fine: bool = False) -> float:
-        """Return the budget that the returned law must meet; `fine`: as little as the verifier can prove."""
+        """Return the budget that the returned law consumes, from above; `fine`: as small as the verifier proves."""
         return spent(self.query.noise(law), self.privacy, fine=fine)
 
 
@@ -365,13 +367,13 @@ def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
     return parts[0] if len(parts) == 1 else before
 
 
-def _wider(sigma: float) -> float:
-    """Above the rounding of a closed form."""
+def _above_rounding(sigma: float) -> float:
+    """Return a scale above the rounding of a closed form."""
     return sigma * (1 + 8e-15)
 
 
-def _at_all(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
-    """Several budgets at once: the largest share of any."""
+def _of_points(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
+    """Combine the requirements of several points: a law consumes the largest share of any of them."""
     sigmas = [part.sigma for part in parts if part.sigma is not None]
     return replace(
         max(parts, key=lambda part: part.guess),
@@ -384,7 +386,7 @@ def _at_all(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
 
 
 def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) -> float:
-    """Return the budget of all rounds, from above, on a coarse grid; `fine`: as the verifier can prove it."""
+    """Return an upper bound on the budget that all rounds consume, on a coarse grid; `fine`: as small as the verifier proves."""
     if isinstance(privacy, TradeOff):
         return max(spent(noise, part, fine=fine) / budget_of(part) for part in parts_of(privacy))
     if not getattr(privacy, "delta", 0.0):
@@ -408,7 +410,7 @@ def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) 
 
 
 def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
-    """Coarse upper bound of the budget that a law consumes, made anew for every search."""
+    """Return a coarse, fast upper bound on the budget that a law consumes, for one search."""
     if isinstance(privacy, TradeOff):
         parts = [(_meter(part, query, deadline), budget_of(part)) for part in parts_of(privacy)]
         return lambda law: max(meter(law) / budget for meter, budget in parts)
@@ -431,13 +433,13 @@ def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
 class _Planned:
     """Upper bound on δ at a fixed ε, cheap enough for a search.
 
-    Of one coordinate the exact profile. Of several, one gridded upper bound a worst case; its step, tails and tilt come
-    from a full plan made once and again only when shape or scale have changed by more than some percent.
+    For one coordinate it is the exact profile. For several it is one upper bound on a grid for each worst case; step, tails and
+    tilt come from a full plan, which is made again only where shape or scale have changed by more than a few percent.
     """
 
     def __init__(self, epsilon: float, delta: float, query: Query) -> None:
         self._epsilon, self._query = epsilon, query
-        # no double tells this from 0 next to δ, and a closer value takes seconds
+        # below this no double differs from 0 next to δ, and a closer value takes seconds
         self._nothing = 1e-18 * delta
         self._plans: dict[int, tuple[GridPlan, Array]] = {}
 
@@ -523,7 +525,7 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
 
 @np.errstate(under="ignore")
 def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Requirement, loss: str) -> FrozenLaw:
-    """The closed form, for the worst case that takes the least: the whole of ℓ₁, or a step on every coordinate."""
+    """Return the closed form for the worst case that needs least noise: all of ℓ₁ on one coordinate, or a step on every coordinate."""
     q = r.query
     terms = min(
         q.worst(closed(1.0, q.top, loss)), key=lambda terms: sum(t.sensitivity * t.count for t in terms)
@@ -559,9 +561,9 @@ def scale_for(
     guess : float
         A starting scale.
     safe : bool
-        Return a scale at which the budget was seen to be kept.
+        Return a scale that was evaluated and keeps the budget.
     deadline : Deadline
-        Past it the least scale seen to keep the budget is returned.
+        Past it the least scale known to keep the budget is returned.
     """
     tolerance = requirement.tolerance if safe else max(1e-6, requirement.tolerance)
     # a safe scale is sought in the middle of its tolerance: the verifier's grid is coarser
@@ -588,7 +590,7 @@ def scale_for(
 
 @dataclass
 class ShapeSearch:
-    """Minimises the cost over the shape, the scale following from the budget."""
+    """Minimises the cost over the shape; the budget then determines the scale."""
 
     make: Callable[[float, float], FrozenLaw]
     requirement: Requirement
@@ -599,7 +601,7 @@ class ShapeSearch:
     spread: float = 0.0
 
     def best(self, starts: tuple[float, ...]) -> tuple[float, float]:
-        """Try the starts in order, each scale beginning where the last ended; then Brent between the best's neighbours.
+        """Try the starts in order, each from the last scale, then run Brent's method between the neighbours of the best.
 
         Returns
         -------
@@ -624,7 +626,7 @@ class ShapeSearch:
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Cost of the law of this shape that consumes the budget; `_FAR` past the deadline, where a shape is known."""
+        """Return the cost of the law of this shape that consumes the budget; `_FAR` past the deadline once a shape is known."""
         shape = float(shape)
         if self.deadline.passed and self.known:
             return _FAR

@@ -8,8 +8,8 @@ shifted density covers two cells of the unshifted one in the ratio :math:`(1-\th
 
 Finitely many sums therefore decide (ε, δ)-DP for every real shift up to the sensitivity. The masses are integers
 over their total, so these sums are rational once :math:`e^\varepsilon` is bounded by a rational, and the cell is
-drawn with no rounding at all. Noise on the whole numbers is the middle of such a cell of width 1, for whole shifts. Where a density is the same on many cells, one weight stands for a span of them; D is
-then linear between the differences of the spans' ends.
+drawn with no rounding at all. Noise on the whole numbers is the middle of such a cell of width 1, and is protected at whole shifts. Where a density is the same on
+many cells, one weight stands for a span of them, and D is linear between the differences of the spans' ends.
 
 **A tail whose outermost cells repeat for ever** is summed in closed form. Let a period of length L hold cells of mass M in all, and its k-th repetition,
 k ≥ 1, the same cells shifted by kL, times :math:`r^k`. For t in the period with :math:`G(t)` of its mass beyond t, and any order of the sum,
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SUMS = 5_000_000
-"""Pairs of cells that the check of a law compares, at most, in numbers of 1,000 bits: a few seconds."""
+"""Largest number of pairs of cells that the check of a law compares, in numbers of 1,000 bits: a few seconds."""
 POWER_BITS = 320
-"""Bits of the bounds of e^ε."""
+"""Bits of the bounds on e^ε."""
 MOST_SPANS = 2000
 
 
 def fall(decay: Fraction) -> float:
-    """−log r, of a ratio r next to 0 as well as next to 1."""
+    """Return −log r, accurate for a ratio r near 0 and near 1."""
     return -math.log(decay) if 2 * decay < 1 else -math.log1p(-float(1 - decay))
 
 
@@ -98,7 +98,7 @@ class RepeatedTail:
         return np.append(np.cumsum(self.body[::-1])[::-1], 0.0)
 
     @cached_property
-    def _own(self) -> Array:
+    def _above_in_period(self) -> Array:
         """Mass of a period beyond its edges."""
         return np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
 
@@ -111,37 +111,42 @@ class RepeatedTail:
     def _rate(self) -> float:
         return fall(self.decay) if self.decay else math.inf
 
-    def _lighter(self, turns: Array) -> Array:
-        """r to so many turns."""
+    def _falls(self, turns: Array) -> Array:
+        """Return r to the power of the number of repetitions."""
         return np.exp(-self._rate * turns) if self.decay else np.where(turns > 0, 0.0, 1.0)
 
     def folded(self, t: Array) -> tuple[Array, Array]:
         """Return t moved back into the body, and the factor of the repetition's mass."""
         length = self.edges[-1] - self.edges[0]
         turns = np.where(t < self.ends[-1], 0.0, np.floor((t - self.ends[-1]) / length) + 1)
-        return t - turns * length, self._lighter(turns)
+        return t - turns * length, self._falls(turns)
 
     def beyond(self, t: Array) -> Array:
         """Return P[T > t], for t from the body's first edge on."""
         back, lighter = self.folded(t)
         inside = np.interp(t, self.ends, self._above) + self.rest
         return np.where(
-            t < self.ends[-1], inside, lighter * (np.interp(back, self.edges, self._own) + self.rest)
+            t < self.ends[-1],
+            inside,
+            lighter * (np.interp(back, self.edges, self._above_in_period) + self.rest),
         )
 
     def reached(self, p: Array, side: Literal["left", "right"] = "left") -> Array:
-        """The least t, or with "right" the largest, at which P[T > t] is p."""
+        """Return the least t, or with "right" the largest, at which P[T > t] is p."""
         if not self.rest:
-            return _place(p, self._above, self.ends, side)
+            return _point_beyond(p, self._above, self.ends, side)
         beyond = (p < self.rest) & (p > 0)
         turns = np.where(beyond, np.floor(np.log(self.rest / np.where(beyond, p, 1.0)) / self._rate) + 1, 0.0)
         length = self.edges[-1] - self.edges[0]
-        outside = _place(p / self._lighter(turns) - self.rest, self._own, self.edges, side) + turns * length
-        found = np.where(beyond, outside, _place(p - self.rest, self._above, self.ends, side))
+        outside = (
+            _point_beyond(p / self._falls(turns) - self.rest, self._above_in_period, self.edges, side)
+            + turns * length
+        )
+        found = np.where(beyond, outside, _point_beyond(p - self.rest, self._above, self.ends, side))
         return np.where(p <= 0, math.inf, found)
 
 
-def _place(p: Array, above: Array, edges: Array, side: Literal["left", "right"]) -> Array:
+def _point_beyond(p: Array, above: Array, edges: Array, side: Literal["left", "right"]) -> Array:
     """Return the point beyond which the mass is p, in a piece that has mass."""
     piece = np.clip(np.searchsorted(-above, -p, side=side) - 1, 0, len(edges) - 2)
     mass = above[piece] - above[piece + 1]
@@ -208,7 +213,7 @@ class _OnCells(Saved):
         return max(self.hockey_stick(epsilon).values())
 
     def privacy_profile(self, epsilon: Numbers) -> Values:
-        """δ(ε) over every shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
+        """Return δ(ε) over every shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
         return checks.each("epsilon", epsilon, lambda e: round_up(self.exact_delta(e)))
 
     def mean(self) -> float:
@@ -237,7 +242,7 @@ class _OnCells(Saved):
         return math.sqrt(self.var())
 
     def errors(self) -> Accuracy:
-        """How far off an answer is."""
+        """Return the errors of an answer."""
         side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
         return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
 
@@ -274,7 +279,7 @@ class CellNoise(_OnCells):
     Raises
     ------
     DesignError
-        Weights not integer, negative or all zero; widths not positive; too few cells for the tails or the shift.
+        Weights are not integer, negative or all zero; widths are not positive; there are too few cells for the tails or the shift.
 
     Notes
     -----
@@ -360,7 +365,7 @@ class CellNoise(_OnCells):
 
     @cached_property
     def extended(self) -> tuple[Array, Indices, float]:
-        """Masses of the cells and of the repetitions in both tails, until they underflow; the edges, in cells; the mass beyond."""
+        """Masses and edges (in cells) of the cells and their repetitions, until these underflow, and the mass beyond them."""
         masses, edges = self._masses, np.append(0, self.ends)
         if not self.decay:
             return masses, edges, 0.0
@@ -380,7 +385,7 @@ class CellNoise(_OnCells):
         return np.array([float(w / self.total) for w in self.weights])
 
     def _pieces(self, masses: Array, cells: Indices) -> tuple[Array, Array]:
-        """Masses of pieces of one height, and their edges, in units of the query; the spike is one of them."""
+        """Return the masses of pieces of constant density, and their edges in units of the query; the spike is one piece."""
         edges = np.asarray(self.start + self.width * cells, dtype=float)
         if not self.spike:
             return masses, edges
@@ -391,7 +396,7 @@ class CellNoise(_OnCells):
 
     @cached_property
     def _tails(self) -> tuple[RepeatedTail, RepeatedTail]:
-        """Left, mirrored, and right."""
+        """The left tail, mirrored, and the right one."""
         masses, edges = self._masses, self.start + self.width * np.append(0, self.ends)
         body, ends = self._pieces(masses, np.append(0, self.ends))
         first, last = self.period
@@ -488,9 +493,9 @@ class CellNoise(_OnCells):
         return IntegerWeights([*(tickets if r else self.weights), self.spike * (inner if r else 1)])
 
     def draw_cells(self, size: int) -> tuple[Indices, npt.NDArray[np.bool_]]:
-        """Draw cells, counted from `start`, exactly, from the operating system's randomness; and whether it is the spike instead.
+        """Draw cells, counted from `start`, exactly, from the operating system's randomness; say which draws are the spike instead.
 
-        A cell by its integer weight (one of its span, uniformly), a repetition of it in the tails by exact coin flips.
+        A weight is drawn first, then a cell of its span uniformly, then, in the tails, a repetition by exact coin flips.
         """
         n, count = self.cells_per_shift, self.count
         cell = self._cells.draw(checks.integer("size", size, 0, 2**40))
@@ -506,9 +511,9 @@ class CellNoise(_OnCells):
         return cell, spike
 
     def _draw_steps(self, size: int) -> Indices:
-        """Draw noise, exactly, in halves of the lattice step: a cell, and one of its s steps uniformly.
+        """Draw noise exactly, in halves of the lattice step: a cell, then one of its s steps uniformly.
 
-        Halves, because an even number of cells is symmetric about a point between two steps.
+        Halves are needed because an even number of cells is symmetric about a point between two steps.
         """
         (cell, spike), s = self.draw_cells(size), self._steps_per_cell
         out = 2 * (cell * s + uniform_integers(s, size)) + 1 - self.count * s
@@ -534,9 +539,9 @@ class CellNoise(_OnCells):
         Raises
         ------
         DesignError
-            A density that is not centred at 0.
+            The density is not centred at 0.
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = checks.answers("x", x)
         if 2 * Fraction(self.start) != -self.count * Fraction(self.width):
@@ -550,7 +555,7 @@ class CellNoise(_OnCells):
 class IntegerNoise(_OnCells):
     r"""Noise on the whole numbers, with the interface of a frozen discrete `scipy.stats` law.
 
-    It is the middle of the cell of a `CellNoise` of width 1, whose privacy at whole shifts it has.
+    The noise is the middle of the cell drawn from a `CellNoise` of width 1, and as private at whole shifts.
 
     Parameters
     ----------
@@ -565,7 +570,7 @@ class IntegerNoise(_OnCells):
     Raises
     ------
     DesignError
-        Weights not integer, negative or all zero; tails that begin beyond 0.
+        Weights are not integer, negative or all zero; a tail begins beyond 0.
 
     Examples
     --------
@@ -590,7 +595,7 @@ class IntegerNoise(_OnCells):
 
     @cached_property
     def cells(self) -> CellNoise:  # type: ignore[override]
-        """The law whose cells' middles this one is."""
+        """The law on cells, of which this law is that of the cells' middles."""
         return CellNoise(self.weights, 1.0, self.first - 0.5, self.change, decay=self.decay)
 
     # Distribution ----------------------------------------------------------------------------------------
@@ -640,13 +645,13 @@ class IntegerNoise(_OnCells):
         Parameters
         ----------
         x : int, or array of int
-            Of any size. Of 64 bits, numbers beyond 2⁶² count as this far out, which brings none further apart. Doubles
-            that are whole are answered by doubles.
+            Integers of any size. 64-bit numbers beyond 2⁶² are clipped to it, which moves no two further apart. Whole
+            doubles are answered by doubles.
 
         Raises
         ------
         DataError
-            An answer that is not whole, or not finite.
+            An answer is not whole, or not finite.
         """
         if isinstance(x, int) and not isinstance(x, bool):
             return x + self.first + int(self.cells.draw_cells(1)[0][0])
@@ -668,9 +673,9 @@ class IntegerNoise(_OnCells):
 
 
 def lattice_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
-    """Return the sums at every whole shift, e^ε bounded from below by `growth`.
+    """Return the sum at every whole shift, with e^ε bounded from below by `growth`.
 
-    One period is added beyond each end, and n cells to meet there: pairs further out are these, scaled by powers of the decay.
+    One period and n further cells are added beyond each end: pairs further out repeat these, scaled by powers of the decay.
     """
     n, up, down = law.cells_per_shift, growth.numerator, growth.denominator
     fall, rest, padding = law.decay.numerator, law.decay.denominator, [0] * n
@@ -700,7 +705,7 @@ def _joined(runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
 
 def span_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
-    """Return the largest sum over all real shifts of either sign, and the one of the whole sensitivity."""
+    """Return the largest sum over all real shifts of either sign, and the sum at the whole sensitivity."""
     n, up, down = law.cells_per_shift, growth.numerator, growth.denominator
     widest = max(law.spans)  # all are powers of two
     r = law.decay
@@ -749,7 +754,7 @@ def span_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
 
 
 def shape_of(size: object) -> tuple[int, ...]:
-    """Return a size as SciPy takes it, None, a whole number or a sequence of them, as a shape.
+    """Return a size in SciPy's convention (None, a whole number or a sequence of them) as a shape.
 
     Examples
     --------

@@ -80,16 +80,16 @@ _SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
 _ITERATIONS = 10
 _TOTAL_BITS = 48
 MOST_BOUNDED = 2_000_000
-"""Most steps of streams whose total is bounded: the integers take a kilobyte a step."""
+"""Longest stream whose total error gets a lower bound: the integers take a kilobyte a step."""
 
 LISTED = 10_000_000
-"""Most entries of a list of changes."""
+"""Largest number of entries in a list of changes."""
 
 
 def corners(sensitivity: Sensitivity, dimension: int) -> Array:
-    """The corners of the changes that bounds of single coordinates and a number of changed ones allow, up to sign.
+    """Return the corners of the changes, up to sign, that bounds on single coordinates and on how many change allow.
 
-    An ℓ₁ bound alone has one corner a coordinate. Other sets, and those of too many corners, are refused.
+    An ℓ₁ bound alone has one corner a coordinate. Other sets are refused, and so are sets with too many corners.
 
     Examples
     --------
@@ -133,20 +133,20 @@ class ChangeSet(ABC):
 
     @property
     def listed(self) -> bool:
-        """Whether `vectors` are all corners: a few prove a lower bound, but not that a strategy is within the budget."""
+        """Whether `vectors` are all corners. Some of them prove a lower bound, but not that a strategy keeps the budget."""
         return True
 
     @property
     def alone(self) -> bool:
-        """Whether one coordinate changes at a time, all by as much."""
+        """Whether one coordinate changes at a time, each by at most `most`."""
         return False
 
     @abstractmethod
     def vectors(self) -> Array:
-        """The corners, up to sign, shape (k, n)."""
+        """Return the corners, up to sign, shape (k, n)."""
 
     def spent(self, strategy: Array) -> tuple[float, bool]:
-        """Upper bound on the budget that a change consumes under a strategy, and whether it is a rational number rounded up."""
+        """Return an upper bound on the budget that a change consumes under a strategy, and whether it is a rational number rounded up."""
         return largest_spent(strategy, self.vectors())
 
 
@@ -228,14 +228,14 @@ class Changes(Checked, ChangeSet):
         return super().spent(strategy)
 
     def _of_sizes(self, p: Fraction, q: Fraction) -> Fraction:
-        """What p I + q J consumes: p² Σ v² + (2pq + n q²)(Σ v)², where signs are free with the extremes 0 and ± k a of Σ v."""
+        """Return the largest p² Σ v² + (2pq + n q²)(Σ v)² over the changes v; with free signs, Σ v of k counts lies between 0 and k a."""
         cross, square = 2 * p * q + self.size * q * q, Fraction(self.most) ** 2
         if self.signed:
             cross = max(cross, Fraction(0))
         return max((p * p * k + cross * k * k) * square for k in range(1, self.l0 + 1))
 
     def words(self) -> str:
-        """The statement, for a page."""
+        """Return the statement for a page."""
         how = "some up and others down" if self.signed else "all up or all down"
         return f"at most {self.l0} of the {self.size} counts change by at most {shown(self.most)} each, {how}"
 
@@ -248,24 +248,24 @@ class Participation(Checked):
     Parameters
     ----------
     times : int
-        k: in so many steps, at most.
+        k: one person takes part in at most this many steps.
     apart : int, optional
-        b: two of them are at least so many steps apart.
+        b: any two of these steps are at least this far apart.
     every : int, optional
-        b: they are in the same place of every epoch of so many steps, o + b, o + 2b, … for some o. Either `apart` or `every`.
+        b: these steps are in the same place of every epoch of b steps, o, o + b, o + 2b, … for some o. Give either `apart` or `every`.
     fewer : bool
         Whether a person may take part fewer than k times. False: everybody takes part exactly k times, as in training on
-        whole epochs. That costs less where all move the same way, and protects nobody who takes part less often.
+        whole epochs. That costs less where all counts move the same way, but does not protect whoever takes part less often.
 
     Raises
     ------
     DesignError
-        Neither or both of `apart` and `every`.
+        Neither or both of `apart` and `every` are given.
 
     Notes
     -----
-    It cannot happen where (k − 1) b ≥ n. Every pattern of ``every=b`` is one of ``apart=b``, which costs more, and of which there are many: those
-    that are too many to list are taken up to √(10⁷/2k) steps (1,118 for four times, 559 for sixteen).
+    Nobody can take part k times where (k − 1) b ≥ n. Every pattern of ``every=b`` is one of ``apart=b``, which therefore costs more and has many more
+    patterns: where they are too many to list, up to √(10⁷/2k) steps are accepted (1,118 for four times, 559 for sixteen).
 
     Examples
     --------
@@ -309,7 +309,7 @@ class Participation(Checked):
             )
 
     def patterns(self, size: int) -> list[tuple[int, ...]]:
-        """The largest patterns in `size` steps: none is part of another; with ``fewer=False`` those of exactly k steps."""
+        """List the maximal patterns in `size` steps, or with ``fewer=False`` those of exactly k steps."""
         self.check(size)
         b = self.step
         if self.every is not None:
@@ -328,13 +328,13 @@ class Participation(Checked):
                 yield from self._spread((*chosen, j), size)
 
     def _full(self, chosen: tuple[int, ...], size: int) -> bool:
-        """Whether nothing can be added."""
+        """Return whether no further step fits."""
         b = self.step
         ends = (-b, *chosen, size - 1 + b)
         return len(chosen) == self.times or all(y - x < 2 * b for x, y in pairwise(ends))
 
     def count(self, size: int, *, signed: bool) -> int:
-        """Return an upper bound of the number of vertices, up to sign, without listing them."""
+        """Return an upper bound on the number of vertices, up to sign, without listing them."""
         b, k = self.step, self.times
         signs = 2 ** (k - 1) if signed else 1
         if self.every is not None:
@@ -345,7 +345,7 @@ class Participation(Checked):
         return signs * sum(math.comb(max(size - (t - 1) * (b - 1), 0), t) for t in range(1, k + 1))
 
     def vectors(self, size: int, *, signed: bool = True) -> Array:
-        """The vertices over a, up to sign, shape (m, size): what `CorrelatedGaussian` takes, times the workload.
+        """Return the vertices divided by a, up to sign, shape (m, size); `CorrelatedGaussian` accepts them multiplied by a workload.
 
         Examples
         --------
@@ -366,7 +366,7 @@ class Participation(Checked):
         return np.unique(np.array(rows), axis=0) if not signed else np.array(rows)
 
     def words(self) -> str:
-        """The statement, for a page, with the number of steps left open."""
+        """Return the statement for a page, with the number of steps left open."""
         often = f"at most {self.times}" if self.fewer else f"exactly {self.times}"
         where = (
             f"at least {self.apart} apart"
@@ -379,7 +379,7 @@ class Participation(Checked):
 @serializable("pattern-changes")
 @dataclass(frozen=True)
 class Patterns(Checked, ChangeSet):
-    """What one person who takes part several times does to the counts of a stream.
+    """Changes of a stream's counts by one person who takes part several times.
 
     Parameters
     ----------
@@ -411,7 +411,7 @@ class Patterns(Checked, ChangeSet):
 
     @property
     def _steady(self) -> Array:
-        """The vertices of o, o + b, o + 2b, …: with all signs of up to five steps or those of orthogonal columns, or with fewer steps."""
+        """Vertices on o, o + b, o + 2b, …: signed, with all signs up to five steps and those of a Hadamard matrix beyond; else also with fewer steps."""
         n, k, b = self.size, self.participation.times, self.participation.step
         if not self.signed:
             return np.concatenate(
@@ -431,7 +431,7 @@ class Patterns(Checked, ChangeSet):
         return len(self._vectors)
 
     def words(self) -> str:
-        """The statement, for a page."""
+        """Return the statement for a page."""
         how = "rise or fall" if self.signed else "change, all up or all down,"
         return f"{self.participation.words().format(size=self.size)}; the counts of these {how} by at most {shown(self.most)}"
 
@@ -443,7 +443,7 @@ class Patterns(Checked, ChangeSet):
         return row
 
     def check(self) -> None:
-        """Raise DesignError where nobody can take part so often, the list is too long, or a step is protected in no vertex's span."""
+        """Raise DesignError where nobody can take part so often, the list is too long, or the changes leave directions unprotected."""
         asked = self.participation
         asked.check(self.size)
         served = asked.fewer and 2 * asked.times * self.size**2 <= LISTED
@@ -470,7 +470,7 @@ class Patterns(Checked, ChangeSet):
         return self.most * self._vectors
 
     def spent(self, strategy: Array) -> tuple[float, bool]:
-        """Return the bound as for every set; infinite if it needs a list."""
+        """Return the bound of `ChangeSet.spent`; infinite where patterns are too many to list and the strategy's worst one is not known."""
         if self.listed:
             return super().spent(strategy)
         k, b = self.participation.times, self.participation.step
@@ -484,7 +484,7 @@ class Patterns(Checked, ChangeSet):
 
 
 def _most_apart(strategy: Array, times: int, apart: int) -> Fraction:
-    """The largest sum of the squared lengths of so many columns so far apart, by dynamic programming over where they begin."""
+    """Return the largest sum of squared lengths of so many columns at least so far apart, by dynamic programming over their first column."""
     held, unit = integers(strategy)
     squares, size = (held * held).sum(axis=0), len(strategy)
     best = [0] * (size + apart)
@@ -499,7 +499,7 @@ def _most_apart(strategy: Array, times: int, apart: int) -> Fraction:
 
 
 def square_root(size: int) -> Array:
-    r"""The square root of the matrix of prefix sums: Toeplitz, :math:`c_k = \binom{2k}{k} 4^{-k}`.
+    r"""Return the square root of the matrix of prefix sums: Toeplitz, :math:`c_k = \binom{2k}{k} 4^{-k}`.
 
     Both factors of Fichtenberger, Henzinger and Upadhyay (2023), *Constant matters: fine-grained error bound on differentially
     private continual observation*.
@@ -515,7 +515,7 @@ def square_root(size: int) -> Array:
 
 
 def binary_tree(size: int) -> Array:
-    """Sums of the intervals of a binary tree over the counts (Dwork et al. 2010, Chan, Shi and Song 2011), one a row."""
+    """Return the sums over the intervals of a binary tree over the counts, one a row (Dwork et al. 2010, Chan, Shi and Song 2011)."""
     size, rows, width = integer("size", size, 1, 10**5), [], 1
     while True:
         starts = range(0, size, width)
@@ -529,7 +529,7 @@ def binary_tree(size: int) -> Array:
 
 
 def _tree_answers(size: int, tree: Array) -> Array:
-    """Return each prefix as the fewest intervals of the tree."""
+    """Return each prefix as a sum of the fewest intervals of the tree."""
     known = {tuple(np.flatnonzero(row)[[0, -1]].tolist()): k for k, row in enumerate(tree)}
     found = np.zeros((size, len(tree)))
     for t in range(size):
@@ -546,7 +546,7 @@ def _tree_answers(size: int, tree: Array) -> Array:
 def strategy_error(
     workload: Workload, changes: ChangeSet, strategy: Array, *, largest: bool, answers: Array | None = None
 ) -> float:
-    """The error of the workload from a strategy at μ = 1, by least squares, or by the matrix `answers`."""
+    """Return the error of the workload from a strategy at μ = 1, by least squares or by the matrix `answers`."""
     spent = changes.spent(strategy)[0]
     if answers is None:
         spread = np.linalg.inv(np.linalg.qr(strategy, mode="r"))
@@ -558,13 +558,13 @@ def strategy_error(
 
 
 def svd_bound(workload: Workload, changes: ChangeSet) -> float:
-    r"""Least total error of any strategy at μ = 1, :math:`a^2 (\sum_i \sigma_i(A))^2/n` (Li and Miklau 2013)."""
+    r"""Return the lower bound :math:`a^2 (\sum_i \sigma_i(A))^2/n` on the total error of every strategy at μ = 1 (Li and Miklau 2013)."""
     singular = np.linalg.svd(workload.root, compute_uv=False)
     return changes.most**2 * float(singular.sum()) ** 2 / workload.size
 
 
 def published(workload: Workload, changes: ChangeSet, *, largest: bool) -> dict[str, float]:
-    """Return errors at μ = 1 of published strategies for such a workload, by name."""
+    """Return the errors at μ = 1 of published strategies for such a workload, by name."""
     n = workload.size
     found = {"noise on the counts": strategy_error(workload, changes, np.eye(n), largest=largest)}
     if workload.count <= FULL:
@@ -590,7 +590,7 @@ def published(workload: Workload, changes: ChangeSet, *, largest: bool) -> dict[
 
 
 def toeplitz(changes: Patterns, *, largest: bool) -> Array:
-    r"""A strategy for prefix sums: lower triangular, Toeplitz, of coefficients :math:`c_0 \ge c_1 \ge \dots \ge 0`, found by descent.
+    r"""Find a strategy for prefix sums by descent: lower triangular, Toeplitz, of coefficients :math:`c_0 \ge c_1 \ge \dots \ge 0`.
 
     The worst pattern is p = {0, b, 2b, …}, and :math:`A R^{-1}` has the coefficients s of :math:`1/((1 - z)\,c(z))`: the error is
     :math:`\lVert p * c \rVert^2 \sum_t s_t^2`, for the total with the weight n − t. At n = 32, four times and 8 apart, it lies 11% above the optimum.
@@ -605,7 +605,7 @@ def toeplitz(changes: Patterns, *, largest: bool) -> Array:
         return np.asarray(signal.lfilter(filtering, [1.0], gradient[::-1]))[::-1]
 
     def error(falls: Array) -> tuple[float, Array]:
-        """Logarithm of the error, by the falls c_k − c_{k+1}, those over k + 1."""
+        """Return the logarithm of the error and its gradient in the falls (k + 1)(c_k − c_{k+1})."""
         c = np.cumsum((falls / place)[::-1])[::-1]
         moved, s = signal.lfilter(pattern, [1.0], c), divided(c, np.ones(size))
         spent, left = float(moved @ moved), float(weights @ s**2)
@@ -618,7 +618,7 @@ def toeplitz(changes: Patterns, *, largest: bool) -> Array:
 
 
 def banded(workload: Workload, changes: Patterns, *, largest: bool, deadline: Deadline) -> Array:
-    r"""A strategy R of b bands, lower triangular, found by descent: columns b steps apart are orthogonal.
+    r"""Find a strategy R of b bands by descent, lower triangular: its columns b steps apart are orthogonal.
 
     So a pattern P consumes :math:`\sum_{i \in P} x_i`, x the squared lengths of the columns. Sets of b steps in a row, and the set of all, are intervals:
     the largest such sum is the least :math:`k t + \sum_w u_w` with :math:`x_i \le t + \sum_{w \le i < w + b} u_w` and t, u ≥ 0. The descent
@@ -638,7 +638,7 @@ def banded(workload: Workload, changes: Patterns, *, largest: bool, deadline: De
         return found, squares, scale
 
     def error(free: Array) -> tuple[float, Array]:
-        """Logarithm of the error, by the directions of the columns, u and t."""
+        """Return the logarithm of the error and its gradient in the columns' directions, u and t."""
         found, squares, scale = strategy(free)
         factor = linalg.solve_triangular(found, asked, lower=True, trans=1)
         left, loads = _norm((factor**2).sum(axis=0), 1000 if largest else 1)
@@ -670,7 +670,7 @@ def banded(workload: Workload, changes: Patterns, *, largest: bool, deadline: De
 
 
 def _norm(values: Array, order: int) -> tuple[float, Array]:
-    """The norm of values of at least 0, and its gradient."""
+    """Return the norm of values of at least 0, and its gradient."""
     top = values.max()
     share = values / top
     total = float((share**order).sum())
@@ -682,7 +682,7 @@ def _norm(values: Array, order: int) -> tuple[float, Array]:
 
 @lru_cache(maxsize=64)
 def least_toeplitz(n: int, *, largest: bool) -> float:
-    """A lower bound of the error of every Toeplitz strategy at μ = 1 and a change of 1, rounded down.
+    """Return a lower bound, rounded down, on the error of every Toeplitz strategy at μ = 1 and a change of 1.
 
     Examples
     --------
@@ -714,21 +714,21 @@ def _least_total(n: int) -> Fraction:
     for _ in range(_ITERATIONS):
         x = np.maximum(hankel(hankel(x)) / weights, 1e-9 * x)
         x /= x[0]
-    held, tried = (_integers(values) for values in (y, x))
-    image = _exact_hankel(held, _exact_hankel(held, tried))
-    ratios = np.array([moved / old for moved, old in zip(image, tried)]) / weights
+    held, weighed = (_integers(values) for values in (y, x))
+    image = _exact_hankel(held, _exact_hankel(held, weighed))
+    ratios = np.array([moved / old for moved, old in zip(image, weighed)]) / weights
     near = np.flatnonzero(ratios >= ratios.max() * (1 - 1e-12)).tolist()
-    return Fraction(sum(held)) ** 2 / max(Fraction(image[i], (n - i) * tried[i]) for i in near)
+    return Fraction(sum(held)) ** 2 / max(Fraction(image[i], (n - i) * weighed[i]) for i in near)
 
 
 def _integers(values: Array) -> list[int]:
-    """Return positive integers nearly in proportion to values: any such vector is valid."""
+    """Return positive integers nearly in proportion to the values; any such vector is valid."""
     whole = np.ldexp(values / values.max(), _TOTAL_BITS).astype(np.int64)
     return [max(1, int(v)) for v in whole.tolist()]
 
 
 def _hankel(y: Array) -> Callable[[Array], Array]:
-    """x to H x in doubles: the sums of y_(i + j) x_j."""
+    """Return the map from x to H x in doubles: the sums of y_(i + j) x_j."""
     n = len(y)
     size = fft.next_fast_len(2 * n, real=True)
     transformed = fft.rfft(y[::-1], size)
@@ -736,6 +736,6 @@ def _hankel(y: Array) -> Callable[[Array], Array]:
 
 
 def _exact_hankel(y: list[int], x: list[int]) -> list[int]:
-    """H x, in integers."""
+    """Return H x, in integers."""
     product = fmpz_poly(y[::-1]) * fmpz_poly(x)
     return [int(product[k]) for k in range(len(y) - 1, -1, -1)]

@@ -1,22 +1,22 @@
-r"""Noise of a family, or of a type, of its own on each coordinate, under one exactly composed requirement.
+r"""Noise with its own law on each coordinate, of one family or of two types, under one exactly composed requirement.
 
-**Any family, with parameters of its own on each coordinate.** Coordinate i, which changes by at most :math:`\lambda_i`, gets :math:`\lambda_i U_i` with :math:`U_i` private for a change of 1, so that shapes and scales
-of the :math:`U_i` are all that is searched. At order :math:`1 + \theta` of the Rényi divergence the problem separates:
+**Any family, with parameters of its own on each coordinate.** Coordinate i, which changes by at most :math:`\lambda_i`, gets :math:`\lambda_i U_i` with :math:`U_i` private for a change of 1: only shapes and scales
+of the :math:`U_i` are searched. At order :math:`1 + \theta` of the Rényi divergence the problem separates:
 
 .. math:: \min \sum_i w_i \lambda_i^p E|U_i|^p \quad\text{s.t.}\quad
    \sum_i \kappa_i(\theta) \le \theta\varepsilon + \log\delta + \log(1 + \theta) + \theta\log(1 + 1/\theta),
 
 :math:`\kappa_i(\theta) = \log E e^{\theta L_i}` of the privacy loss (the conversion: Canonne, Kamath and Steinke 2020, Proposition 12). One multiplier chooses
-a shape and a scale for each of at most `_LEVELS` levels of :math:`w_i \lambda_i^p`, on a grid that is then made finer around what was chosen. Under
+a shape and a scale for each of at most `_LEVELS` levels of :math:`w_i \lambda_i^p`, on a grid that is then refined around the choice. Under
 pure privacy :math:`\kappa_i` is the largest loss. All scales are multiplied by the least common factor at which the exact composition keeps the requirement.
 
 **A type for each coordinate:** Laplace noise where one coordinate's loss matters alone, Gaussian where many add up. Gaussian noise costs half of what
 Laplace noise does where losses are small and many; Laplace noise has no tail of losses, and
 is better where few coordinates carry them. So coordinates are sorted by :math:`\lambda_i/\sigma_i` of the Gaussian allocation,
-and the first j get Laplace noise. For each j tried the Gaussian coordinates share :math:`\mu^2` as in P3, the Laplace ones have the
-ratios of P4, and one number, how much the Gaussian ones take, is searched; the other follows from δ of the exact composition. Laplace
+and the first j get Laplace noise. For several j the Gaussian coordinates share :math:`\mu^2` as in P3, the Laplace ones have the
+ratios of P4. One number is searched, the μ of the Gaussian coordinates; the largest Laplace ratio follows from δ of the exact composition. Laplace
 noise on all coordinates keeps Corollary 6.
-Of all, and of both pure types, the cheapest is returned: a search, with no lower bound. On the deployed grid
+The cheapest of these and of both pure types is returned: a search, with no lower bound. On the deployed grid
 (results/ablations) one of six designs costs 65% more with the better pure type.
 """
 
@@ -57,28 +57,28 @@ from mechdesign.typing import Array, Flags, FrozenLaw, Indices, Numbers
 COORDINATE_FAMILIES = tuple(
     name for name, family in FAMILIES.items() if not family.discrete and name not in ("gaussian", "laplace")
 )
-"""The families besides those of closed forms."""
+"""The families whose laws are searched; those of `CLOSED` types are not."""
 _LOSSES = {1.0: "absolute", 2.0: "squared"}
 _LEVELS = 12
 _CELLS = 400
 _RATIOS = 40
 _ORDERS = 12
 _WIDTH = 1e-2
-"""Of the composition in the search: the proof's is finer, so that others find room too."""
+"""Width of the intervals of the composition in the search; the proof's are finer."""
 _TRIED = 2
-"""Orders whose choice is composed exactly, those of least cost."""
+"""Number of orders, those of least cost, whose choice is composed exactly."""
 _Parameters = list[tuple[float, float]]
 """Shapes, and ratios of a change of 1 to the scale."""
 _MIX_LEVELS = 8
-"""Different Laplace ratios, at most: each is composed on its own. With 4 one of six designs costs 1.1% more (results/ablations)."""
+"""Largest number of different Laplace ratios: each is composed by itself. With 4 one of six designs costs 1.1% more (results/ablations)."""
 _MIX_WIDTH = 0.03
-"""Width of the intervals that the search goes by."""
+"""Width of the intervals of the composition in the search for a mix."""
 _FAR = 1e200
-"""Represents no mix."""
+"""Cost that stands for a missing mix."""
 _SPREAD = 16.0
-"""Laplace ratios within a mix are at most this factor apart. Else 200 coordinates take at least 14 times as long (results/ablations)."""
+"""Largest factor between Laplace ratios of a mix. Without it 200 coordinates take at least 14 times as long (results/ablations)."""
 REACH = 0.02
-"""Logarithm of the factor that a mix is scaled by until it is proved private, at most, either way."""
+"""Largest size of the logarithm of the factor that scales a mix until it is proved private."""
 
 Mix: TypeAlias = tuple[float, Array, Flags]
 """Cost, scales, and which of them are of Laplace noise."""
@@ -133,12 +133,12 @@ class CoordinateNoise(PerCoordinate):
         return tuple(self.noise if k >= 0 else "none" for k in self.which.tolist())
 
     def _each(self, value: Callable[[AdditiveNoise], float]) -> Array:
-        """Return values of the units by coordinate; 0 without noise."""
+        """Return a value of the units on each coordinate; 0 without noise."""
         return np.append([value(unit) for unit in self.units], 0.0)[self.which]
 
     @property
     def parameters(self) -> dict[str, Array]:
-        """The family's parameters on each coordinate: shapes, and what has the unit of the answers in that unit."""
+        """The family's parameters on each coordinate: shapes, and scales in the unit of the answers."""
         scaled = {"scale", "alpha"} | ({"gamma"} if self.noise == "flipped_huber" else set())
         found = {name: [unit.parameters[name] for unit in self.units] for name in self.units[0].parameters}
         unit = {name: self.sensitivities if name in scaled else 1.0 for name in found}
@@ -174,7 +174,10 @@ class CoordinateNoise(PerCoordinate):
 
     @cached_property
     def _exact(self) -> tuple[ExactNoise, ...]:
-        """Samplers of the units on a lattice of step h, widened to 1 + 2h + 2⁻⁴⁸: rounding to steps of λ_i h brings answers λ_i apart no further apart."""
+        """Samplers of the units on a lattice of step h, widened by the factor 1 + 2h + 2⁻⁴⁷.
+
+        Rounding to steps of λ_i h then moves answers λ_i apart no further apart.
+        """
         steps = [lattice_of(unit.law, 1.0).step for unit in self.units]
         return tuple(
             ExactNoise(_scaled(unit.law, 1 + 2 * h + 2.0**-47), h) for unit, h in zip(self.units, steps)
@@ -197,7 +200,7 @@ class CoordinateNoise(PerCoordinate):
         Raises
         ------
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = np.array(self._answers(x))
         for k, exact in enumerate(self._exact):
@@ -206,12 +209,15 @@ class CoordinateNoise(PerCoordinate):
         return held
 
     def consumption(self) -> Consumption:
-        """What a release consumes of a ledger where all coordinates change by all they may."""
+        """Return what a release consumes where every coordinate changes by its sensitivity."""
         return sum((unit.consumption() for unit in self.units[1:]), self.units[0].consumption())
 
     @np.errstate(all="ignore")
     def composed(self, privacy: Pointwise, width: float = 3e-3) -> tuple[float, bool]:
-        """δ of the exact composition at ε, from above, and whether it is proved; of a TradeOff the largest share of a δ; the largest loss under pure privacy."""
+        """Return δ of the exact composition at ε, from above, and whether it is proved.
+
+        For a TradeOff it is the largest share of a δ, under pure privacy the largest loss.
+        """
         if len(self.units) == 1:
             found = consumed(self.units[0], privacy)
             return found.upper, found.how == PROVED
@@ -240,7 +246,7 @@ class Allocating:
     ----------
     family : Family
     coefficients : ndarray, shape (K,)
-        What E|U|^p costs on each coordinate.
+        Factors of E|U|^p in the cost, one a coordinate.
     order : float
         p, 1 or 2.
     privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
@@ -258,8 +264,8 @@ class Allocating:
         return AdditiveNoise(self.family.make(shape, 1 / ratio, 1.0), 1.0, count)
 
     @np.errstate(all="ignore")
-    def taken(self, unit: AdditiveNoise, orders: Array) -> Array | float:
-        """κ at orders θ; an infinite loss takes its probability out of δ."""
+    def kappa(self, unit: AdditiveNoise, orders: Array) -> Array | float:
+        """Return κ at orders θ, plus the part of δ that an infinite loss takes; under pure privacy the largest loss."""
         if not self.least:
             return unit.worst_cases.largest_loss()
         loss = loss_of(unit.law, 1.0)
@@ -274,7 +280,7 @@ class Allocating:
         return np.asarray(np.logaddexp(finite, math.log(infinite or 1e-300)) + infinite / self.least)
 
     def allowed(self, order: float) -> float:
-        """Return the budget at an order θ."""
+        """Return the budget at an order θ, or ε under pure privacy."""
         if not self.least:
             return self.points[0][0]
         gain = math.log1p(order) + order * math.log1p(1 / order)
@@ -283,15 +289,15 @@ class Allocating:
     def choices(
         self, menu: _Parameters, orders: Array, clock: Deadline
     ) -> list[tuple[float, float, _Parameters]]:
-        """The cost, the order and what the levels get at it of a menu, cheapest first; nothing past the deadline."""
-        costs, taken = np.empty(len(menu)), np.empty((len(menu), len(orders)))
+        """Choose parameters for each level from a menu, at each order; return costs, orders and choices, the cheapest first, none past the deadline."""
+        costs, kappa = np.empty(len(menu)), np.empty((len(menu), len(orders)))
         for i, parameters in enumerate(menu):
             if clock.passed:
                 return []
             unit = self.unit(*parameters)
-            costs[i], taken[i] = cost_of(unit, _LOSSES[self.order]), self.taken(unit, orders)
+            costs[i], kappa[i] = cost_of(unit, _LOSSES[self.order]), self.kappa(unit, orders)
         found = []
-        for order, used in zip(orders.tolist(), taken.T):
+        for order, used in zip(orders.tolist(), kappa.T):
             best, low, high = None, -80.0, 80.0
             while high - low > 1e-3:
                 middle = (low + high) / 2
@@ -306,7 +312,7 @@ class Allocating:
         return sorted(found, key=lambda one: one[0])
 
     def promising(self, clock: Deadline) -> Iterator[_Parameters]:
-        """Yield shapes and ratios of the levels: those of P3 in a family that holds Gaussian noise, and of the orders that promise most."""
+        """Yield parameters of the levels: those of P3 in a family that holds Gaussian noise, then those of the cheapest orders."""
         if self.family.normal is not None:
             shape, width = self.family.normal
             ratios = self.costs ** (1 / (self.order + 2))
@@ -327,7 +333,7 @@ class Allocating:
             yield from (finest for *_, finest in self.choices(sorted(fine), np.array([order]), clock))
 
     def laws(self, lam: Array, clock: Deadline) -> Iterator[CoordinateNoise]:
-        """Yield noise that meets the requirement: of one unit for all, then of the levels."""
+        """Yield noise that meets the requirement: one unit for all coordinates, then units for the levels."""
         budget = budget_of(self.privacy)
         design = Calibration(self.family.name, self.privacy, 1.0, len(lam), loss=_LOSSES[self.order])
         common = design.solve(certify=False, time_limit=clock.limit()).mechanism
@@ -355,7 +361,7 @@ class Allocating:
 
 
 def _levels(coefficients: Array, order: float) -> Indices:
-    """The level of each coordinate, of at most `_LEVELS`: the one of widest spread is parted until there are enough."""
+    """Return the level of each coordinate, at most `_LEVELS`: the level of widest spread is split until there are enough."""
     x, share = np.log(coefficients), coefficients ** (2 / (order + 2))
     which = np.zeros(len(x), dtype=np.int64)
     for level in range(1, _LEVELS):
@@ -374,7 +380,7 @@ def _levels(coefficients: Array, order: float) -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class MixedProblem:
-    """Coordinates that need noise, and the costs of their errors.
+    """The search for a type on each coordinate: changes, costs and both pure types.
 
     Parameters
     ----------
@@ -384,7 +390,7 @@ class MixedProblem:
     order : float
     privacy : ApproximateDP, MembershipAdvantage or TradeOff
     mu : float
-        Of a Gaussian that consumes all of it.
+        μ of Gaussian noise that consumes the whole budget.
     normal, peaked : ndarray, shape (K,)
         Scales of Gaussian (P3) and of Laplace noise (P4) on all coordinates.
     """
@@ -403,7 +409,7 @@ class MixedProblem:
         return self.sensitivities / self.peaked
 
     def levels(self, laplace: Flags) -> Array:
-        """Ratios of these coordinates over the largest; many are put on a few levels."""
+        """Return the Laplace ratios of these coordinates over the largest; many different ones are rounded to a few levels."""
         found = self.ratios[laplace] / self.ratios[laplace].max()
         if len(np.unique(found)) > _MIX_LEVELS:
             step = -math.log(float(found.min())) / (_MIX_LEVELS - 1)
@@ -412,7 +418,7 @@ class MixedProblem:
 
     @property
     def most(self) -> int:
-        """Most coordinates with Laplace noise: the ratios of others are too small to matter alone."""
+        """Largest number of coordinates with Laplace noise: smaller ratios gain nothing by it."""
         return int((self.ratios > self.ratios.max() / _SPREAD).sum())
 
     @cached_property
@@ -421,14 +427,14 @@ class MixedProblem:
         return np.argsort(-self.sensitivities / self.normal, kind="stable")
 
     def cost(self, scales: Array, laplace: Flags) -> float:
-        r"""Σ w E|T|^p."""
+        r"""Return Σ w E|T|^p."""
         unit = np.where(
             laplace, absolute_moment("laplace", self.order), absolute_moment("gaussian", self.order)
         )
         return float((self.weights * unit * scales**self.order).sum())
 
     def scales(self, laplace: Flags, mu: float, ratio: float) -> Array:
-        """Scales at which the Gaussian coordinates take μ and the largest Laplace ratio is `ratio`."""
+        """Return the scales at which the Gaussian coordinates consume μ and the largest Laplace ratio is `ratio`."""
         lam, out = self.sensitivities, np.empty(len(self.sensitivities))
         if laplace.any():
             out[laplace] = lam[laplace] / (self.levels(laplace) * ratio)
@@ -459,7 +465,7 @@ class MixedProblem:
         return min(found, key=lambda mix: mix[0], default=None)
 
     def _ratio(self, mu: float, sizes: Array, counts: Indices) -> float:
-        """Return the largest Laplace ratio next to a Gaussian of μ; 0 if δ leaves no slack."""
+        """Return the largest Laplace ratio that δ allows beside Gaussian noise of μ; 0 if it allows none."""
         points = pairs_of(self.privacy)
         reach = max(epsilon for epsilon, _ in points) + 5.0
 
@@ -481,7 +487,7 @@ class MixedProblem:
 
 
 def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[Mix]:
-    """Candidates, cheapest first: numbers of Laplace coordinates by doubling, then between the neighbours of the best."""
+    """Return mixes, the cheapest first: numbers of Laplace coordinates are doubled, then bisected around the best."""
     found: dict[int, Mix | None] = {}
 
     def cost(count: int) -> float:
@@ -511,9 +517,9 @@ def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[Mix]:
 def within_budget(
     scales: Array, laplace: Flags, sensitivities: Array, privacy: Pointwise, deadline: Deadline
 ) -> MixedNoise | None:
-    """The law scaled by the least common factor at which the composition is proved to keep δ; None beyond `REACH`, Laplace noise alone as it is.
+    """Return the noise scaled by the least common factor at which the composition is proved to keep δ; None if that lies beyond `REACH`.
 
-    At the deadline it is the least factor at which it was.
+    Laplace noise on all coordinates keeps its scales. At the deadline it is the least factor proved so far.
     """
 
     def law(log_factor: float) -> MixedNoise:

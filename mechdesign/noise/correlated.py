@@ -1,12 +1,12 @@
 r"""The least Gaussian noise of any covariance, for what one person changes and what is asked.
 
 Neighbouring data sets differ by a vector :math:`d` of a finite set, up to sign, or by a point of its convex hull: :math:`x + \mathcal N(0, \Sigma)`
-is (ε, δ)-DP iff :math:`\max_d d^\top \Sigma^{-1} d \le \mu^2`. Of the answers :math:`A x` the covariance is :math:`A \Sigma A^\top`:
+is (ε, δ)-DP iff :math:`\max_d d^\top \Sigma^{-1} d \le \mu^2`. Answers :math:`A x` get noise of covariance :math:`A \Sigma A^\top`:
 
 .. math:: \min_\Sigma \operatorname{tr}(A \Sigma A^\top) \ \text{ or }\ \max_j (A \Sigma A^\top)_{jj}
    \quad\text{s.t.}\quad d^\top \Sigma^{-1} d \le \mu^2 .
 
-With A the identity these are numbers that change together: of a box, whose vertices are :math:`(\pm\lambda_i)`, the answer is the diagonal of P3; a
+With A the identity these are numbers that change together: for a box, whose vertices are :math:`(\pm\lambda_i)`, the optimum is the diagonal of P3; a
 one-hot query needs K times less. With A a workload of linear queries on counts, :math:`z = R x + \mathcal N(0, I)` with :math:`\Sigma^{-1} = R^\top R` is the
 matrix mechanism; for prefix sums and one changed count the best factorization for private continual counting and DP-FTRL.
 """
@@ -90,7 +90,7 @@ from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers
 
 _AUDITED = 1_000_000
-"""Entries of changes that an audit lists, at most."""
+"""Largest number of entries of changes that an audit lists."""
 
 
 @serializable("correlated-gaussian")
@@ -102,7 +102,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     ----------
     changes : array_like, shape (k, K), or Sensitivity, Changes, Patterns
         What one person changes: vectors, one a row, up to sign (vertices are enough for a polytope); bounds with ``each``, whose corners are listed
-        (`of_sensitivity` takes the number of coordinates where nothing else says it); or counts of which a few change, as `CountsGaussian` and
+        (`of_sensitivity` is told the number of coordinates if the bounds are not); or counts of which a few change, as `CountsGaussian` and
         `MatrixMechanism` state them.
     privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
     workload : Workload or array_like, shape (m, K), optional
@@ -112,19 +112,19 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     loss : {"total", "largest"}
         The sum of the variances of the answers, or the largest of them.
     span : bool
-        Whether vectors that span a subspace only are all that a person can change: there is no noise outside it then.
+        Say True if the vectors span a subspace only and nobody changes anything outside it: there is no noise outside then.
     neighbours : {"add-remove", "replace"}
         For which neighbours the changes hold; a `Sensitivity` states it itself.
 
     Raises
     ------
     DesignError
-        Vectors empty, not finite or all zero, or in a subspace where `span` does not say that this is meant; weights not
-        positive definite; a workload of rank 0; too many changes, or (for the largest error) queries; δ = 0.
+        Vectors are empty, not finite, all zero, or in a subspace without ``span=True``; weights are not positive definite; the workload has
+        rank 0; there are too many changes, or queries for the largest error; δ = 0.
 
     Notes
     -----
-    The lower bound is of Gaussian noise of every covariance; other noise may cost less. Muthukrishnan and Kalyani's P3 is the diagonal case. For
+    The lower bound holds for Gaussian noise of every covariance; other noise may cost less. Muthukrishnan and Kalyani's P3 is the diagonal case. For
     linear queries: Li, Miklau, Hay, McGregor and Rastogi (2015), *The matrix mechanism*; Denisov et al. (2022) for streams, whose fixed point
     for prefix sums is this one. The loads for the largest error, the joint extrapolation and the proved bounds are [new].
 
@@ -250,7 +250,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
 
     @cached_property
     def _held(self) -> ChangeSet:
-        """The changes of the coordinates that get noise."""
+        """The changes, restricted to the coordinates that get noise."""
         whole = self.subspace.lift is None
         return self.change_set if whole else Listed(self.changes[:, self.subspace.coordinates])
 
@@ -268,7 +268,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
 
     @cached_property
     def programs(self) -> tuple[Program, ...]:
-        """Saddle points at a = μ = 1 whose optima multiply to this one's."""
+        """Saddle points at a = μ = 1, whose optima multiply to that of the question."""
         if self.symmetric:
             return (Symmetric(self.changes, self.largest),)
         alone = self.change_set.alone
@@ -283,7 +283,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
 
     @property
     def unit(self) -> float:
-        """a²/μ²: the errors are this times those at a = μ = 1."""
+        """a²/μ²: errors at a = μ = 1 are multiplied by this."""
         return self.change_set.most**2 / self.budget
 
     @property
@@ -293,20 +293,20 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
 
     @property
     def default_gap(self) -> float:  # type: ignore[override]
-        """Of listed numbers 1e-9; of workloads 1e-6."""
+        """1e-9 for listed numbers, 1e-6 for workloads."""
         return 1e-9 if self.workload is None else 1e-6
 
     # -- laws and bounds --------------------------------------------------------------------------------------
 
     def problem(self) -> Problem:
-        r"""Return the program over the covariance S of what gets noise, :math:`\min \operatorname{tr}(A S A^\top)` or the largest variance."""
+        r"""Return the program over the covariance S of the numbers that get noise, :math:`\min \operatorname{tr}(A S A^\top)` or the largest variance."""
         held = self._held
         if held.count * held.size > LISTED or not held.listed:
             raise DesignError.of(
                 "changes", held.count, f"are too many to declare: at most {LISTED} numbers of them"
             )
         vectors, root, answers = held.vectors(), self.root, self._answers
-        if self.workload is not None and len(root) != held.size:  # of the sums that the queries depend on
+        if self.workload is not None and len(root) != held.size:  # over the sums that the queries depend on
             sums = Dense(root, None, answers).plain[1]
             vectors, root, answers = vectors @ root.T, np.eye(len(root)), sums
         S = Covariance(vectors, neighbours=self.neighbours)
@@ -321,7 +321,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             yield from self.found(program.solved(0.0, Clock()), SolveReport("symmetry"))
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
-        """Find weights on the changes by the fixed point: they give a strategy, and prove a lower bound."""
+        """Find weights on the changes by the fixed point: they give a strategy and prove a lower bound."""
         with one_thread():
             found = multiplied(self.programs, self._gap(clock), clock)
             found = replace(found, strategy=self._best(self._strategies(found.strategy, clock)))
@@ -335,22 +335,25 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         yield from self.found(found, report)
 
     def _gap(self, clock: Clock) -> float:
-        """Return half of the gap asked for; a hundredth for patterns too many to list, as no strategy comes nearer to their bound."""
+        """Return half of the gap asked for; at least a hundredth where patterns are too many to list, as no strategy comes nearer to their bound."""
         return clock.gap / 2 if self.change_set.listed else max(clock.gap / 2, 0.01)
 
     def _strategies(self, found: Array, clock: Clock) -> list[Array]:
-        """The strategy found and, where time is up, one that needs no search; those whose worst pattern is known where the list is too long."""
+        """Return the strategies to compare.
+
+        The one found and, where time is up, one that needs no search; where patterns are too many to list, those whose worst pattern is known.
+        """
         if self.workload is None:
             return [found]
         prefix = self.workload.kinds == ("prefix",)
         if isinstance(self.changes, Patterns) and not self.changes.listed:
-            tried = [banded(self.workload, self.changes, largest=self.largest, deadline=clock)]
-            return [*tried, toeplitz(self.changes, largest=self.largest)] if prefix else tried
+            special = [banded(self.workload, self.changes, largest=self.largest, deadline=clock)]
+            return [*special, toeplitz(self.changes, largest=self.largest)] if prefix else special
         late = square_root(self.workload.size) if prefix else self.root
         return [found, late] if clock.passed else [found]
 
     def _best(self, strategies: list[Array]) -> Array:
-        """The strategy of least error; the only one without computing it."""
+        """Return the strategy of least error; a single one is not evaluated."""
 
         def error(rows: Array) -> float:
             assert self.workload is not None
@@ -374,7 +377,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         yield Law(noise, value, (LawProof(),), report, self._notes(value, solved), duals)
 
     def law_of(self, rows: Array) -> LinearNoise:
-        """Return the law of a strategy given up to its scale: scaled until it is within the budget in exact numbers."""
+        """Return the law of a strategy, scaled until it keeps the budget in exact arithmetic."""
         asked, span = self.workload, self.subspace
         rows = triangular(rows) if asked is not None and asked.causal else rows
         kept = within_budget(rows, self.budget, lambda r: self.spent_by(r)[0])
@@ -383,9 +386,9 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         return CorrelatedGaussianNoise(kept, self.budget, span.coordinates, span.lift)
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
-        r"""No change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`, in rational numbers up to 64 dimensions and rounded up beyond.
+        r"""Claim that no change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`: rational up to 64 dimensions, rounded up beyond.
 
-        Unbiased answers, and the loss, are sums in floats.
+        That answers are unbiased, and the loss, are checked in doubles.
         """
         law: Any = instance("law", stated.law, CorrelatedGaussianNoise, StrategyNoise)
         asked, coordinates = self.workload, None
@@ -409,13 +412,13 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 
     def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
-        """Return an upper bound of the budget that a change consumes under a matrix R of the coordinates with noise, and whether it is rational."""
+        """Return an upper bound on the budget that a change consumes under R, whose columns are the coordinates with noise, and whether it is rational."""
         if coordinates is not None and coordinates != self.subspace.coordinates:
             return Listed(self.change_set.vectors()[:, coordinates]).spent(rows)
         return self._held.spent(rows)
 
     def cost(self, law: LinearNoise) -> float:
-        """The error of a law's answers."""
+        """Return the error of a law's answers."""
         if self.largest:
             return float(law.variances.max())
         if isinstance(law, StrategyNoise):
@@ -427,27 +430,27 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     bound_takes = tuple
 
     def least_cost(self, stated: Certificate, given: Multipliers) -> float:
-        r"""Weights w on the changes, and loads q on the answers, prove what the least covariance costs: :math:`(\operatorname{tr} S)^2/\mu^2`.
+        r"""Return the bound that weights w on the changes and loads q on the answers prove: :math:`(\operatorname{tr} S)^2/\mu^2`.
 
         S are the singular values of :math:`\sqrt q A V^\top \sqrt w`: weak duality of the matrix-fractional program (Li et al. 2015 for one changed count and the
-        total error; docs/theory for loads and several changes). By symmetry weights on the numbers of counts that change. A pair (w, q or None) of each
-        factor of the workload is `given`. In floats.
+        total error; docs/theory for loads and several changes). Where symmetry solves the question, weights are on how many counts change. `given` holds a pair
+        (w, q or None) for each factor of the workload. Computed in doubles.
         """
         return self.proved_bound(given) * (1 + ROUNDING)
 
     def proved_bound(self, multipliers: Multipliers) -> float:
-        """The least error of every covariance, as multipliers of `programs`, or of all at once, prove it."""
+        """Return the least error of every covariance that multipliers prove, one pair for each of `programs` or one for all."""
         programs = self.programs if len(multipliers) == len(self.programs) else (self._whole,)
         return self.unit * proved_bound(programs, multipliers)
 
     @property
     def _whole(self) -> Dense:
-        """All factors in one program."""
+        """All factors as one program."""
         rows = None if self.change_set.alone else self._held.vectors() / self.change_set.most
         return Dense(self.root, rows, self._answers)
 
     def of_program(self, rows: Array, found: Any, report: SolveReport) -> Iterator[Law | Bound]:
-        """Yield the bound and the law that a solver of `problem` found: R of its numbers, and what proves a bound."""
+        """Yield the bound and the law from a solver's answer to `problem`: R on its numbers, and the proof of a bound."""
         whole = self.workload is None or len(self.root) == self.change_set.size
         strategy = rows if whole else rows @ self.root
         multipliers: Multipliers = ()
@@ -475,7 +478,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
 
     @property
     def vectors(self) -> Array:
-        """Changes, the worst among them, as an audit lists them; none where they are too many."""
+        """Changes that an audit lists, the worst among them; none where they are too many."""
         if self.symmetric:  # all others are permutations of these, or have other signs
             return self.change_set.most * np.tri(self.changes.l0, self.changes.size)
         few = self.change_set.listed and self.change_set.count * self.change_set.size <= _AUDITED
@@ -494,7 +497,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         return Protection(self.changes.size, changes, signed=self.changes.signed)
 
     def spent(self, law: LinearNoise) -> Array:
-        """Return the share of the budget that each vector consumes, or the worst change alone if they are too many; at most 1."""
+        """Return the share of the budget that each listed vector consumes, at most 1; where none is listed that of the worst change."""
         most = self.spent_by(law.rows)[0]
         if not len(self.vectors):
             return np.array([most / self.budget])
@@ -510,7 +513,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         return audit_rows("privacy", places, used, budget, left, dual=dual, active=left <= 1e-7 * budget)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """A row per answer; of numbers themselves a row per vector of the changes, where these are listed."""
+        """Return a row for each answer; for numbers themselves a row for each listed change."""
         if self.workload is None and len(self.vectors):
             used = self.spent(result.mechanism)
             return pd.DataFrame({"vector": np.arange(len(used)), "spent": used})
@@ -524,7 +527,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         )
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Tabulate noise of one scale, or published mechanisms for the queries."""
+        """Yield noise of one scale, or published mechanisms for the queries."""
         if self.workload is not None:
             known = published(self.workload, self.change_set, largest=self.largest)
             for name, error in sorted(known.items(), key=lambda row: row[1]):
@@ -595,7 +598,7 @@ def _checked_vectors(given: Any) -> Array:
 
 
 def _duals(multipliers: Multipliers, value: float, budget: float) -> pd.DataFrame:
-    """Multipliers of the changes, in loss a unit of budget, and loads of the answers, of each factor."""
+    """Return the multipliers of the changes, in loss a unit of budget, and the loads of the answers, for each factor."""
     rows = []
     for k, (weights, loads) in enumerate(multipliers):
         of = f" {k}" if len(multipliers) > 1 else ""
@@ -615,7 +618,7 @@ def CountsGaussian(
     signed: bool = True,
     neighbours: str = NEIGHBOURS[0],
 ) -> CorrelatedGaussian:
-    r"""Return the design of the best Gaussian covariance for n counts of which one person changes at most c: solved by symmetry, nothing is listed.
+    r"""Return the design of the best Gaussian covariance for n counts of which one person changes at most c: solved by symmetry, without a list of changes.
 
     Parameters
     ----------
@@ -657,15 +660,15 @@ def MatrixMechanism(
 ) -> CorrelatedGaussian | BufferedToeplitz:
     r"""Return the design of the least Gaussian noise for the answers to linear queries on counts.
 
-    Up to 4,096 counts of any covariance. Prefix sums of more, or with ``buffers=``, by a Toeplitz strategy of a few buffers.
+    Up to 4,096 counts any covariance is allowed. Prefix sums of more counts, or with ``buffers=``, get a Toeplitz strategy of a few buffers.
 
     Parameters
     ----------
     workload : Workload or array_like, shape (m, n)
-        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 4,096 counts; of prefix sums up to 1,000,000.
+        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 4,096 counts, or 1,000,000 for prefix sums.
     privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
     l0 : int
-        c: how many counts one person changes, at most. For c > 1 the changes are listed: up to 10⁷ numbers of them.
+        c: the most counts that one person changes. For c > 1 the changes are listed: up to 10⁷ numbers.
     most : float
         a: the most that one count changes.
     signed : bool
@@ -674,11 +677,11 @@ def MatrixMechanism(
     loss : {"total", "largest"}
         The sum of the variances of the answers, or the largest of them.
     participation : Participation, optional
-        Of a stream in which one person takes part several times: how often and how far apart. Instead of `l0`; `most` and
-        `signed` are of every step. Patterns at least b apart that are too many to list get the better of a banded and (for prefix sums) a Toeplitz
-        strategy: k times of up to √(10⁷/2k) steps.
+        How often, and how far apart, one person takes part in a stream. Give it instead of `l0`; `most` and `signed` then hold at
+        every step. Where patterns at least b apart are too many to list, the better of a banded and (for prefix sums) a Toeplitz strategy is
+        returned, for up to √(10⁷/2k) steps.
     buffers : int, optional
-        Of prefix sums: 1 to 8, for a `BufferedToeplitz` strategy; 8 where there are more than 4,096 counts.
+        For prefix sums: 1 to 8 buffers of a `BufferedToeplitz` strategy; 8 if not given for more than 4,096 counts.
     neighbours : {"add-remove", "replace"}
         For which neighbours the changes hold.
 
@@ -695,7 +698,9 @@ def MatrixMechanism(
     """
     asked = workload if isinstance(workload, Workload) else Workload(workload)
     if participation is not None and l0 != 1:
-        raise DesignError.of("l0", l0, "is for counts: participation says how many steps one person moves")
+        raise DesignError.of(
+            "l0", l0, "must be left out where participation says how many steps one person changes"
+        )
     prefix = asked.kinds == ("prefix",)
     if buffers is not None or (prefix and asked.size > FULL):
         if not prefix:

@@ -1,12 +1,12 @@
-r"""Correlated Gaussian noise held as a matrix R, of numbers (a whitening) or of linear queries (a strategy): what it consumes, and its exact release.
+r"""Correlated Gaussian noise given by a matrix R, a whitening of numbers or a strategy for linear queries: its budget and its exact release.
 
 A change v consumes :math:`\lVert R v \rVert^2`, a sum of squares of exact numbers. A release is
 :math:`\lfloor Rf/h + 1/2 \rfloor` in exact arithmetic, plus discrete Gaussians: rounded images of neighbours are at most
 :math:`\lVert Rv \rVert + h\sqrt r \le \mu + h\sqrt r` apart, so that noise of deviation :math:`1 + h\sqrt r/\mu` consumes no
 more than the budget.
 
-A matrix mechanism releases :math:`z = R x + \mathcal N(0, I)` of counts x, and makes the answers from it. With the rows of A in those of
-R the answers :math:`A R^+ z` are unbiased, their covariance :math:`A (R^\top R)^+ A^\top`. A triangular R answers counts
+A matrix mechanism releases :math:`z = R x + \mathcal N(0, I)` of counts x, and computes the answers from it. Where the rows of A lie in the
+row space of R the answers :math:`A R^+ z` are unbiased, their covariance :math:`A (R^\top R)^+ A^\top`. A triangular R answers counts
 as they come: z_t and answer t depend on the first t counts alone, and privacy holds for counts chosen in view of earlier answers
 (Denisov, McMahan, Rush, Smith and Thakurta 2022).
 """
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXACT = 64
-"""Largest dimension in which the budget consumed is rational; beyond, it is rounded up."""
+"""Largest dimension in which the budget consumed is a rational number; beyond, it is rounded up."""
 Integers = npt.NDArray[np.object_]
 """Python's integers, of any size."""
 _FINEST = 1126
@@ -57,7 +57,7 @@ _FINEST = 1126
 
 
 def within_budget(rows: Array, budget: float, spent: Callable[[Array], float]) -> Array:
-    """Scale rows until `spent`, exact or rounded up, is within the budget."""
+    """Scale rows down until `spent`, exact or rounded up, is within the budget."""
     margin = 1e-15
     while (most := spent(rows)) > budget or margin == 1e-15:
         rows, margin = rows * (math.sqrt(budget / most) * (1 - margin)), 2 * margin
@@ -65,7 +65,7 @@ def within_budget(rows: Array, budget: float, spent: Callable[[Array], float]) -
 
 
 class GaussianDesign(Design):
-    """A design of normal noise within one budget, of the total or the largest error."""
+    """A design of Gaussian noise within one budget, for the total or the largest error."""
 
     privacy: GaussianPrivacy
     loss: str
@@ -82,12 +82,12 @@ class GaussianDesign(Design):
 
     @property
     def worth(self) -> float:
-        """Return the slack of the requirement beyond the budget."""
+        """The slack of the requirement beyond the budget."""
         return budget_worth(self.privacy, self.budget)
 
 
 class NormalNoise(AddedNoise):
-    """Independent normal noise on one release, from which all answers are computed."""
+    """Independent Gaussian noise on one release, from which all answers are computed."""
 
     budget: float
     """μ²: no change consumes more."""
@@ -106,7 +106,7 @@ class NormalNoise(AddedNoise):
         return gaussian_tradeoff(self.budget, at)
 
     def errors(self) -> Accuracy:
-        """How far off an answer is, on average over the answers."""
+        """Return the errors of an answer, on average over the answers."""
         return accuracy_of(np.sqrt(np.maximum(self.variances, 0.0)))
 
     def plot(self, **options: float) -> Figure:
@@ -120,7 +120,7 @@ class NormalNoise(AddedNoise):
 
 
 def one_by_one(counts: Iterable[Numbers]) -> Iterator[Numbers]:
-    """Return an iterator of the counts of a stream, or raise DataError."""
+    """Return an iterator over the counts of a stream, or raise DataError."""
     try:
         return iter(counts)
     except TypeError:
@@ -128,7 +128,7 @@ def one_by_one(counts: Iterable[Numbers]) -> Iterator[Numbers]:
 
 
 class LinearNoise(NormalNoise):
-    """Independent normal noise on whitened coordinates, from which the answers are made by a linear map."""
+    """Independent Gaussian noise on whitened coordinates, from which a linear map makes the answers."""
 
     @property
     @abstractmethod
@@ -137,7 +137,7 @@ class LinearNoise(NormalNoise):
 
     @cached_property
     def _exact(self) -> tuple[float, ExactNoise]:
-        """Lattice step h, and the sampler of one whitened coordinate, widened for it."""
+        """Lattice step h, and the sampler of one whitened coordinate, widened for that lattice."""
         budget, rank = self.budget, len(self.rows)
         root = math.sqrt(budget)
         step = math.ldexp(1.0, min(-32, math.frexp(root)[1] - 32))
@@ -196,7 +196,7 @@ class CorrelatedGaussianNoise(LinearNoise):
                 )
 
     def _placed(self, size: int) -> None:
-        """Refuse coordinates, and a lift, that are not those of a subspace: what is released would be another query."""
+        """Refuse coordinates and a lift that do not fit a subspace: another query would be released."""
         allowed = "must be ascending, and all of them where there is no lift"
         if self.coordinates is not None:
             instance("coordinates", self.coordinates, tuple, list)
@@ -224,7 +224,7 @@ class CorrelatedGaussianNoise(LinearNoise):
 
     @cached_property
     def _factor(self) -> Array:
-        """F with Σ = F Fᵀ."""
+        """F, with Σ = F Fᵀ."""
         back = inverse_rows(self.whitening)
         return back if self.lift is None else self.span.matrix @ back
 
@@ -250,9 +250,9 @@ class CorrelatedGaussianNoise(LinearNoise):
     def release(self, x: Numbers) -> Array:
         """Return an answer with noise: for deployment.
 
-        What neighbours may differ in, R f_P, is rounded to a lattice in exact arithmetic and gets normal noise that is
+        R f_P, in which neighbours may differ, is rounded to a lattice in exact arithmetic and gets Gaussian noise that is
         drawn exactly, from the operating system's randomness (`mechdesign.noise.release`); R⁻¹ and the lift are applied
-        to what has been released. What of f lies outside the span is the same for all neighbours, and is kept.
+        to what has been released. The part of f outside the span is the same for all neighbours and is kept.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         Raises
         ------
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         given = self._answers(x)
         rows = given.reshape(-1, self.dimension)
@@ -288,13 +288,13 @@ class CorrelatedGaussianNoise(LinearNoise):
 
 
 def _scaled(rows: Array) -> tuple[Array, Array]:
-    """Rows over their length (a power of two), and these lengths."""
+    """Return rows divided by powers of two near their largest entries, and these powers."""
     length = np.exp2(np.round(np.log2(np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-300))))
     return rows / length, length
 
 
 def alike(rows: Array) -> tuple[Fraction, Fraction] | None:
-    """p and q where a square matrix is p I + q J: under it all coordinates are alike."""
+    """Return p and q if a square matrix is p I + q J, under which all coordinates are alike; else None."""
     if rows.shape[0] != rows.shape[1]:
         return None
     off, own = float(rows[0, -1]) if len(rows) > 1 else 0.0, np.diag(rows)
@@ -303,7 +303,7 @@ def alike(rows: Array) -> tuple[Fraction, Fraction] | None:
 
 
 def inverse_rows(rows: Array) -> Array:
-    """Return the inverse, accurate however the rows are scaled; of p I + q J at once, which inverting takes most of a design of counts."""
+    """Return the inverse, accurate however the rows are scaled; that of p I + q J by its formula, as inverting takes most of a design of counts."""
     if (two := alike(rows)) is not None and (whole := two[0] * (two[0] + len(rows) * two[1])):
         return np.eye(len(rows)) / float(two[0]) - float(two[1] / whole)
     unit, length = _scaled(rows)
@@ -320,11 +320,11 @@ def _independent(rows: Array, inverse: Callable[[Array], Array]) -> bool:
 
 
 def released(whitening: Array, held: Array, step: float, noise: ExactNoise | None) -> Array:
-    r"""Return R f with noise for each row f of `held`, on the lattice.
+    r"""Return R f with noise on the lattice, for each row f of `held`.
 
-    One path for every finite double: each f is a whole number of 2⁻¹¹²⁶, less than 2²¹⁵¹ of them. A public multiple of
-    the lattice, larger than any, is added, which makes all these numbers equally long, and subtracted when the noise
-    is in: integers of one length are multiplied and shifted whatever f is, and no other numbers depend on f before the noise.
+    All finite doubles take one path: each f is a whole number of units of 2⁻¹¹²⁶, fewer than 2²¹⁵¹. A larger public multiple of
+    the lattice is added, which makes all these integers equally long, and subtracted once the noise is added:
+    the same multiplications and shifts are done whatever f is, and nothing else depends on f before the noise.
 
     Parameters
     ----------
@@ -333,7 +333,7 @@ def released(whitening: Array, held: Array, step: float, noise: ExactNoise | Non
     step : float
         h, a power of two.
     noise : ExactNoise, optional
-        None: R f is rounded to the lattice alone.
+        None rounds R f to the lattice without noise.
     """
     r, r_unit = integers(whitening)
     unit = r_unit * Fraction(1, 2**_FINEST) / Fraction(step)
@@ -347,21 +347,21 @@ def released(whitening: Array, held: Array, step: float, noise: ExactNoise | Non
 
 
 def outside(lift: Lift, held: Array, rows: Array) -> Array:
-    """f − E f_P of each row f, which is the same for all neighbours, on one path for all of them as well."""
+    """Return f − E f_P of each row f, which is the same for all neighbours; also on one path for all values."""
     common = math.lcm(*(x.denominator for row in lift for x in row))
     scaled = np.array([[int(x * common) for x in row] for row in lift], dtype=object)
     return _quotients(common * _whole(rows) - _whole(held) @ scaled.T, common << _FINEST)
 
 
 def _whole(held: Array) -> Integers:
-    """Doubles as integers, in units of 2⁻¹¹²⁶."""
+    """Return doubles as integers, in units of 2⁻¹¹²⁶."""
     mantissa, exponent = np.frexp(held)
     whole = (mantissa * 2.0**53).astype(np.int64).astype(object)
     return np.asarray(whole << (exponent + (_FINEST - 53)).astype(object))
 
 
 def _quotients(numbers: Integers, divisor: int) -> Array:
-    """Integers over one, as the nearest doubles; beyond them, the outermost."""
+    """Return integers divided by one integer as the nearest doubles, clipped to the largest double."""
     top = int(np.finfo(float).max) * divisor
     return np.asarray(np.clip(numbers, -top, top) / divisor, dtype=float)
 
@@ -369,7 +369,7 @@ def _quotients(numbers: Integers, divisor: int) -> Array:
 def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
     r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that.
 
-    Doubles, with a bound on their error, tell which vectors can be the worst; up to 64 dimensions what these consume is a
+    Doubles with an error bound select the vectors that can be the worst; up to 64 dimensions their budget is then computed as a
     rational number.
     """
     columns = vectors.shape[1]
@@ -382,7 +382,7 @@ def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
         most = float(above.max())
         # what underflows in a product is less than this
         return (most + columns * len(whitening) * TINY if most < math.inf else math.inf), False
-    # one whose doubles overflow or underflow is not judged by them
+    # vectors whose doubles overflow or underflow stay among the candidates
     sure = np.isfinite(above) & (below > 1e-200)
     worst = vectors[~sure | (above >= below[sure].max(initial=0.0))]
     r, r_unit = integers(whitening)
@@ -392,9 +392,9 @@ def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
 
 
 def column_spent(strategy: Array, most: float) -> float:
-    r"""The largest :math:`\lVert R a e_j \rVert^2` over the columns j of R, rounded up: one entry changes, by a.
+    r"""Return the largest :math:`\lVert R a e_j \rVert^2` over the columns j of R, rounded up: one entry changes, by a.
 
-    A sum of r squares is off by r + 2 roundings at most, in whatever order it is made; what underflows is less than `TINY` each.
+    A sum of r squares is off by at most r + 2 roundings in any order of summation; each underflow is less than `TINY`.
 
     Examples
     --------
@@ -407,14 +407,14 @@ def column_spent(strategy: Array, most: float) -> float:
 
 
 def integers(matrix: Array) -> tuple[Integers, Fraction]:
-    """The matrix as integers times a power of two, exactly."""
+    """Return the matrix as integers and a power of two to multiply them by, exactly."""
     ratios = [[x.as_integer_ratio() for x in row] for row in matrix.tolist()]
     unit = max(d for row in ratios for _, d in row)
     return np.array([[n * (unit // d) for n, d in row] for row in ratios], dtype=object), Fraction(1, unit)
 
 
 FULL = 4096
-"""Counts and queries whose matrix is formed, at most."""
+"""Largest number of counts, or of queries, whose matrix is formed."""
 
 
 @serializable("strategy-noise")
@@ -455,13 +455,13 @@ class StrategyNoise(LinearNoise):
 
     @property
     def triangular(self) -> bool:
-        """Whether row t of the strategy looks at the first t counts alone."""
+        """Whether row t of the strategy uses the first t counts only."""
         square = self.strategy.shape[0] == self.strategy.shape[1]
         return square and not np.triu(self.strategy, 1).any()
 
     @property
     def streams(self) -> bool:
-        """Whether counts can be answered one by one as they come."""
+        """Whether counts can be answered one by one as they arrive."""
         return self.triangular and self.workload.causal
 
     @cached_property
@@ -521,7 +521,7 @@ class StrategyNoise(LinearNoise):
         Raises
         ------
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = answers("x", x)
         if held.shape != (self.workload.size,):
@@ -531,9 +531,9 @@ class StrategyNoise(LinearNoise):
             return self.workload.apply(np.nan_to_num(self.inverse @ noisy))
 
     def stream(self, counts: Iterable[Numbers]) -> Iterator[float]:
-        """Release answer after answer as the counts come: for deployment.
+        """Release one answer after the other as the counts arrive: for deployment.
 
-        Each count is used once it is there, in exact arithmetic as in `release`; earlier answers may decide what comes next.
+        Each count is used when it arrives, in exact arithmetic as in `release`; later counts may depend on earlier answers.
 
         Parameters
         ----------
@@ -543,7 +543,7 @@ class StrategyNoise(LinearNoise):
         Raises
         ------
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds; earlier answers are out by then. The
+            A number is not finite or, beyond 2⁵³, held by no double; earlier answers have been released by then. The
             guarantee does not cover that refusal.
         """
         if not self.streams:
@@ -580,7 +580,7 @@ class StrategyNoise(LinearNoise):
         return rng.standard_normal((*shape[:-1], len(self.strategy))) @ self.inverse.T
 
     def sample(self, x: Numbers, *, rng: Randomness = None) -> Array:
-        """Return the answers to the workload with noise in floating point, of counts of shape (..., n): for simulation."""
+        """Return the answers to the workload, for counts of shape (..., n), with noise in floating point: for simulation."""
         estimates = super().sample(x, rng=rng)
         answered = self.workload.apply(estimates.reshape(-1, self.dimension).T).T
         return answered.reshape(*estimates.shape[:-1], self.workload.count)

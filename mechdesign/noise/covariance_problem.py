@@ -1,8 +1,8 @@
-r"""Proofs of a covariance of Gaussian noise; and problems on one, solved with a person's own rows, delivered exactly, proved.
+r"""Proofs about a covariance of Gaussian noise, and declared problems on one: solved with the user's own rows, delivered exactly, proved.
 
-The semidefinite program is solved in coordinates where the best covariance without own rows is near the identity, at a budget and with rows a little stricter than
-stated, so that the law is inside in exact numbers. The multipliers of that program prove nearly as much: weights of the changes are improved by the fixed point at
-V', and where V' is singular a little of the loss's own weights is mixed in.
+The semidefinite program is solved in coordinates where the best covariance without own rows is near the identity, with budget and rows a little stricter than
+stated, so that the law keeps them in exact arithmetic. Its multipliers prove nearly as much as the program attains: the fixed point at V' improves the weights of the
+changes, and where V' is singular a little of the loss's own weights is mixed in.
 
 >>> import mechdesign as md
 >>> S = md.Covariance([[1.0, 0.0], [1.0, 1.0]])
@@ -13,8 +13,8 @@ V', and where V' is singular a little of the loss's own weights is mixed in.
 >>> round(result.value, 6), result.gap < 1e-7, result.certificate.verify()
 (46.846766, True, True)
 
-**Proofs**: that no change consumes more than the budget, what a covariance costs, and what no covariance costs less than.
-Of a design's question these are sums of exact numbers, and saddle points; of a declared problem (`DeclaredCovariance`) everything is rounded outward.
+**Proofs** show that no change consumes more than the budget, what a covariance costs, and a lower bound for every covariance.
+For a design they are exact sums and saddle points; for a declared problem (`DeclaredCovariance`) everything is rounded outward.
 
 **Cost.** Let :math:`R B = I + D`. Then :math:`(R^\top R)^{-1} = B K B^\top` with :math:`\lVert K - I \rVert \le (1 - \lVert D \rVert)^{-2} - 1`, and
 :math:`\operatorname{tr}(G (R^\top R)^{-1})` is :math:`\operatorname{tr} H`, :math:`H = B^\top G B`, but for :math:`\sqrt r \lVert H \rVert` times that.
@@ -24,7 +24,7 @@ at most 1
 
 .. math:: \operatorname{tr}(X S X^\top) \, \mu^2 \sum r_k^2 \ge \lVert S^{1/2} X^\top \rVert^2 \, \lVert S^{-1/2} N^\top \rVert^2 \ge (\operatorname{tr}(X N^\top Q))^2
 
-(Cauchy and Schwarz). A person's rows :math:`\operatorname{tr}(G_i S) + k_i \le 0` with multipliers :math:`\nu \ge 0` shift the weights of the loss alone: with
+(Cauchy and Schwarz). Own rows :math:`\operatorname{tr}(G_i S) + k_i \le 0` with multipliers :math:`\nu \ge 0` shift the weights of the loss alone: with
 :math:`V' = V + \sum \nu_i G_i \succeq X^\top X` every such S costs at least :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu_i k_i`. With
 :math:`Q` the polar factor of :math:`N X^\top` this is :math:`(\operatorname{tr} \sqrt{V'^{1/2} M V'^{1/2}})^2/(\mu^2 \sum y)`, M = Σ y v vᵀ, y = r².
 
@@ -84,14 +84,14 @@ from mechdesign.typing import Array, instance
 
 
 def product(one: Array, other: Array) -> tuple[Array, Array]:
-    """Return a product in doubles, and error bounds of its entries."""
+    """Return a product in doubles, and bounds on the errors of its entries."""
     with np.errstate(over="ignore", invalid="ignore"):
         error = (one.shape[-1] + 2) * 2 * UNIT * (np.abs(one) @ np.abs(other)) + TINY
         return one @ other, error
 
 
 def cost_between(rows: Array, weights: Array) -> tuple[float, float]:
-    """Ends of tr(G (RᵀR)⁻¹); infinite where R is too ill-conditioned for doubles."""
+    """Return lower and upper bounds on tr(G (RᵀR)⁻¹); infinite where R is too ill-conditioned for doubles."""
     back = inverse_rows(rows)
     near, error = product(rows, back)
     off = float(np.linalg.norm(np.abs(near - np.eye(len(rows))) + error)) * (1 + 1e-9)
@@ -111,13 +111,13 @@ def cost_between(rows: Array, weights: Array) -> tuple[float, float]:
 
 
 def polar(rows: Array, factor: Array) -> Array:
-    """Return Q for N and X."""
+    """Return the polar factor Q of N Xᵀ."""
     outer, _, inner = np.linalg.svd(rows @ factor.T, full_matrices=False)
     return np.asarray(outer @ inner)
 
 
 def dual_below(changes: Array, roots: Array, factor: Array, contraction: Array, most: Fraction) -> Fraction:
-    """(tr X Nᵀ Q)²/(‖Q‖² μ² Σ r²), rounded down; 0 where nothing is proved."""
+    """Return (tr X Nᵀ Q)²/(‖Q‖² μ² Σ r²), rounded down; 0 where nothing is proved."""
     held = roots[:, None] * changes
     core, error = product(held, factor.T)
     error = error + 2 * UNIT * (np.abs(held) @ np.abs(factor.T))  # of the rows of N
@@ -136,9 +136,9 @@ def dual_below(changes: Array, roots: Array, factor: Array, contraction: Array, 
 
 
 def factor_below(weights: Array) -> Array | None:
-    """X with XᵀX below a positive definite matrix, by Cholesky of it less a little of its diagonal; None where it is not.
+    """Return X with XᵀX below a positive definite matrix, by Cholesky after its diagonal is lowered a little; None if it is not positive definite.
 
-    Coordinates of no weight at all are left out: X has a row less for each.
+    Coordinates without weight are left out: X has a row less for each.
     """
     kept = np.flatnonzero(np.diag(weights) != 0)
     inner = weights[np.ix_(kept, kept)]
@@ -156,7 +156,7 @@ def factor_below(weights: Array) -> Array | None:
 
 
 def is_below(factor: Array, exact: list[list[Fraction]]) -> bool:
-    """Whether XᵀX is below a matrix of fractions: their difference is diagonally dominant, once scaled."""
+    """Return whether XᵀX is below a matrix of fractions: whether their difference, scaled, is diagonally dominant."""
     columns = [[Fraction(x) for x in column] for column in factor.T.tolist()]
     size = len(exact)
     scale = [Fraction(2) ** (-(math.frexp(float(exact[i][i]) or 1.0)[1] // 2)) for i in range(size)]
@@ -177,12 +177,12 @@ def is_below(factor: Array, exact: list[list[Fraction]]) -> bool:
 
 
 MOST_NUMBERS, MOST_ENTRIES = 64, 4_000_000
-"""Numbers that get noise, and entries of changes and of own rows, at most: semidefinite programs of more take minutes."""
+"""Largest number of coordinates, and of entries of changes and own rows: larger semidefinite programs take minutes."""
 
 
 @dataclass(frozen=True, eq=False)
 class DeclaredCovariance(Linear):
-    """A problem on one covariance in numbers; columns are those of S, row by row, then further variables.
+    """A problem on one covariance in numbers; its columns are the entries of S, row by row, then further variables.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class DeclaredCovariance(Linear):
             raise DesignError("rows: do not fit the unknown")
 
     def column(self, j: int) -> str:
-        """The name of an entry or of a further variable."""
+        """Return the name of an entry or of a further variable."""
         i, k = divmod(j, self.n)
         return f"S[{i}, {k}]" if i < self.n else f"t{j - self.cells + 1}"
 
@@ -212,27 +212,27 @@ class DeclaredCovariance(Linear):
 
     @property
     def n(self) -> int:
-        """Numbers that get noise."""
+        """Number of coordinates that get noise."""
         return int(self.changes.shape[1])
 
     @property
     def cells(self) -> int:
-        """Entries of S."""
+        """Number of entries of S."""
         return self.n**2
 
     @property
     def further(self) -> int:
-        """Further variables: those of piecewise linear atoms."""
+        """Number of further variables, those of piecewise linear atoms."""
         return len(self.cost) - self.cells
 
     @cached_property
     def budget(self) -> float:
-        r""":math:`\mu^2`, rounded down; of several requirements the least."""
+        r""":math:`\mu^2`, rounded down; the least of several requirements."""
         return float(min(asked.budget for asked in self.privacy))
 
     @cached_property
     def most(self) -> Fraction:
-        """The same from above: no covariance that consumes more keeps the requirement."""
+        """μ², rounded up: no covariance that consumes more keeps the requirement."""
         return min(gaussian_most(asked.privacy) for asked in self.privacy)
 
     @cached_property
@@ -249,19 +249,19 @@ class DeclaredCovariance(Linear):
 
     @property
     def start(self) -> Array:
-        """Multipliers that leave own rows out: those of the objective's rows alone, alike."""
+        """Multipliers that leave own rows out: equal ones on the objective's rows."""
         own = np.array([label == "objective" for label in self.labels], dtype=bool)[self.family]
         return np.where(own & (self.equal == 0), 1 / max(int(own.sum()), 1), 0.0)
 
     @property
     def plain_weights(self) -> Array:
-        """V of the loss without own rows."""
+        """V of the objective without own rows."""
         return np.asarray(self.cost_weights + np.tensordot(self.start, self.weights, axes=1))
 
     def shifted(
         self, multipliers: tuple[Fraction, ...]
     ) -> tuple[list[list[Fraction]], list[Fraction], Fraction]:
-        """V', what is charged for each further variable, and the constant, exactly."""
+        """Return V', the charge of each further variable, and the constant, exactly."""
         total = [Fraction(x) for x in self.cost.tolist()]
         for (row, column), value in zip(self.places.tolist(), self.coefficients.tolist()):
             if multipliers[row]:
@@ -275,13 +275,13 @@ class DeclaredCovariance(Linear):
         return shifted, total[n * n :], constant
 
     def admissible(self, multipliers: tuple[Fraction, ...]) -> bool:
-        """Whether multipliers have the signs that their rows allow."""
+        """Return whether multipliers have the signs that their rows require."""
         return len(multipliers) == len(self.family) and all(
             nu >= 0 or equal for nu, equal in zip(multipliers, self.equal.tolist())
         )
 
     def row(self, i: int) -> tuple[Array, dict[int, float], float]:
-        """G as stated, coefficients of further variables, and the constant of an own row."""
+        """Return G as stated, the coefficients of further variables, and the constant of an own row."""
         start, end = self.matrix.indptr[i : i + 2]
         columns, values = self.matrix.indices[start:end], self.matrix.data[start:end]
         found, inside = np.zeros(self.n**2), columns < self.n**2
@@ -295,15 +295,15 @@ class DeclaredCovariance(Linear):
 class CovarianceBound(Proof):
     r"""No covariance within the rows costs less than :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu k` (`rigorous`).
 
-    Multipliers :math:`\nu` of a person's rows :math:`\operatorname{tr}(G S) + k \le 0` shift the weights of the loss, V' = V + Σ ν G, and X has
-    :math:`X^\top X \preceq V'`. Rounded outward.
+    Multipliers :math:`\nu` of own rows :math:`\operatorname{tr}(G S) + k \le 0` shift the weights of the loss, V' = V + Σ ν G, and X has
+    :math:`X^\top X \preceq V'`. Everything is rounded outward.
 
     Parameters
     ----------
     multipliers : tuple of Fraction, one an own row
-        ν: at least 0 of an inequality, of either sign of an equality.
+        ν: at least 0 for an inequality, of either sign for an equality.
     roots : ndarray, shape (k,)
-        r, of the weights of the changes.
+        r, the square roots of the weights of the changes.
     factor : ndarray, shape (m, n)
         X.
     contraction : ndarray, shape (k, m)
@@ -326,7 +326,7 @@ class CovarianceBound(Proof):
             )
 
     def bound(self, declared: DeclaredCovariance) -> Fraction | float:
-        """Return the bound; minus infinity if these are no multipliers of the problem."""
+        """Return the bound; minus infinity if the data are no multipliers of the problem."""
         fits = (len(self.roots), self.factor.shape[1]) == declared.changes.shape
         if not fits or not declared.admissible(self.multipliers):
             return -math.inf
@@ -338,7 +338,7 @@ class CovarianceBound(Proof):
         )
 
     def prices(self, declared: DeclaredCovariance) -> Array:
-        """Return the decrease of the bound for each unit of the budget, shared out among the changes."""
+        """Return the decrease of the bound a unit of budget, shared out among the changes."""
         least = float(dual_below(declared.changes, self.roots, self.factor, self.contraction, declared.most))
         shares = self.roots**2 / (self.roots**2).sum()
         return np.asarray(shares * least / declared.budget)
@@ -353,7 +353,7 @@ ROUNDING = 9e-12
 
 
 def loss_root(span: Span, weights: Array | None) -> Array:
-    """Return L with LᵀL = EᵀWE: in coordinates L x the loss is the plain trace."""
+    """Return L with LᵀL = EᵀWE: in coordinates L x the loss is the trace."""
     if span.lift is None and weights is None:
         return np.eye(span.rank)
     lifted = span.matrix
@@ -364,7 +364,7 @@ def loss_root(span: Span, weights: Array | None) -> Array:
 
 
 def trace_loss(whitening: Array, root: Array | None) -> float:
-    """Return tr(WΣ) = ‖L R⁻¹‖²_F, without L tr Σ."""
+    """Return tr(WΣ) = ‖L R⁻¹‖²_F, or tr Σ without L."""
     held = whitening if root is None else np.asarray(np.linalg.solve(root.T, whitening.T).T, dtype=float)
     return float((inverse_rows(held) ** 2).sum())
 
@@ -403,7 +403,7 @@ class CovarianceProblem(Problem):
 
     @property
     def _spherical(self) -> Array:
-        """Return the covariance of one scale that consumes the first budget."""
+        """The covariance of one scale that consumes the first requirement's budget."""
         most = float((self.unknown.changes**2).sum(axis=1).max())
         return np.asarray(np.eye(self.unknown.shape[0]) * (most / self.requirements[0].budget))
 
@@ -423,16 +423,16 @@ class CovarianceProblem(Problem):
         return family("Gaussian noise of any covariance within these constraints")
 
     def to_cvxpy(self) -> cp.Problem:
-        r"""Return the problem in CVXPY alone: :math:`v^\top S^{-1} v \le \mu^2` of each change, and the person's own constraints."""
+        r"""Return the problem in CVXPY alone: :math:`v^\top S^{-1} v \le \mu^2` for each change, and the user's own constraints."""
         S, rows = self.unknown, list[Any]()
         for asked in self.declared.privacy:
             rows += [named(asked.label, cp.matrix_frac(v, S) <= asked.budget) for v in S.changes if v.any()]
         return cp.Problem(self.objective, [*rows, *self.own])
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Solve a little stricter than stated; prove the bound from its multipliers, and the law in exact numbers.
+        """Solve a little stricter than stated; prove the bound from the multipliers, and the law in exact arithmetic.
 
-        Convex functions that are not piecewise linear are solved by their tangents.
+        Convex functions that are not piecewise linear are approximated by tangents.
         """
 
         def solved(asked: DeclaredCovariance) -> tuple[list[Law | Bound], Array]:
@@ -457,7 +457,7 @@ class CovarianceProblem(Problem):
                 yield from self.design.of_program(rows, found, report)
                 return
             if found is not None:
-                program.turned(found)
+                program.use_frame_of(found)
                 yield Bound(round_down(found.bound(self.declared)), found)
             law, witness = self.law_of(rows), tuple(map(Fraction, further.tolist()))
             value = self.value_of(law, witness)[1]
@@ -467,29 +467,29 @@ class CovarianceProblem(Problem):
         raise explained(program, None)
 
     def _missed(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> tuple[str, ...]:
-        """Notes on equalities, which no whitening in doubles meets exactly."""
+        """Return notes on equalities, which no whitening in doubles meets exactly."""
         return tuple(
             f"{self.declared.labels[k]!r} is an equality, and holds to {RESIDUAL:.0e} of its size"
             for k in sorted(set(self.declared.family[self.declared.equal != 0].tolist()))
         )
 
     def law_of(self, rows: Array) -> CorrelatedGaussianNoise:
-        """The law of a whitening."""
+        """Return the law of a whitening."""
         return CorrelatedGaussianNoise(rows, self.budget)
 
     # -- what proofs ask ----------------------------------------------------------------------------------------
 
     @property
     def worth(self) -> float:
-        """Return the slack of the requirements beyond the budget."""
+        """The slack of the requirements beyond the budget."""
         return min(budget_worth(asked.privacy, self.budget) for asked in self.declared.privacy)
 
     def spent_by(self, rows: Array) -> tuple[float, bool]:
-        """Return an upper bound of the budget that a change consumes under a matrix R, and whether it is a rational number rounded up."""
+        """Return an upper bound on the budget that a change consumes under R, and whether it is a rational number rounded up."""
         return largest_spent(rows, self.declared.changes)
 
     def value_of(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> tuple[float, float]:
-        """Ends of the objective."""
+        """Return lower and upper bounds on the objective."""
         declared = self.declared
         low, high = cost_between(law.rows, declared.cost[: declared.n**2].reshape(declared.n, -1))
         costs = (Fraction(c) * t for c, t in zip(declared.cost[declared.n**2 :].tolist(), witness))
@@ -507,9 +507,9 @@ class CovarianceProblem(Problem):
         yield from self.function_claims(instance("law", stated.law, CorrelatedGaussianNoise).covariance)
 
     def own_claims(self, stated: Certificate, given: tuple[Fraction, ...]) -> Iterator[Claim]:
-        r"""No change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`; the objective, and a claim a family of own rows, rounded outward.
+        r"""Claim that no change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`, and that objective and own rows hold, rounded outward.
 
-        What is consumed is rational up to 64 dimensions and rounded up beyond. The further variables are those `given`.
+        The budget consumed is rational up to 64 dimensions and rounded up beyond. `given` holds the further variables.
         """
         declared, value = self.declared, stated.value
         law = instance("law", stated.law, CorrelatedGaussianNoise)
@@ -526,7 +526,7 @@ class CovarianceProblem(Problem):
             yield Claim(f"{label!r} holds", PROVED, least, least >= 0)
 
     def _slack(self, i: int, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> float:
-        """Return a lower bound of an own row's slack; for an equality, of its tolerance's."""
+        """Return a lower bound on the slack of an own row; for an equality, on the slack of its tolerance."""
         weights, own, constant = self.declared.row(i)
         low, high = cost_between(law.rows, weights)
         if high == math.inf:
@@ -555,7 +555,7 @@ class CovarianceProblem(Problem):
         return Protection(self.declared.n, self.declared.changes)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Every row of every family: privacy by change, and the person's own."""
+        """Return every row of every family: privacy for each change, then the user's own rows."""
         declared, law = self.declared, result.mechanism
         bound = next((p for p in result.proofs if isinstance(p, CovarianceBound)), None)
         witness = next((p.given for p in result.proofs if isinstance(p, LawProof)), ())
@@ -575,7 +575,7 @@ class CovarianceProblem(Problem):
         return self.with_functions(audit, law.covariance)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """The covariance: a row and a column a number."""
+        """Return the covariance, a row and a column for each number."""
         names = [f"S[{j}]" for j in range(self.declared.n)]
         found = pd.DataFrame(result.mechanism.covariance, columns=names)
         found.insert(0, "number", np.arange(self.declared.n))
@@ -600,17 +600,17 @@ class CovarianceProblem(Problem):
 
 
 MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)
-"""How much stricter, relative, budget and rows are in the program of the law: the first at which its law is inside."""
+"""How much stricter budget and rows are in the program, relatively; the first margin whose law keeps them is used."""
 _MIXED = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
-"""Shares of the loss's own weights that are mixed into V', the first that makes it positive definite."""
+"""Shares of the objective's own weights mixed into V'; the first that makes it positive definite is used."""
 _ROOM = 1e-6
-"""Of a row's size: own rows that are broken by more contradict each other."""
+"""Own rows that are all broken by more than this, relatively, contradict each other."""
 _DIGITS = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
-"""With closer tolerances Clarabel stalls; the bounds show how much is left."""
+"""Tolerances of Clarabel: it stalls at closer ones, and the bounds show how much is left."""
 
 
 class Semidefinite:
-    """The program of a declared covariance.
+    """The semidefinite program of a declared covariance.
 
     Parameters
     ----------
@@ -618,7 +618,7 @@ class Semidefinite:
     solver : str, optional
     deadline : Deadline
     options
-        The solver's own.
+        Options of the solver.
     """
 
     def __init__(
@@ -629,11 +629,11 @@ class Semidefinite:
 
     @cached_property
     def frame(self) -> tuple[Array, float]:
-        """P and the unit u: the covariance is u P Z Pᵀ, with Z near the identity."""
+        """P and the unit u, such that the covariance is u P Z Pᵀ with Z near the identity."""
         return self._frame(factor_below(self.declared.plain_weights))
 
     def _frame(self, factor: Array | None) -> tuple[Array, float]:
-        """The frame in which the best covariance for weights XᵀX is near the identity."""
+        """Return the frame in which the best covariance for weights XᵀX is near the identity."""
         declared = self.declared
         root = np.eye(declared.n) if factor is None or len(factor) < declared.n else factor
         x = declared.changes @ root.T
@@ -642,16 +642,16 @@ class Semidefinite:
         size = float(np.abs(x @ directions.T / stretch).max())
         return np.linalg.solve(root, directions.T * stretch), size**2 / declared.budget
 
-    def turned(self, found: CovarianceBound) -> None:
-        """Take the frame of V': where rows move the optimum by orders of magnitude, solvers lose their digits in that of the loss."""
+    def use_frame_of(self, found: CovarianceBound) -> None:
+        """Use the frame of V' from now on: where rows move the optimum by orders of magnitude, solvers lose digits in the frame of the objective."""
         self.__dict__["frame"] = self._frame(found.factor)
         self.__dict__.pop("scaled", None)
 
     @cached_property
     def scaled(self) -> tuple[Array, Array, Array, Array, float, Array]:
-        """Coefficients of vec Z and of further variables, constants and sizes of own rows; the units of the cost and of further variables.
+        """Coefficients of vec Z and of further variables, constants and sizes of own rows; units of the cost and of further variables.
 
-        A further variable is as large as the cost that it is part of, else as what its rows set it against: in another unit a solver's tolerance, which is absolute, would hide it.
+        A further variable is scaled by the cost it is part of, else by the entries its rows compare it with: in another unit it could vanish in a solver's absolute tolerance.
         """
         declared, (frame, unit) = self.declared, self.frame
         weights = unit * np.einsum("ia,rij,jb->rab", frame, declared.weights, frame).reshape(
@@ -676,10 +676,10 @@ class Semidefinite:
         )
 
     def solve(self, margin: float) -> tuple[Array, Array, Array]:
-        """Z, further variables and multipliers of own rows, of the program that is stricter by a margin.
+        """Return Z, further variables and multipliers of own rows from the program that is stricter by a margin.
 
-        One matrix inequality, [[Z, I], [I, W]] ⪰ 0: W is above the inverse of Z, and a change x consumes at most xᵀ W x, a linear row. An inequality for
-        each of 20 changes of 20 numbers takes Clarabel twelve times as long.
+        One matrix inequality, [[Z, I], [I, W]] ⪰ 0, makes W at least the inverse of Z; a change x then consumes at most xᵀ W x, a linear row. With one matrix
+        inequality for each change, 20 changes of 20 numbers take Clarabel twelve times as long.
         """
         declared, (frame, unit) = self.declared, self.frame
         weights, further, constants, sizes, tall, units = self.scaled
@@ -714,7 +714,7 @@ class Semidefinite:
         return found.primal[whole.name()][:size, :size], values, multipliers * tall / sizes
 
     def whitening(self, z: Array) -> Array:
-        """R with (RᵀR)⁻¹ = u P Z Pᵀ, moved onto the equalities."""
+        """Return R with (RᵀR)⁻¹ = u P Z Pᵀ, moved onto the equalities."""
         frame, unit = self.frame
         if (self.declared.equal != 0).any():
             weights, further, constants, *_ = self.scaled
@@ -739,8 +739,10 @@ class Semidefinite:
     def proof(self, multipliers: Array) -> CovarianceBound | None:
         """Return the proof of a bound from multipliers near these; None if V' is not positive definite."""
         declared = self.declared
-        exact = self._paid(np.where(declared.equal != 0, multipliers, np.maximum(multipliers, 0.0)))
-        start = self._paid(declared.start)
+        exact = self._free_of_charges(
+            np.where(declared.equal != 0, multipliers, np.maximum(multipliers, 0.0))
+        )
+        start = self._free_of_charges(declared.start)
         for share in map(Fraction, _MIXED):
             mixed = tuple((1 - share) * nu + share * other for nu, other in zip(exact, start))
             if not declared.admissible(mixed):
@@ -757,7 +759,7 @@ class Semidefinite:
         roots = np.sqrt(np.where(weights > 1e-15 * weights.max(), weights, 0.0))
         return CovarianceBound(mixed, roots, factor, polar(roots[:, None] * declared.changes, factor))
 
-    def _paid(self, multipliers: Array) -> tuple[Fraction, ...]:
+    def _free_of_charges(self, multipliers: Array) -> tuple[Fraction, ...]:
         """Move multipliers so that each further variable has reduced cost 0 exactly."""
         declared = self.declared
         found = [rational(nu) for nu in multipliers.tolist()]
@@ -773,7 +775,7 @@ class Semidefinite:
 def explained(
     program: Semidefinite, error: InfeasibleError | SolverError | None
 ) -> InfeasibleError | SolverError:
-    """Own families that contradict each other and the requirement; or that rows leave a covariance no room."""
+    """Return the error that names own families that contradict each other and the requirement, or says that the rows leave no room."""
     declared = program.declared
     own = [k for k, label in enumerate(declared.labels) if label != "objective"]
     if not own:
@@ -797,7 +799,7 @@ def explained(
 
 
 def _excess(program: Semidefinite, families: list[int]) -> tuple[float, bool]:
-    """By how much some row of these families is broken at least, of its size, and whether a bound proves that one is."""
+    """Return the least relative violation of some row of these families, and whether a bound proves that one is violated."""
     declared, sizes = program.declared, program.scaled[3]
     width = len(declared.cost)
     rows = np.flatnonzero(np.isin(declared.family, families))

@@ -1,6 +1,6 @@
-r"""Noise laws on whole numbers, and how a shape and a strength make a law of each family that can be calibrated.
+r"""Noise laws on whole numbers, and the families that can be calibrated: each makes a law of a shape and a scale.
 
-Laws and profiles are here, exact samplers OpenDP's. The laws are `scipy.stats` distributions on the integers: ``dlaplace(a)``, scale 1/a (SciPy's own), and
+The laws are `scipy.stats` distributions on the integers: ``dlaplace(a)``, scale 1/a (SciPy's own), and
 ``discrete_gaussian(sigma)`` with :math:`P(k) \propto e^{-k^2/2\sigma^2}`. Floating-point samplers leak; releases should
 use `opendp_measurement`, which draws with OpenDP's exact arithmetic.
 
@@ -29,18 +29,18 @@ from mechdesign.problem.law_moments import FINITE, frozen_parts, law_variance
 from mechdesign.typing import Array, FrozenLaw, Indices, Values
 
 _LARGE = 100
-"""Up to this σ the profile is summed in high precision: about 15 σ terms."""
+"""Largest σ whose profile is summed in high precision: about 15 σ terms."""
 
 
 LISTED = 5e4
-"""Up to this σ probabilities are listed, 77 σ of them; beyond, they are functions."""
+"""Largest σ whose probabilities are listed, 77 σ of them; beyond, they are functions."""
 _MIDPOINT = [-1 / 24, 7 / 5760, -31 / 967680, 127 / 154828800, -73 / 3503554560]
 """B₂(½)/2!, B₄(½)/4!, …"""
 
 
 @functools.lru_cache(maxsize=8)
 def _table(sigma: float) -> tuple[Indices, Array, Array]:
-    """Integers as far as their probability is representable, that probability, and P(K ≥ k) (one entry more)."""
+    """Return the integers whose probability a double holds, these probabilities, and P(K ≥ k), which has one entry more."""
     reach = int(math.ceil(38.5 * sigma)) + 2
     k = np.arange(-reach, reach + 1, dtype=np.int64)
     weights = np.exp(-((k / sigma) ** 2) / 2)
@@ -69,7 +69,7 @@ def _upper(sigma: float, k: Array) -> Array:
 
 
 def _quantile(sigma: float, s: Array) -> Array:
-    """The least k with P(K > k) ≤ s."""
+    """Return the least k with P(K > k) ≤ s."""
     if sigma > LISTED:
         near = np.ceil(-special.ndtri(s) * sigma - 0.5)
         return np.asarray(near + (_upper(sigma, near) > s) - (_upper(sigma, near - 1) <= s))
@@ -122,7 +122,7 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
         return self._isf(random_state.random(size), sigma).astype(np.int64)
 
     def mean_absolute(self, sigma: float) -> float:
-        """E|K|."""
+        """Return E|K|."""
         if sigma > LISTED:
             return math.sqrt(2 / math.pi) * (sigma - 1 / (12 * sigma))
         k, mass, _ = _table(float(sigma))
@@ -137,7 +137,7 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
             if sigma > _LARGE:
                 return None
             shift, unit = int(float(ratio)), 1 / (2 * sigma * sigma)
-            # losses pass ε after this one
+            # the loss exceeds ε only after this k
             k = math.floor(float(((epsilon / unit / shift - shift) / 2).lower())) - 1
             total, centre = arb(0), max(k, 0)
             # weights fall by ratios that fall themselves, and e^{ε - loss} by a constant one: no function in the loop
@@ -167,7 +167,7 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
 
 
 class _SmearedGaussian(stats.rv_continuous):  # type: ignore[misc]
-    """Wide discrete Gaussian noise plus a uniform number, which rounding removes."""
+    """A wide discrete Gaussian law plus a uniform number, which rounding removes."""
 
     def _pdf(self, t: Any, sigma: Any) -> Any:
         return np.exp(-((np.rint(t) / sigma) ** 2) / 2) / (sigma * math.sqrt(2 * math.pi))
@@ -189,7 +189,7 @@ _smeared = _SmearedGaussian(name="smeared_gaussian", shapes="sigma")
 
 
 def _enclosed_upper(k: arb, sigma: arb) -> arb:
-    """P(K ≥ k) of a wide law, by the formula of Euler and Maclaurin at midpoints.
+    """Enclose P(K ≥ k) of a wide law, by the formula of Euler and Maclaurin at midpoints.
 
     With x = (k − ½)/σ it is Q(x) + Σ_m B₂ₘ(½)/(2m)! He₂ₘ₋₁(x) φ(x)/σ²ᵐ. After five terms the rest is at most 2ζ(10)/(2πσ)¹⁰ ∫ |He₁₀| φ over t > x, where
     |He₁₀(t)| ≤ 1.09 √10! e^(t²/4) (Cramér). All weights are σ √(2π) but for e^(−2π²σ²) of it.
@@ -235,9 +235,9 @@ def discrete_laplace_law(scale: float) -> FrozenLaw:
 
 
 def opendp_measurement(law: FrozenLaw) -> Any:
-    """Return the ``opendp.mod.Measurement`` that adds noise of this law to a vector (extra ``[opendp]``): whole numbers for a discrete law.
+    """Return the ``opendp.mod.Measurement`` that adds noise of this law to a vector (extra ``[opendp]``); a discrete law needs whole numbers.
 
-    Its privacy map takes the ℓ₁ norm of a change for Laplace noise and says ε; the ℓ₂ norm for Gaussian noise, and says ρ.
+    Its privacy map turns the ℓ₁ norm of a change into ε for Laplace noise, and the ℓ₂ norm into ρ for Gaussian noise.
 
     Raises
     ------
@@ -278,15 +278,15 @@ class Family:
         ``make(shape, scale, sensitivity)`` → frozen law; privacy improves as the scale grows.
     starts : callable or None
         ``starts(epsilon, delta, dimension)`` → shapes: the ends of the family and the closed-form choices in between,
-        from which the shape is searched, in the order they are tried. None: no shape.
+        from which the shape is searched, in this order. None if the family has no shape.
     pure : bool
         Whether δ = 0 is possible.
     closed_form : callable or None
-        ``closed_form(epsilon, sensitivity, loss)`` → the best law with δ = 0 in one dimension.
+        ``closed_form(epsilon, sensitivity, loss)`` → the best law with δ = 0 in one dimension, if there is a formula.
     discrete : bool
-        Integer noise: sensitivities are whole numbers.
+        Whether the noise is on the integers, for whole sensitivities.
     normal : (float, float) or None
-        Shape at which the family is Gaussian, and its scale when σ = 1: a member known in closed form.
+        Shape at which the family is Gaussian, and its scale at σ = 1.
     """
 
     name: str
@@ -299,30 +299,30 @@ class Family:
 
     @property
     def scale_only(self) -> bool:
-        """Whether these are all scales of one continuous law."""
+        """Whether the family consists of all scales of one continuous law."""
         return self.starts is None and not self.discrete
 
     @property
     def member(self) -> FrozenLaw:
-        """Return one of its laws."""
+        """One law of the family."""
         shape = 0.0 if self.starts is None else self.starts(1.0, 1e-6, 1)[0]
         return self.make(shape, 1.0, 1.0)
 
 
 def _huber_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:
-    # from the Gaussian (0) to where the Gaussian tails hold less than δ and begin beyond the sensitivity (α = b² Δ/ε): nothing is left to gain
+    # from the Gaussian (0) to where Gaussian tails hold less than δ and begin beyond the sensitivity (α = b² Δ/ε): more cannot help
     laplace = math.sqrt(2 * max(-math.log(max(delta, 1e-300)), 1.0))
     return (0.0, 0.3, 1.2, 0.45 * laplace, 0.75 * laplace, max(1.5 * laplace, 1.7 * math.sqrt(epsilon)))
 
 
 def _truncated_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:
     geng = math.log1p(math.expm1(min(epsilon, 500.0)) / (2 * delta)) + math.log(dimension)
-    # the nearly Laplace first: what is cut off shorter takes noise that is larger by orders of magnitude
+    # nearly Laplace laws first: shorter ones may need noise larger by orders of magnitude
     return (1.2 * geng, 2 * geng, geng, 0.9 * geng, 0.7 * geng, 0.3 * geng)
 
 
 LEAST_LAPLACE, LEAST_GAUSSIAN = 1 / 115, 1 / 20
-"""Scales of discrete laws whose variance is below 1e-49 and still a double, as SciPy computes it; more noise is safe."""
+"""Least scales of discrete laws: their variance is below 1e-49 but still a double, as SciPy computes it; more noise is safe."""
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -384,12 +384,12 @@ FAMILIES: dict[str, Family] = {
 
 
 def family_of(noise: FrozenLaw) -> Family:
-    """Return a family by name, or the family of all scales of a frozen symmetric law.
+    """Return a family by name, or for a frozen symmetric law the family of all its scales.
 
     Raises
     ------
     DesignError
-        An unknown name; a law that is not continuous, not centred or of no finite variance.
+        The name is unknown; the law is not continuous, not centred or has no finite variance.
     """
     if isinstance(noise, str) and noise in FAMILIES:
         return FAMILIES[noise]

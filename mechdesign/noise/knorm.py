@@ -1,11 +1,11 @@
-r"""The best noise that is drawn together for numbers that one person moves together, K-norm noise (Hardt and Talwar 2010).
+r"""K-norm noise (Hardt and Talwar 2010): one draw for all numbers that one person moves together, of the best norm.
 
-Of the norms whose balls hold all changes the one whose noise costs least: ℓ₁, ℓ₂, ℓ_∞; the hulls of "at most c numbers
-change, each by at most b_i" and of "all rise or all fall". The cube costs a sixth of the variance of Laplace noise in many
-dimensions, which is the noise of ℓ₁. Of the exponential of ℓ₂ the exact δ is known
-(`mechdesign.noise.radial.round_delta`; the ℓ₂ mechanism, arXiv 2502.15929): where δ is small it costs less than the Gaussian.
+The norm whose noise costs least is chosen among those whose balls hold all changes: ℓ₁, ℓ₂, ℓ_∞, the hull of "at most c numbers
+change, each by at most b_i" and that of "all rise or all fall". ℓ₁ noise is Laplace noise; in many dimensions ℓ_∞ noise has a sixth of its
+variance. The exact δ of exponential ℓ₂ noise is known
+(`mechdesign.noise.radial.round_delta`; the ℓ₂ mechanism, arXiv 2502.15929): where δ is small it costs less than Gaussian noise.
 
-**The mechanism** is radial in a norm (`mechdesign.noise.radial`). Density :math:`\propto e^{-\lVert z\rVert/s}` on :math:`\mathbb R^k`, or a staircase of the norm. Adding it
+**The mechanism** is radial in a norm (`mechdesign.noise.radial`), of density :math:`\propto e^{-\lVert z\rVert/s}` on :math:`\mathbb R^k` or a staircase of the norm. Adding it
 to a vector whose norm-sensitivity is Δ is Δ/s-differentially private by the triangle inequality, hence (ε, δ)-DP and zCDP
 at somewhat larger budgets (`mechdesign.problem.privacy.implied_by_pure`).
 """
@@ -108,24 +108,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CAPPED = 400
-"""Coordinates of a hull with a cap: beyond, its volume takes sums of too many digits, and most of its draws are rejected."""
+"""Largest dimension of a hull with a cap: beyond, its volume needs sums of too many digits, and most draws are rejected."""
 _MOST_LISTED = 32
-"""Most numbers that a listed change moves."""
+"""Largest number of coordinates that listed changes move."""
 _LEAST_LISTED = 1e-6
-"""Of the box around a list of changes their hull fills this share at least: a release takes seconds."""
+"""Least share of the box around listed changes that their hull fills: a release takes seconds."""
 _MOST_ROUND = 2000
-"""Numbers of which ℓ₂ noise has its δ counted: beyond, it costs .4% less than the Gaussian at most (ε = 1)."""
+"""Largest dimension in which the δ of ℓ₂ noise is computed: beyond, it costs at most .4% less than Gaussian noise (ε = 1)."""
 _MOST_COUNTED = 64.0, 0.5
-"""ε and δ that ℓ₂ noise is held to where more is asked: sums for larger ones take thousands of digits."""
+"""Largest ε and δ at which the δ of ℓ₂ noise is computed: sums for larger ones need thousands of digits."""
 _MOST_TERMS = 5_000_000
-"""Of a list of changes: entries of it, and of its faces' determinants. The stand-alone check of so many takes its 5 s."""
+"""Largest size of a list of changes with its faces' determinants: the stand-alone verifier takes 5 s for it."""
 
 
 _NORMS = (1.0, 2.0, math.inf)
 
 
 def norm_order(name: str, value: float | str) -> float:
-    """1.0, 2.0 or inf, from a number or ``"inf"``."""
+    """Return 1.0, 2.0 or inf from a number or ``"inf"``."""
     try:
         order = math.nan if isinstance(value, (bool, np.bool_, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -136,7 +136,7 @@ def norm_order(name: str, value: float | str) -> float:
 
 
 def spanning(name: str, value: ArrayLike | None) -> Array:
-    """Vectors that span the space of what they change."""
+    """Read a list of vectors that span the coordinates in which they are not zero."""
     found = array(name, value, ndim=2)
     moved = found[:, found.any(axis=0)]
     size, most = moved.shape[1], np.abs(moved).max(axis=0, initial=0)
@@ -171,17 +171,17 @@ class KNormNoise(Checked, AddedNoise):
         γ of a staircase: the density is constant up to a norm of γ times `largest`, and falls by e^(−largest/s) there and whenever
         the norm has grown by `largest`.
     cap : float, optional
-        c, with norm inf: the norm is :math:`\max(\lVert z\rVert_\infty, \lVert z\rVert_1/c)`, whose ball is the hull of what c numbers may change by.
+        c, with norm inf: the norm is :math:`\max(\lVert z\rVert_\infty, \lVert z\rVert_1/c)`, whose ball is the hull of the changes of at most c numbers by at most 1.
     signed : bool
-        False, with norm inf: the norm is :math:`\max z^+ + \max z^-`, for changes of which all rise or all fall.
+        False, with norm inf: the norm is :math:`\max z^+ + \max z^-`, for changes whose entries all rise or all fall.
     widths : tuple of float, optional
         The norm is that of :math:`z_i/w_i`; numbers of width 0 get no noise.
     vertices : array_like, optional
-        With norm inf: vectors of the coordinates that get noise, of numbers of at most 1 in size; the ball is their hull, with their negatives.
+        With norm inf: vectors over the coordinates that get noise, with entries of at most 1 in size; the ball is the hull of them and their negatives.
     simplices : tuple of tuple of int, optional
-        The faces of that hull, by their vertices (`mechdesign.noise.balls.Hull`); found when not given.
+        The faces of that hull, by their vertices (`mechdesign.noise.balls.Hull`); computed when not given.
     planes : tuple of tuple of int, optional
-        With norm inf: the ball is :math:`|n \cdot z| \le 2^{24}` for these n, those of the cube among them.
+        With norm inf: the ball is :math:`|n \cdot z| \le 2^{24}` for these n, which include those of the cube.
 
     Examples
     --------
@@ -256,7 +256,7 @@ class KNormNoise(Checked, AddedNoise):
                 raise DesignError.of("gamma", self.gamma, allowed)
 
     def _check_hull(self, size: int) -> None:
-        """Take a hull that is that of its faces."""
+        """Read vertices and faces, and refuse faces that are not those of the vertices' hull."""
         vertices = spanning("vertices", self.vertices)
         if (
             vertices.shape[1] != size
@@ -296,7 +296,7 @@ class KNormNoise(Checked, AddedNoise):
 
     @cached_property
     def body(self) -> Ball:
-        """The unit ball, over the widths."""
+        """The unit ball, in units of the widths."""
         hull: Hull | Planes | None = None
         if self.planes is not None:
             hull = planes_cached(self.planes)
@@ -305,20 +305,20 @@ class KNormNoise(Checked, AddedNoise):
         return Ball(self.size, self.norm, self.cap, self.signed, hull)
 
     def shells(self, power: int) -> Shells:
-        """Moments of the staircases for changes of this size at this scale."""
+        """Return the moments of the staircases for changes of size `largest` at this scale."""
         power = integer("power", power, 1, 2)
         assert self.largest is not None
         return Shells(self.size, self.largest / self.scale, power)
 
     @property
     def deployable(self) -> bool:
-        """Whether there is an exact `release`: where the largest change is known, and rejection keeps enough."""
+        """Whether there is an exact `release`: the largest change must be known, and rejection must keep enough draws."""
         least = LEAST_KEPT if self.planes is None else _LEAST_LISTED
         return self.largest is not None and self.body.around[1] >= least
 
     @cached_property
     def lattice(self) -> RadialLattice:
-        """How it is released: step, shift, rate and relative increase of the scale; steps are of the widths."""
+        """The lattice of a release: step, shift, rate and relative increase of the scale; steps are in units of the widths."""
         if not self.deployable:
             known = "must know the largest change: the result of a KNorm design does"
             none = "has no exact sampler, sample() is for simulation: deploy KNorm(..., norm=inf) or norm=1"
@@ -347,7 +347,7 @@ class KNormNoise(Checked, AddedNoise):
 
     @cached_property
     def _radii(self) -> tuple[Array, Array]:
-        """Lengths R of the balls, and their masses; of the exponential on a grid."""
+        """Radii R of the balls and their masses; those of the exponential are on a grid."""
         d = self.size
         if self.gamma is None:
             spread = 12 * math.sqrt(d)
@@ -359,14 +359,14 @@ class KNormNoise(Checked, AddedNoise):
         return ends * self.largest, mass
 
     def norm_of(self, z: Numbers) -> Array:
-        """The noise's own norm of vectors, shape (..., k)."""
+        """Return the noise's own norm of vectors, shape (..., k)."""
         held = np.atleast_1d(array("z", z, ndim=None))
         if held.shape[-1] != self.dimension:
             raise DesignError(f"z: must have {self.dimension} numbers in its last axis")
         return self.body.gauge(held[..., self.moving] / self._widths)
 
     def log_density(self, z: Numbers) -> Values:
-        """Logarithm of the density at z, shape (..., k), of the coordinates that get noise."""
+        """Return the logarithm of the density at z, shape (..., k), over the coordinates that get noise."""
         d, length = self.size, self.norm_of(z)
         volume = self.body.log_volume + float(np.log(self._widths).sum())
         if self.gamma is None:
@@ -378,7 +378,7 @@ class KNormNoise(Checked, AddedNoise):
         return -fall * level - volume - d * math.log(self.largest) - mass
 
     def _radial_moment(self, power: int) -> float:
-        """E R^p: z is R times a uniform point of the unit ball."""
+        """Return E R^p: z is R times a uniform point of the unit ball."""
         d = self.size
         if self.gamma is None:
             return math.prod(d + i for i in range(1, power + 1)) * self.scale**power
@@ -392,7 +392,7 @@ class KNormNoise(Checked, AddedNoise):
         return d * self.scale if self.gamma is None else self._radial_moment(1) * d / (d + 1)
 
     def factor(self, power: int) -> float:
-        """E|z_i|^p over E R^p, on average over the coordinates."""
+        """Return E|z_i|^p over E R^p, on average over the coordinates."""
         power = integer("power", power, 1, 2)
         moment, weights = self.body.moment(power), self._widths**power
         if isinstance(moment, np.ndarray):
@@ -401,24 +401,24 @@ class KNormNoise(Checked, AddedNoise):
 
     @property
     def variance(self) -> float:
-        """Of a coordinate, on average: s² times 2 (ℓ₁), k + 1 (ℓ₂), (k + 1)(k + 2)/3 (ℓ_∞) where it is exponential."""
+        """Variance of a coordinate, on average: for the exponential s² times 2 (ℓ₁), k + 1 (ℓ₂), (k + 1)(k + 2)/3 (ℓ_∞)."""
         return self.factor(2) * self._radial_moment(2)
 
     @property
     def absolute_error(self) -> float:
-        """E|z_i|, on average: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞) where it is exponential."""
+        """E|z_i|, on average: for the exponential s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞)."""
         return self.factor(1) * self._radial_moment(1)
 
     def errors(self) -> Accuracy:
-        """How far off one coordinate is; of listed changes the 95% half-width is simulated from 65,536 fixed points, right to some .3%."""
+        """Return the errors of a coordinate; for listed changes the 95% half-width is simulated from 65,536 fixed points, to about .3%."""
         return Accuracy(math.sqrt(self.variance), self.absolute_error, half_width(self))
 
     def std(self) -> float:
-        """Standard deviation of a coordinate, on average."""
+        """Return the standard deviation of a coordinate, from the average variance."""
         return math.sqrt(self.variance)
 
     def sf(self, t: Numbers) -> Values:
-        """P[z_i > t] for t ≥ 0, on average over the coordinates; of more than 64 widths those that are nearest stand for all."""
+        """Return P[z_i > t] for t ≥ 0, on average over the coordinates; more than 64 widths are replaced by 64 of them."""
         found = np.sort(self._widths)
         x = array("t", t, ndim=None)
         if self.body.hull is not None:
@@ -454,7 +454,7 @@ class KNormNoise(Checked, AddedNoise):
         Raises
         ------
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held, lattice = self._answers(x).copy(), self.lattice
         step = lattice.step if self.widths is None else lattice.step * self._widths
@@ -465,7 +465,7 @@ class KNormNoise(Checked, AddedNoise):
         return held
 
     def loss(self, shift: float) -> float:
-        """Exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s, or that of whole steps of a staircase."""
+        """Return the exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s, for a staircase that of whole steps."""
         shift = non_negative("shift", shift)
         if self.gamma is not None and self.largest is not None:
             shift = math.ceil(shift / self.largest) * self.largest
@@ -494,7 +494,7 @@ class KNormNoise(Checked, AddedNoise):
 
 
 def listed_or_bounds(name: str, value: object) -> float | Sensitivity | Vectors:
-    """A list of changes, bounds, or a bound of every coordinate."""
+    """Read a list of changes, bounds, or one bound for every coordinate."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return tuple(map(tuple, spanning(name, value).tolist()))
     return sensitivity(name, value)
@@ -503,10 +503,10 @@ def listed_or_bounds(name: str, value: object) -> float | Sensitivity | Vectors:
 @serializable("knorm")
 @dataclass(frozen=True)
 class KNorm(Design):
-    r"""The best radial noise for a vector, of the norms whose balls hold its changes: the lower bound is of these alone.
+    r"""The best radial noise for a vector, over norms whose balls hold its changes; the lower bound is for these norms only.
 
-    Under approximate and concentrated privacy the noise is x-DP, at the largest x that implies them, or (δ > 0, at most 2,000 numbers) the
-    exponential of ℓ₂ at its own δ: at ε of at most 64 and δ of at most ½, and in each of r rounds at ε/r and δ/r, which compose to what is asked.
+    Under approximate and concentrated privacy the noise is x-DP, with the largest x that implies them. With δ > 0 and at most 2,000 numbers it may also be
+    exponential ℓ₂ noise at its own δ, for ε of at most 64 and δ of at most ½; each of r rounds then gets ε/r and δ/r, which compose to the requirement.
 
     Parameters
     ----------
@@ -514,21 +514,21 @@ class KNorm(Design):
         k.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
     sensitivity : float, Sensitivity or array_like of shape (m, k)
-        A number for every coordinate at once (for add-remove neighbours), several bounds, or a list of changes, each with its negative: then the norm is
-        that of their hull alone; of a hull of too many faces that of 1,024 of them, whose errors are simulated.
+        A bound for every coordinate at once (add-remove neighbours), several bounds, or a list of changes, each with its negative. With a list the norm is
+        that of the changes' hull; if the hull has too many faces, 1,024 planes around it are used and errors are simulated.
     norm : {None, 1, 2, inf}
-        The norm of the noise; of these and of the hulls of the changes the one of least loss when not given.
+        The norm of the noise. When not given, the best of these norms and of the hulls of the changes.
     loss : {"squared", "absolute"}
-        Of one coordinate, on average.
+        Loss of one coordinate, on average.
     rounds : int
-        How often it is answered, all under one ε.
+        How often the query is answered; `privacy` is for all answers together.
     neighbours : {"add-remove", "replace"}
         For which neighbours the changes hold; a `Sensitivity` states it itself.
 
     Notes
     -----
-    Where the cost grows with the norm of whose ball all changes are (ℓ₂ and squared loss, ℓ₁ and absolute loss, any of one number), under
-    pure privacy and for one round, no additive noise does better: Melbourne, Diaz and Asoodeh, arXiv 2601.14597.
+    Under pure privacy, for one round, no additive noise does better where the cost is a growing function of the norm that bounds the changes (squared
+    loss and ℓ₂, absolute loss and ℓ₁, one number and any norm): Melbourne, Diaz and Asoodeh, arXiv 2601.14597.
 
     Examples
     --------
@@ -568,14 +568,14 @@ class KNorm(Design):
 
     @property
     def bounds(self) -> Sensitivity:
-        """The sensitivity as a set of bounds, which hold of all changes."""
+        """The sensitivity as bounds that hold for all changes."""
         if isinstance(self.sensitivity, tuple):
             return Sensitivity.of_list(np.array(self.sensitivity))
         return Sensitivity.of(self.sensitivity)
 
     @property
     def among(self) -> MechanismClass:
-        """Every additive noise where the cost grows with the norm; else radial noise of the norms tried: other noise may cost less."""
+        """Every additive noise where the cost grows with the norm; else radial noise of the norms allowed."""
         if isinstance(self.sensitivity, tuple):
             return menu("radial noise of the hull of the changes")
         s, grows = self.bounds, 2.0 if self.loss == "squared" else 1.0
@@ -599,13 +599,13 @@ class KNorm(Design):
 
     @property
     def counts_delta(self) -> bool:
-        """Whether the δ of ℓ₂ noise is counted."""
+        """Whether ℓ₂ noise at its own δ is among the candidates."""
         few = 1 < self.dimension <= _MOST_ROUND and not isinstance(self.sensitivity, tuple)
         return self._profile[1] > 0 and 2.0 in self.norms and few
 
     @property
     def _profile(self) -> tuple[float, float]:
-        """ε and δ of ℓ₂ noise in each round, which compose to no more than what is asked; no δ under other privacy."""
+        """ε and δ of ℓ₂ noise in each round, which compose to at most the requirement; 0 and 0 under other privacy."""
         p = self.privacy
         if not isinstance(p, ApproximateDP):
             return 0.0, 0.0
@@ -629,17 +629,17 @@ class KNorm(Design):
         return super().consumption(result) & Consumption.pure((once, self.rounds))
 
     def largest(self, norm: float) -> float:
-        """The largest norm of a change, rounded up."""
+        """Return the largest norm of a change, rounded up."""
         s = self.bounds
         found = {1.0: s.largest_l1, 2.0: s.largest_l2, math.inf: s.largest_linf}
         return found[norm_order("norm", norm)](self.dimension)
 
     def noise(self, norm: float) -> KNormNoise:
-        """The pure law of one norm at its least scale."""
+        """Return the pure law of one norm at its least scale."""
         return self._law(norm_order("norm", norm), self.largest(norm))
 
     def _law(self, norm: float, largest: float, **shape: Any) -> KNormNoise:
-        """The exponential or the staircase, whichever costs less and can be released, at its least scale."""
+        """Return the exponential or the staircase, whichever costs less and can be released, at its least scale."""
         exact = Fraction(largest) * self.rounds / Fraction(pure_epsilon(self.privacy))
         if not Fraction(1, 10**150) < exact < 10**150:
             raise DesignError.of(
@@ -649,12 +649,12 @@ class KNorm(Design):
             )
         law = KNormNoise(self.dimension, round_up(exact), norm, largest, **shape)
         stairs = replace(law, gamma=law.shells(self._power).gamma)
-        with suppress(DesignError):  # its first level may be too narrow to count steps in it
+        with suppress(DesignError):  # its first level may be narrower than a lattice step
             return stairs if stairs.lattice else law
         return law
 
     def laws(self, deadline: Deadline | None = None) -> list[KNormNoise]:
-        """The law of least cost of each norm that is allowed: of the plain ones, and of the hulls of the changes."""
+        """Return the law of least cost for each norm allowed: the plain norms, and the hulls of the changes."""
         if isinstance(self.sensitivity, tuple):
             return [self._of_list(Deadline.of(deadline))]
         found = [self.noise(order) for order in self.norms]
@@ -677,13 +677,13 @@ class KNorm(Design):
 
     @cached_property
     def _listed(self) -> tuple[Array, Array]:
-        """The listed changes of what moves, over the largest; the largest, 0 of what does not move."""
+        """The listed changes of the coordinates that move, over the widths; and the widths, 0 where nothing moves."""
         widths = np.array(self.bounds.each)
         return np.array(self.sensitivity)[:, widths > 0] / widths[widths > 0], widths
 
     @cached_property
     def _hull(self) -> Hull | None:
-        """The hull of a list, where its faces are few."""
+        """The hull of a list, if its faces are few."""
         n, d = self._listed[0].shape
         with suppress(DesignError):
             hull = hull_of(self._listed[0])
@@ -692,7 +692,7 @@ class KNorm(Design):
         return None
 
     def _of_list(self, deadline: Deadline) -> KNormNoise:
-        """The law of the hull of a list, or of planes around it."""
+        """Return the law of the hull of a list, or of planes around it."""
         (units, widths), hull = self._listed, self._hull
         shape: dict[str, Any] = {"widths": tuple(widths.tolist())}
         body: Hull | Planes
@@ -716,19 +716,19 @@ class KNorm(Design):
         return self._law(math.inf, round_up(self._reach(body, widths)), **shape)
 
     def _reach(self, body: Hull | Planes, widths: Numbers) -> Fraction:
-        """The largest norm of a listed change, exactly, and at least 1; infinite where one moves what has no width."""
+        """Return the largest norm of a listed change, exactly, and at least 1."""
         held = [(i, Fraction(w)) for i, w in enumerate(np.asarray(widths).tolist()) if w]
         units = [[Fraction(v[i]) / w for i, w in held] for v in self.sensitivity]  # type: ignore[union-attr]
         return max(body.most(units), Fraction(1))
 
     def delta(self, scale: float) -> arb:
-        """Of the exponential of ℓ₂, enclosed."""
+        """Enclose the δ of exponential ℓ₂ noise."""
         change = Fraction(self.largest(2.0)) / Fraction(positive("scale", scale))
         return round_delta(self.dimension, change, self._profile[0])
 
     @cached_property
     def _round(self) -> KNormNoise:
-        """The exponential of ℓ₂ at the least scale that keeps δ."""
+        """Exponential ℓ₂ noise at the least scale that keeps δ."""
         (epsilon, delta), largest = self._profile, self.largest(2.0)
 
         def over(log: float) -> float:
@@ -738,7 +738,7 @@ class KNorm(Design):
         return KNormNoise(self.dimension, math.exp(least_kept(over, pure, growth=1.0)), 2.0, largest)
 
     def counted(self, law: KNormNoise) -> bool:
-        """Return whether a law is private by its own δ, not by its losses."""
+        """Return whether a law is private by its own δ, not by its largest loss."""
         loss = Fraction(law.largest or 0) * self.rounds / Fraction(law.scale)
         plain = (law.norm, law.gamma, law.widths) == (2.0, None, None)
         return self.counts_delta and plain and not implied_by_pure(self.privacy, loss)
@@ -748,12 +748,12 @@ class KNorm(Design):
         return 2 if self.loss == "squared" else 1
 
     def cost(self, noise: KNormNoise) -> float:
-        """The loss of one coordinate."""
+        """Return the loss of one coordinate."""
         instance("noise", noise, KNormNoise)
         return noise.variance if self.loss == "squared" else noise.absolute_error
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Compare the norms: closed forms, and one search for the best staircase each."""
+        """Compare the norms, each by closed forms and one search for its best staircase."""
         laws = self.laws(clock)
         noise = min(laws, key=self.cost)
         notes = [f"the noise falls with the {noise.summary()}"]
@@ -766,9 +766,9 @@ class KNorm(Design):
     bound_how = RECOMPUTED
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
-        r"""Radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), staircases for one of at most the largest norm.
+        r"""Claim that radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), a staircase for changes up to the largest norm.
 
-        Privacy is checked in rational numbers, δ in ball arithmetic, the largest norms as the design has them; costs in floats.
+        Privacy is checked in rational numbers, δ in ball arithmetic, the cost in doubles; the largest norms are the design's.
         """
         law = instance("law", stated.law, KNormNoise)
         fits = self._around(law) if law.planes else law.shape in [known.shape for known in self.laws()]
@@ -790,7 +790,7 @@ class KNorm(Design):
             yield Claim(claim, RECOMPUTED, room, room >= 0)
 
     def _around(self, law: KNormNoise) -> bool:
-        """Whether planes are around every listed change, at its size."""
+        """Return whether the planes hold every listed change, at the law's largest norm."""
         if not isinstance(self.sensitivity, tuple) or law.dimension != self.dimension:
             return False
         widths = np.ones(law.dimension) if law.widths is None else np.array(law.widths)
@@ -799,11 +799,14 @@ class KNorm(Design):
         return bool(moved.all()) and self._reach(law.body.hull, widths) <= Fraction(law.largest)
 
     def least_cost(self, stated: Certificate, given: None) -> float:
-        """No staircase of a norm costs less, by second-order expansions over all γ; nor other noise whose density falls with the norm (Melbourne, Diaz and Asoodeh)."""
+        """Return a lower bound on the cost of all noise of the norms allowed.
+
+        No staircase costs less, by second-order expansions over all γ, nor other noise whose density falls with the norm (Melbourne, Diaz and Asoodeh).
+        """
         return min(map(self.least, self.laws()))
 
     def least(self, law: KNormNoise) -> float:
-        """Below what any staircase of the law's norm and scale costs, or where its δ counts the exponential."""
+        """Return a lower bound on the cost of any staircase of the law's norm and scale; if its δ counts, of the exponential at any scale."""
         if self.counted(law):
             found = self.cost(law) * (1 - 1e-11)
             narrow = law.scale * (found / self.cost(law)) ** (1 / self._power)
@@ -811,7 +814,7 @@ class KNorm(Design):
         return law.shells(self._power).bound * self.unit(law) / law.body.slack
 
     def unit(self, law: KNormNoise) -> float:
-        """The cost where E R^p is 1, for changes of norm 1."""
+        """Return the cost at E R^p = 1 for changes of norm 1."""
         assert law.largest is not None
         return law.factor(self._power) * law.largest**self._power
 
@@ -832,14 +835,14 @@ class KNorm(Design):
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the noise on two numbers, and its tail beside those of the plain norms."""
+        """Draw the noise on two numbers, and its tail next to those of the plain norms."""
         law = result.mechanism
         tails = {"this noise": law} | {f"ℓ{order:g} noise": self.noise(order) for order in self.norms}
         points = law.sample(np.zeros((3000, law.dimension)), rng=0)[:, law.moving]
         return draw_vectors(points[:, [0, -1]], tails, **options)
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Noise that falls with the plain norms."""
+        """Yield noise of the plain norms."""
         for order in _NORMS:
             yield f"ℓ{order:g} noise", self.cost(self.noise(order))
         if self.counts_delta:

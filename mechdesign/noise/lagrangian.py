@@ -1,4 +1,4 @@
-r"""A problem on scales in numbers, and the lower bound by its Lagrangian.
+r"""A problem on scales in numbers, and the lower bound that its Lagrangian proves.
 
 Rows that say :math:`s_i = s_j` join scales into *groups*, each of which is one number. Rows of one group are its *limits*. All other rows are *coupled*;
 they are either ratios :math:`a s_g \le b s_h`, sums with coefficients of at least 0, or mixed. Without mixed ones the problem is convex in the
@@ -9,14 +9,15 @@ logarithms of the scales for every order p of the loss, with them in the scales 
 .. math:: \sum_g \min_s \varphi_g(s) - \sum_r y_r B_r + \sum \nu k, \qquad
           \varphi(s) = W s^p + A s^{-m} + d s + c \log s ,
 
-with k the constants of the rows, A the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a` over sums and mixed rows, c that of :math:`\pm\nu` over ratios, which are
-taken as :math:`\log s_g - \log s_h + \log(a/b)`. :math:`\varphi` is convex in log s if d ≥ 0, and in s if p ≥ 1 and c = 0. With
+with k the constants of the rows, A the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a` over sums and mixed rows, c that of
+:math:`\pm\nu` over ratios, in the form :math:`\log s_g - \log s_h + \log(a/b)`. :math:`\varphi` is convex in log s if d ≥ 0, and in s if p ≥ 1 and c = 0. With
 :math:`\sigma(s) = p W s^p - m A s^{-m} + d s + c`, its slope in log s, and a ≤ b such that :math:`\sigma(a) \le 0 \le \sigma(b)`, or a and b are the ends of the limits,
 
 .. math:: \min \varphi \ge \varphi(b) - \sigma(b) (b/a - 1),
 
-as the tangent at b, in either variable, loses no more on the way to a. a and b are put 10⁻¹⁰ around the minimum, so that hardly anything is lost, and everything
-is computed in balls. No multiplier needs to be good. P3 and P4 alone have no rows, d = c = 0, and the bound is their least loss at y = p/(mB) times that. At W = 0 a positive bound proves that no scales meet the rows.
+as the tangent at b, in either variable, loses no more on the way to a. With a and b 10⁻¹⁰ around the minimum hardly anything is lost. Everything
+is computed in balls. The bound holds for any multipliers. P3 and P4 alone have no rows, d = c = 0, and the bound is their least loss at y = p/(mB) times that
+loss. At W = 0 a positive bound proves that no scales meet the rows.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from mechdesign.typing import Array, Flags, Indices
 
 ZERO = fmpq(0)
 _NEAR = 1e-12
-"""Of a row's size: rows that double precision finds farther than this from equality are where it says."""
+"""Rows that double precision finds farther than this from equality, relatively, are not computed exactly."""
 
 
 class Coupled(NamedTuple):
@@ -55,13 +56,13 @@ class Coupled(NamedTuple):
 
     @property
     def ratio(self) -> bool:
-        """Whether it compares two groups."""
+        """Whether the row compares two groups."""
         signs = sorted(a > 0 for a in self.terms.values())
         return signs == [False, True] and self.offset == 0
 
     @property
     def positive(self) -> bool:
-        """Whether it is a sum that is bounded from above."""
+        """Whether the row bounds a sum from above."""
         return not self.equal and all(a > 0 for a in self.terms.values())
 
 
@@ -97,7 +98,7 @@ class DeclaredScales(OwnRows):
 
     @property
     def spend(self) -> int:
-        """m of the budgets: 2 of Gaussian noise, 1 of Laplace noise."""
+        """m of the budgets: 2 for Gaussian noise, 1 for Laplace noise."""
         return int(self.privacy[0].spend)
 
     @property
@@ -111,7 +112,7 @@ class DeclaredScales(OwnRows):
         return len(self.weights)
 
     def column(self, j: int) -> str:
-        """The name of a scale."""
+        """Return the name of a scale."""
         return f"{'sigma' if self.noise == 'gaussian' else 'beta'}[{j}]"
 
     def meaning(self, asked: Any) -> str:
@@ -132,7 +133,7 @@ class DeclaredScales(OwnRows):
 
     @cached_property
     def _reduced(self) -> tuple[list[fmpq], list[fmpq | None], list[Coupled]]:
-        """Limits of each group from below and above, and the coupled rows."""
+        """Lower and upper limits of each group, and the coupled rows."""
         low, high = [ZERO] * self.count, list[fmpq | None]([None] * self.count)
         coupled, member = list[Coupled](), self.member.tolist()
         first = np.searchsorted(self.places[:, 0], np.arange(len(self.family) + 1)).tolist()
@@ -165,12 +166,12 @@ class DeclaredScales(OwnRows):
         return InfeasibleError(f"no scales meet {' and '.join(map(repr, families))} ({how})")
 
     def _limiting(self, group: int) -> list[str]:
-        """Families that limit a group by itself."""
+        """Return the families that limit a group by itself."""
         inside = (self.matrix != 0) @ (self.member == group)
         return list(dict.fromkeys(self.labels[f] for f in self.family[inside > 0].tolist()))
 
     def limited(self, groups: Array) -> list[int]:
-        """Return own rows that limit one group each and are active at these scales, in doubles."""
+        """Return the own rows that limit one group and are active at these scales, in doubles."""
         sides, size = (
             self.sides(groups[self.member]),
             abs(self.matrix) @ groups[self.member] + abs(self.offsets),
@@ -180,12 +181,12 @@ class DeclaredScales(OwnRows):
 
     @property
     def low(self) -> list[fmpq]:
-        """The least that the scale of each group may be."""
+        """Lower limit of each group's scale."""
         return self._reduced[0]
 
     @property
     def high(self) -> list[fmpq | None]:
-        """The most that the scale of each group may be; None without limit."""
+        """Upper limit of each group's scale; None without a limit."""
         return self._reduced[1]
 
     @property
@@ -195,7 +196,7 @@ class DeclaredScales(OwnRows):
 
     @cached_property
     def coupling(self) -> tuple[Array, Array, Flags, Flags]:
-        """Coupled rows in doubles: coefficients of the groups and constants; which are equalities, and which are taken by logarithms."""
+        """Coupled rows in doubles: coefficients of the groups, constants, which rows are equalities, and which are in logarithms."""
         matrix, rows = np.zeros((len(self.coupled), self.count)), self.coupled
         for k, row in enumerate(rows):
             matrix[k, [*row.terms]] = [*map(float, row.terms.values())]
@@ -205,7 +206,7 @@ class DeclaredScales(OwnRows):
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
-        """The same limits in doubles, rounded inward."""
+        """The limits in doubles, rounded inward."""
         low = [round_up(fraction(v)) for v in self.low]
         high = [np.inf if v is None else round_down(fraction(v)) for v in self.high]
         return np.array(low), np.maximum(np.array(high), np.where(np.isfinite(high), low, 0.0))
@@ -216,11 +217,11 @@ class DeclaredScales(OwnRows):
         return all(map(_log, self.coupled))
 
     def grouped(self, values: Array) -> Array:
-        """Sums over the members of each group."""
+        """Return sums over the members of each group."""
         return np.bincount(self.member, weights=values, minlength=self.count).astype(float)
 
     def sides(self, scales: Array) -> Array:
-        """Left less right sides of the own rows in doubles."""
+        """Return left less right sides of the own rows, in doubles."""
         return np.asarray(self.matrix @ scales + self.offsets)
 
     def exact_side(self, number: int, scales: Array) -> fmpq:
@@ -230,9 +231,9 @@ class DeclaredScales(OwnRows):
         return sum((rational(a) * rational(s) for a, s in pairs), rational(float(self.offsets[number])))
 
     def missed(self, scales: Array) -> dict[int, fmpq]:
-        """Own rows that do not hold, each with what it is missed by; equalities that hold to `RESIDUAL` of their size only, too.
+        """Return the own rows that do not hold exactly, each with its violation; equalities that hold to `RESIDUAL` of their size are among them.
 
-        Double precision tells which rows are far from equality; the others are computed exactly.
+        Double precision decides rows that are far from equality; the others are computed exactly.
         """
         size, found = abs(self.matrix) @ scales + abs(self.offsets), dict[int, fmpq]()
         sides = self.sides(scales)
@@ -244,7 +245,7 @@ class DeclaredScales(OwnRows):
         return found
 
     def broken(self, scales: Array) -> bool:
-        """Whether an own row does not hold: an equality to `RESIDUAL` of its size."""
+        """Return whether an own row does not hold; an equality may be off by `RESIDUAL` of its size."""
         size = abs(self.matrix) @ scales + abs(self.offsets)
         missed = self.missed(scales).items()
         return any(not self.equal[n] or abs(side) > rational(RESIDUAL * float(size[n])) for n, side in missed)
@@ -256,19 +257,19 @@ def _log(row: Coupled) -> bool:
 
 _BITS = 192
 _APART = (1e-10, 1e-7, 1e-4)
-"""How far around a minimum in doubles its ends are looked for."""
+"""Relative distances from a minimum in doubles at which ends a and b are tried, in this order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Multipliers:
-    """Data that imply a lower bound.
+    """Multipliers that prove a lower bound.
 
     Parameters
     ----------
     budgets : array, one entry a requirement
-        y ≥ 0, the multipliers of the budgets (not the budgets themselves).
+        y ≥ 0, the multipliers of the budgets.
     rows : array, one entry a coupled row
-        ν, the multipliers of the rows; of an inequality ≥ 0.
+        ν, the multipliers of the rows; at least 0 for an inequality.
     profiles : array, shape (requirements, K)
         λ: the sensitivities, or a mix of the changes within several bounds.
     """
@@ -280,7 +281,7 @@ class Multipliers:
 
 @dataclass(frozen=True, eq=False)
 class Lagrangian:
-    """The functions φ of all groups in doubles, W and A by their logarithms."""
+    """The functions φ of all groups in doubles; W and A are held as logarithms."""
 
     order: float
     spend: int
@@ -293,7 +294,7 @@ class Lagrangian:
 
     @classmethod
     def of(cls, asked: DeclaredScales, found: Multipliers) -> Lagrangian:
-        """The Lagrangian at these multipliers."""
+        """Return the Lagrangian at these multipliers."""
         matrix, _, _, ratio = asked.coupling
         log, slope = (
             found.rows @ part for part in (np.sign(matrix) * ratio[:, None], matrix * ~ratio[:, None])
@@ -306,20 +307,20 @@ class Lagrangian:
         return cls(asked.order, asked.spend, weight, spent, slope, log, *asked.limits)
 
     def terms(self, logs: Array) -> tuple[Array, ...]:
-        """W s^p, A/s^m, d s and c at these logarithms of scales."""
+        """Return W s^p, A/s^m, d s and c at these logarithms of scales."""
         with np.errstate(over="ignore", invalid="ignore"):
             rise = np.exp(self.weight + self.order * logs)
             fall = np.where(self.spent > -np.inf, np.exp(self.spent - self.spend * logs), 0.0)
             return rise, fall, np.where(self.slope != 0, self.slope * np.exp(logs), 0.0), self.log
 
     def slopes(self, scales: Array) -> Array:
-        """The derivatives of φ at these scales, where they are positive."""
+        """Return the derivatives of φ at these scales; 0 where a scale is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             rise, fall, linear, log = self.terms(np.log(scales))
             return np.where(scales > 0, (self.order * rise - self.spend * fall + linear + log) / scales, 0.0)
 
     def minimisers(self) -> Array:
-        """Where the minima are, within the limits."""
+        """Return where the functions are least within the limits."""
         p, m = self.order, self.spend
         with np.errstate(invalid="ignore"):
             logs = (math.log(m / p) + self.spent - self.weight) / (p + m)
@@ -359,7 +360,7 @@ def _precise() -> Iterator[None]:
 
 
 def cost_above(noise: str, order: float, weights: Array | None, scales: Array) -> Fraction:
-    r"""Return :math:`\sum_i w_i E|T_i|^p` of noise, from above."""
+    r"""Return :math:`\sum_i w_i E|T_i|^p`, rounded up."""
     held = [1.0] * len(scales) if weights is None else weights.tolist()
     with _precise():
         terms = zip(map(rational, held), map(rational, scales.tolist()))
@@ -370,7 +371,7 @@ def cost_above(noise: str, order: float, weights: Array | None, scales: Array) -
 def lower_bound(
     asked: DeclaredScales, found: Multipliers, *, costs: bool = True, most: float = math.inf
 ) -> fmpq:
-    """Return what the multipliers prove, in rationals; of scales that cost at most `most` if that is less.
+    """Return the lower bound that the multipliers prove, in rationals, for scales that cost at most `most`.
 
     Raises
     ------
@@ -419,7 +420,7 @@ def _total(asked: DeclaredScales, found: Multipliers, costs: bool, most: float) 
     unit = moment(asked.noise, asked.order) if costs else arb(0)
     for g, s in enumerate(start.minimisers().tolist()):
         terms = unit * arb(weights[g]), spent[g], slope[g], log[g]
-        if slope[g] < 0 and costs and most < math.inf:  # no scale alone costs more than all
+        if slope[g] < 0 and costs and most < math.inf:  # no single scale costs more than `most`
             ceiling = max(((arb(most) / terms[0]) ** (1 / arb(asked.order))).upper().fmpq(), asked.low[g])
             before = high[g]
             high[g] = ceiling if before is None else min(before, ceiling)
@@ -430,11 +431,11 @@ def _total(asked: DeclaredScales, found: Multipliers, costs: bool, most: float) 
 def _least(
     p: float, m: int, terms: tuple[arb, fmpq, fmpq, fmpq], low: fmpq, high: fmpq | None, near: float
 ) -> arb:
-    """A ball whose lower end is below the least of φ within the limits; not finite where none is proved."""
+    """Return a ball whose lower end is below the least of φ within the limits; not finite where nothing is proved."""
     (weight, spent, slope, log), order = terms, arb(p)
 
     def parts(s: fmpq) -> tuple[arb, arb]:
-        """φ and σ."""
+        """Return φ and σ."""
         rise, fall = weight * power(s, p), arb(spent / s**m) if spent else arb(0)
         linear = slope * s
         value = rise + fall + arb(linear) + (arb(log) * arb(s).log() if log else 0)
@@ -442,7 +443,7 @@ def _least(
 
     if not (spent or log) and slope >= 0:
         return parts(low)[0]
-    if not near < math.inf:  # nothing is charged for a large scale
+    if not near < math.inf:  # a large scale costs nothing
         return arb(0) if slope >= 0 and not log else arb("nan")
     start = rational(near)
     for apart in map(rational, _APART):

@@ -1,21 +1,21 @@
-r"""Optimal noise: the question, and lattices, with lower bounds with exact costs, problems on the masses, and linear programs on ever finer lattices.
+r"""Optimal noise on lattices: the question, lower bounds with exact costs, problems on the masses, and linear programs on ever finer lattices.
 
-**The lower bound** holds for every additive noise for one number. Round any noise T at random, and without bias, to a neighbour on the lattice of n points a sensitivity. That is post-processing: the masses are private at the
-shifts by up to n points, and cost no more than T costs where each point costs what `lower_costs` says. What lies beyond the reach is one mass more, of
-which nothing is asked, at the cost of the nearest points out there. So every noise gives a point of the program `free_lattice`, and whatever multipliers
-prove of that (`mechdesign.evidence.proofs`) holds of every noise.
+**The lower bound** holds for every additive noise for one number. Round any noise T at random, and without bias, to a neighbour on the lattice of n points a sensitivity. That is post-processing: the masses are private at
+shifts by up to n points. If each point costs what `lower_costs` says, they cost no more than T. All mass beyond the reach is one further mass, without a privacy
+constraint, at the cost of the nearest point beyond. So every noise gives a point of the program `free_lattice`, and a bound that multipliers
+prove for that program (`mechdesign.evidence.proofs`) holds for every noise.
 
-For noise on the whole numbers the lattice is ℤ itself, its costs are the loss, and n is the largest change. The bound then is of more. Let every mechanism
-with whole-number answers whose noise may depend on the true value x, K(x + t | x), be averaged over x = -N, …, N: a shift by s
-exchanges 2s of these at most, so that the average is additive noise which keeps (ε, δ + s/N), and costs no more than the worst x; N grows. And where the loss
-is linear between neighbouring whole numbers, as \|t\| is, real-valued noise may be rounded at random without bias, and is bounded too. For t² it is not: at
+For noise on the whole numbers the lattice is ℤ itself, its costs are the loss, and n is the largest change. The bound then holds more widely. A mechanism
+with whole-number answers may have noise that depends on the true value x, K(x + t | x). Average it over x = -N, …, N: a shift by s
+exchanges at most 2s of these terms, so that the average is additive noise which keeps (ε, δ + s/N) and costs no more than the worst x; let N grow. Where the loss
+is linear between neighbouring whole numbers, as \|t\| is, the bound also holds for real-valued noise, which may be rounded at random without bias. For t² it is not: at
 ε = 1 and δ = ½ the noise ±½ costs .25, and no whole-number noise less than .2689.
 
-**Programs** on ever finer lattices of cells, from both sides, are declared as problems on the masses of noise.
+**Programs** on ever finer lattices of cells, declared as problems on the masses of noise, bound the optimum from both sides.
 
 *Below*, `free_lattice` and its multipliers bound every noise. *Above*, a density that is constant on cells is a problem of `LatticeNoise`; the table's repair
-makes it private in exact arithmetic. Both errors are of order β². Under δ > 0 mass on 0 alone, which every shift charges in full, is one more variable: a
-narrow spike. Without it (2, .5) takes 60 times as long, and (5, .75) under squared loss costs .8% more.
+makes it private in exact arithmetic. Both errors are of order β². Under δ > 0 the mass of a narrow spike at 0, which every shift charges in full, is one more
+variable. Without it (2, .5) takes 60 times as long, and (5, .75) under squared loss costs .8% more.
 
 Switched off where δ is large, the value rises by up to 28% (ε = 2, δ = .1) and the gap 74 times in the median; without finer lattices the value by up to 14%.
 """
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     pass
 
 LARGEST_CHANGE = 500
-"""Most whole numbers: a linear program of minutes."""
+"""Largest change of whole numbers: its linear program takes minutes."""
 _LEMMA = (
     "Let T be additive noise, rounded at random, and without bias, to one of its two neighbours among the multiples of h (the sensitivity "
     "divided by a whole number n); noise on the whole numbers is left as it is, with h = 1. That is post-processing, so the result keeps (epsilon, delta)-privacy at shifts by up to n steps: "
@@ -91,7 +91,7 @@ _LEMMA = (
 
 @dataclass(frozen=True)
 class NoiseQuestion(Design):
-    """The question that `mechdesign.OptimalNoise` asks and that every proof of its results is checked against."""
+    """The question of `mechdesign.OptimalNoise`, against which every proof of its results is checked."""
 
     asks: ClassVar[str] = "numbers"
 
@@ -127,7 +127,7 @@ class NoiseQuestion(Design):
         self._check_unit()
 
     def _check_unit(self) -> None:
-        """Refuse a sensitivity in whose unit doubles do not hold the loss, nor what laws and proofs make of it."""
+        """Refuse a sensitivity so small or large that doubles do not hold its loss."""
         loss, size = self.given_loss, Fraction(self.sensitivity)
         at_size = Fraction(loss.absolute) * size + Fraction(loss.squared) * size**2
         if loss.function is not None:  # taken to grow no faster than the square
@@ -142,15 +142,15 @@ class NoiseQuestion(Design):
 
     @property
     def among(self) -> MechanismClass:
-        """Every additive noise for one real number, whole-number noise where that is asked for; for several, independent noise of one law."""
+        """Every additive noise for one number, whole-number noise for whole numbers; independent noise of one law for several numbers."""
         if self.dimension > 1:
             return INDEPENDENT_NOISE
         return every("additive whole-number noise" if self.integer else REAL_NOISE)
 
     def asked_by(self, question: object) -> bool:
         asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]
-        # whole numbers need not be protected from changes in between; they may be answered by noise that is not whole, which the
-        # bound for whole noise holds of only where the loss is linear between whole numbers (`lattice_bound`)
+        # whole numbers may also be answered by noise that is not whole; the bound for whole noise covers it only where the loss is
+        # linear between whole numbers (this module's docstring)
         if self.integer and self.loss != "absolute":
             return False
         return self.dimension == 1 and asked == [self.sensitivity, self.loss, self.integer]
@@ -162,23 +162,23 @@ class NoiseQuestion(Design):
 
     @cached_property
     def points(self) -> tuple[tuple[float, float], ...]:
-        """All required (ε, δ), δ = 0 under pure privacy."""
+        """All required pairs (ε, δ); δ = 0 under pure privacy."""
         return pairs_of(self.privacy)
 
     @property
     def alone(self) -> bool:
-        """Whether one ε > 0 is asked, as closed forms and what several copies imply are for."""
+        """Whether there is one pair and its ε is positive, as closed forms need."""
         return len(self.points) == 1 and self.points[0][0] > 0
 
     @property
     def epsilon(self) -> float:
-        """ε of the requirement, of one point."""
+        """ε of the requirement, if it is one pair."""
         [(epsilon, _)] = self.points
         return epsilon
 
     @property
     def delta(self) -> float:
-        """δ of the requirement, of one point."""
+        """δ of the requirement, if it is one pair."""
         [(_, delta)] = self.points
         return delta
 
@@ -188,7 +188,7 @@ class NoiseQuestion(Design):
         return int(math.floor(self.sensitivity))
 
     def unit(self, cells: int) -> Fraction:
-        """Width of a cell, so many a sensitivity; of whole numbers 1."""
+        """Return the width of a cell at so many cells a sensitivity; 1 for whole numbers."""
         return Fraction(1) if self.integer else Fraction(self.sensitivity) / integer("cells", cells, 1)
 
     @property
@@ -198,7 +198,7 @@ class NoiseQuestion(Design):
 
 
 def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
-    """Return (a, c) where the changes are all those of at most c coordinates by at most a each; refuse other sets.
+    """Return (a, c) if the changes are all those of at most c coordinates by at most a each; refuse other sets.
 
     Independent noise of one law is as private on that set as on c coordinates that all move by up to a. Which coordinates
     move does not matter, nor whether all rise or fall together, since the law is symmetric.
@@ -220,7 +220,7 @@ def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
 
 
 def averaged(loss: object, mean: int) -> Loss:
-    r"""The loss whose optimum for one coordinate bounds that of several from below.
+    r"""Return the loss whose optimum for one coordinate bounds the cost of several from below.
 
     The mean of m answers that change is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
     :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,g(\bar T) \le E\,g(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/m` for
@@ -237,11 +237,11 @@ def averaged(loss: object, mean: int) -> Loss:
 
 
 def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
-    r"""A cell law keeps (ε, δ), by its finitely many hockey-stick sums (`mechdesign.noise.cell_noise`), and costs so much.
+    r"""Claim that a cell law keeps (ε, δ), by its finitely many hockey-stick sums (`mechdesign.noise.cell_noise`), and what it costs.
 
-    On c coordinates that change at once, each of which keeps (ε/c, δ/c), all of them keep (ε, δ): basic composition
-    (Dwork and Roth 2014, theorem 3.16). The sums and the cost are rational; that of a callable loss is computed in doubles,
-    rounded up.
+    If each of c coordinates that change at once keeps (ε/c, δ/c), all of them keep (ε, δ): basic composition
+    (Dwork and Roth 2014, theorem 3.16). The sums and the cost are rational; the cost of a callable loss is computed in doubles
+    and rounded up.
     """
     law, size, moved = stated.law, 1, 1
     if isinstance(stated.law, CellProduct):
@@ -264,7 +264,7 @@ def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]
 
 
 def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[str, ...]:
-    """Return warnings about a law."""
+    """Return notes about a law."""
     notes = []
     if not question.given_loss.polynomial:
         notes.append(
@@ -282,7 +282,7 @@ def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[s
 
 
 class FreeLattice(LatticeDeclared):
-    """The masses of every noise on a lattice."""
+    """The masses of every additive noise on a lattice."""
 
     lemma = _LEMMA
 
@@ -297,7 +297,7 @@ def lattice_declared(
     mirrored: bool,
     spiked: bool = False,
 ) -> LatticeDeclared:
-    """A question on a lattice in numbers, with these costs of its entries; mirrored where they are given for one side."""
+    """Return the question on a lattice in numbers; `costs` are those of its entries, for one side if `mirrored`."""
     q, free, none = question, kind is FreeLattice, np.zeros(0, dtype=np.int64)
     return kind(
         inputs=("noise",),
@@ -328,7 +328,7 @@ def lattice_declared(
 
 
 def free_lattice(question: NoiseQuestion, cells: int, side: int) -> LatticeDeclared:
-    """The program of every noise: of so many cells a sensitivity, and points to either side; even losses have mirrored entries."""
+    """Return the program over every noise, with `cells` cells a sensitivity and `side` points on each side; even losses have mirrored entries."""
     q = question
     if q.integer and cells != q.change:
         raise DesignError.of("cells", cells, f"must be {q.change}, the change of whole numbers")
@@ -336,7 +336,7 @@ def free_lattice(question: NoiseQuestion, cells: int, side: int) -> LatticeDecla
     costs = [round_down(Fraction(n, held.denominator)) for n in held.numerators]
     beyond = min(costs[0], costs[-1])
     lower = np.minimum(costs, costs[::-1]).tolist()
-    even = bool(np.allclose(lower, costs, rtol=1e-9, atol=0.0))  # but for rounding, of a callable
+    even = bool(np.allclose(lower, costs, rtol=1e-9, atol=0.0))  # a callable may differ by rounding
     costs = lower if even else costs
     inside = costs[side + 1 : -1] if even else costs[1:-1]
     entries, step = np.array([*inside, beyond]), float(q.unit(cells))
@@ -345,17 +345,17 @@ def free_lattice(question: NoiseQuestion, cells: int, side: int) -> LatticeDecla
 
 @dataclass(frozen=True, eq=False)
 class OneNumberDual(Proof):
-    """A lower bound of the cost of every additive noise for one number, by weak duality."""
+    """A lower bound on the cost of every additive noise for one number, by weak duality."""
 
     speaks_of = ("lower bound",)
 
     def bound_checked(self, stated: Certificate) -> str:
-        """Recomputed for a convex callable, whose values in doubles are taken as exact and its convexity as given."""
+        """Return RECOMPUTED for a convex callable, whose doubles are taken as exact and whose convexity is sampled; else PROVED."""
         asked = instance("question", stated.question, NoiseQuestion)
         return PROVED if asked.given_loss.polynomial else RECOMPUTED
 
     def proved(self, question: NoiseQuestion) -> Fraction:
-        """The lower bound that follows for this question, of which one coordinate counts."""
+        """Return the lower bound for this question about one number."""
         raise NotImplementedError
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
@@ -394,12 +394,12 @@ class LatticeBound(OneNumberDual):
             raise DesignError("rows: must be increasing numbers, each with its multiplier")
 
     def program(self, question: NoiseQuestion) -> LinearBound:
-        """The rows with their multipliers."""
+        """Return the rows with their multipliers."""
         declared = free_lattice(question, self.cells, self.side)
         return declared.linear_bound(self.rows, self.multipliers)
 
     def prices(self, question: NoiseQuestion) -> dict[tuple[int, int], float]:
-        """Multiplier of each point's δ, by the number of the point and the shift."""
+        """Return the multiplier of each pair's δ, by the number of the pair and the shift."""
         held = dict(zip(self.rows.tolist(), map(float, self.multipliers)))
         return {
             (at, s): held[part.sums + k]
@@ -424,11 +424,11 @@ class LatticeBound(OneNumberDual):
 
 
 SPIKE = 1 / 64
-"""Of a cell: the width of mass on 0 alone."""
+"""Width of the spike at 0, in cells."""
 
 
 def noise_of(declared: LatticeDeclared, weights: Iterable[int]) -> CellNoise | IntegerNoise:
-    """The law of these integer weights of the entries, without empty points at both ends."""
+    """Return the law of these integer weights of the entries, without empty points at both ends."""
     *entries, last = [fmpq(w) for w in weights]
     masses = declared.point_masses([*entries, last])
     masses.append(last if declared.spiked else ZERO)
@@ -470,7 +470,7 @@ def entries_of(declared: LatticeDeclared, law: Any) -> Exact:
 @serializable("lattice-problem")
 @dataclass(frozen=True, eq=False)
 class LatticeProblem(FiniteProblem):
-    """A problem on the masses of additive noise, of which `LatticeNoise` is the unknown."""
+    """A problem on the masses of additive noise, whose unknown is a `LatticeNoise`."""
 
     numbers: ClassVar[Any] = LatticeDeclared
     declared: ClassVar[LatticeDeclared]  # type: ignore[misc]
@@ -529,7 +529,7 @@ class LatticeProblem(FiniteProblem):
         return Protection(1, changes, integer=declared.integer)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """The masses by point, without those of repetitions."""
+        """Return the mass of each point, without the repetitions of tails."""
         masses = self.declared.point_masses(self.exact(result.mechanism))
         points = self.declared.step * np.arange(-self.declared.side, self.declared.side + 1)
         return pd.DataFrame({"noise": points, "probability": [float(mass) for mass in masses]})
@@ -552,23 +552,23 @@ class LatticeProblem(FiniteProblem):
 
 MOST_CELLS = 50_000
 SMALLEST_DELTA = 1e-7
-"""Of one number that is not whole: below, no lattice is as good as the staircase."""
+"""Least δ at which one real number gets lattices: below, none is as good as the staircase."""
 SMALLEST_WHOLE = 1e-8
-"""Of whole numbers: at 1e-9 the staircase is within 3.4e-6 of the optimum for ε of .1 to 8, at 1e-6 within 1.4e-3."""
+"""Least δ at which whole numbers get lattices: at 1e-9 the staircase is within 3.4e-6 of the optimum for ε of .1 to 8, at 1e-6 within 1.4e-3."""
 _ATTEMPTS = 14  # lattices
 
 
 @dataclass(frozen=True)
 class Lattice:
-    """The cells of one attempt.
+    """One lattice of the search: its two programs.
 
     Parameters
     ----------
     question : NoiseQuestion
     cells : int
-        n per sensitivity.
+        n, cells a sensitivity.
     side : int
-        On each side of 0.
+        Cells on each side of 0.
     clock : Clock
     solver : str, optional
         A registered backend.
@@ -588,19 +588,19 @@ class Lattice:
 
     @cached_property
     def _every(self) -> LatticeDeclared:
-        """The problem of every noise."""
+        """The program over every noise, in numbers."""
         return free_lattice(self.question, self.cells, self.side)
 
     @cached_property
     def _free(self) -> Program:
-        """Its program, solved."""
+        """That program, solved."""
         program = Program(self._every, self.clock, self.solver)
         program.solve()
         return program
 
     @cached_property
     def hidden(self) -> float:
-        """The mass that an optimum over every noise puts beyond the reach, and under δ > 0 where no row asks for it when it is moved outwards."""
+        """Mass of an optimum over every noise beyond the reach; under δ > 0 also the outermost n points, as moving them outwards breaks no row."""
         *masses, beyond = self._free.columns().tolist()
         if not all(delta for _, delta in self.question.points):
             return float(beyond)
@@ -613,12 +613,12 @@ class Lattice:
         return float(self._every.cost[-1])
 
     def bound(self) -> Bound:
-        """The lower bound of every noise."""
+        """Return the lower bound for every noise."""
         proof = LatticeBound(self.cells, self.side, *admissible(self._every, *self._free.multipliers()))
         return Bound(round_down(proof.proved(self.question)), proof)
 
     def priced(self) -> LatticeDeclared:
-        """The problem of the law: densities on these cells, with geometric tails where pure privacy is asked for too."""
+        """Return the problem of the law: densities on these cells, with geometric tails if some δ is 0."""
         q, n = self.question, self.cells
         pure = min((e for e, d in q.points if not d), default=None)
         decay = Fraction(0) if pure is None else outward_decay(pure)
@@ -635,7 +635,7 @@ class Lattice:
         return lattice_declared(q, LatticeDeclared, n, width, held, decay, even, spiked)
 
     def law(self) -> Law:
-        """The cheapest law on these cells, repaired."""
+        """Return the cheapest law on these cells, repaired into an exactly private one."""
         declared, q = self.priced(), self.question
         program = Program(declared, self.clock, self.solver, margin=MARGIN)
         program.solve()
@@ -649,7 +649,7 @@ class Lattice:
 
 
 def too_large(question: NoiseQuestion, side: int) -> SolverError:
-    """The error of a lattice of too many cells."""
+    """Return the error about a lattice of too many cells."""
     kind = "discrete Laplace" if question.integer else "Laplace"
     words = f"{question.privacy} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; calibrate {kind} noise instead"
     return SolverError(words, solver="highs", status="too large")
@@ -664,7 +664,7 @@ def refined(
     max_cells: int = 64,
     known: bool = False,
 ) -> Iterator[Law | Bound]:
-    """Yield bound and law of lattices that become finer by a factor of two, and wider where mass hides beyond.
+    """Yield bound and law on lattices that become twice as fine, and wider where mass lies beyond their reach.
 
     Parameters
     ----------
@@ -674,10 +674,10 @@ def refined(
     solver : str, optional
         A registered backend.
     cells : int, optional
-        Stay with so many per sensitivity; the window alone grows then.
+        Keep this many cells a sensitivity and let only the window grow.
     max_cells : int
     known : bool
-        Whether a law is known already: a lattice that is too large is then no error.
+        Whether a law is known: then a lattice that is too large ends the search without an error.
     """
     n, window = cells or 1, reach(question)
     for attempt in range(_ATTEMPTS):
@@ -695,10 +695,10 @@ def refined(
             wider = hidden * lattice.farthest > max(clock.gap / 10, 1e-9) * bound.value
             yield lattice.law()
             known = True
-        except InfeasibleError as error:  # one point asks for slow decay, another for little mass at the end
+        except InfeasibleError as error:  # one pair may need slow decay, another little mass far out
             if len(question.points) == 1:
                 clock.failed(error, f"nothing is taken from {n} cells per sensitivity")
-        except SolverError as error:  # what was found before is private, and its bound proved
+        except SolverError as error:  # earlier laws and bounds stay valid
             if not known:
                 raise
             clock.failed(error, f"the best law and bound without {n} cells per sensitivity are used")
@@ -714,7 +714,7 @@ def refined(
 
 
 def reach(q: NoiseQuestion) -> float:
-    """Sensitivities on each side: past the support of truncated Laplace noise, at ε = 0 uniform; of whole numbers, which are few, further."""
+    """Return the sensitivities on each side of a first lattice: past the support of truncated Laplace noise, at ε = 0 of uniform noise; more for whole numbers."""
 
     def of(epsilon: float, delta: float) -> float:
         if not delta:
@@ -725,4 +725,4 @@ def reach(q: NoiseQuestion) -> float:
         return 1.0 + max(support, 1.6 * support if q.integer else min(1.6 * support, 2.0 + 12.0 / epsilon))
 
     pure, other = ([of(e, d) for e, d in q.points if bool(d) == wanted] for wanted in (False, True))
-    return max(pure, default=0.0) + max(other, default=0.0)  # tails begin where the other points end
+    return max(pure, default=0.0) + max(other, default=0.0)  # tails begin where the other pairs' window ends

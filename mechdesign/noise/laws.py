@@ -1,6 +1,6 @@
 r"""Noise laws on the real numbers as frozen `scipy.stats` distributions: truncated Laplace, offset symmetric Gaussian tails, flipped Huber, staircases.
 
-**Staircase noise** is the least of every ε-DP additive noise for one number; of several `mechdesign.noise.radial` has it.
+**Staircase noise** costs least of all ε-DP additive noise for one number; `mechdesign.noise.radial` has it for several.
 
 The density is constant on shells and falls by :math:`e^{-\varepsilon}` from one to the next:
 
@@ -9,7 +9,7 @@ The density is constant on shells and falls by :math:`e^{-\varepsilon}` from one
 
 Source: Geng and Viswanath, *The optimal noise-adding mechanism in differential privacy* (2016).
 
-**Closed-form guarantees of flipped Huber noise** for K numbers: what a published calibration keeps. Sufficient, not necessary.
+**Closed-form guarantees of flipped Huber noise** for K numbers audit published calibrations. They are sufficient, not necessary.
 
 With :math:`R(\alpha) = \alpha^2 - ([\alpha - \Delta]_+)^2` the loss in K dimensions is below an affine function of
 the noise, whose upper tail is below the normal law's of scale γ: the noise is more peaked, which sums keep (sub-Gaussian moments alone
@@ -52,27 +52,27 @@ _RARE = 1e-6  # probability of errors beyond the picture
 class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
     """Generator of a law symmetric about zero.
 
-    A law says its log density, its upper tail and the inverse of that tail (for t ≥ 0), and its absolute moments; the
-    rest of SciPy's methods follows. Tails are never taken from 1 − cdf, so they stay accurate as far as they go.
+    A law defines its log density, its upper tail and the inverse of that tail (for t ≥ 0), and its absolute moments; the
+    rest of SciPy's methods follows. Tails are never computed as 1 − cdf, so that they stay accurate.
     """
 
     @abstractmethod
     def _upper(self, u: Values, *shapes: Values) -> Values:
-        """P(T > u) for u ≥ 0."""
+        """Return P(T > u) for u ≥ 0."""
 
     @abstractmethod
     def _reach(self, s: Values, *shapes: Values) -> Values:
-        """Return the u ≥ 0 with mass s ≤ 1/2 beyond."""
+        """Return the u ≥ 0 beyond which the mass is s ≤ 1/2."""
 
     @abstractmethod
     def _absolute_moment(self, p: float, *shapes: Values) -> Values:
-        """E|T|^p."""
+        """Return E|T|^p."""
 
     def _shape_info(self) -> list[object]:
         return []
 
     def _construct_doc(self, *args: object) -> None:
-        """Keep the class's docstring: SciPy writes one anew for each law that is frozen, most of the time that takes."""
+        """Keep the class's docstring: SciPy writes a new one for each frozen law, which takes most of the time of freezing."""
 
     def _pdf(self, t: Values, *shapes: Values) -> Values:
         return np.exp(self._logpdf(t, *shapes))
@@ -109,12 +109,12 @@ class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
 
     def _stats(self, *shapes: Values) -> Values:
         variance: Array = self._absolute_moment(2, *shapes)
-        # where the square of the variance is no double there is no kurtosis
+        # no kurtosis where the square of the variance overflows or underflows
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
             return 0.0, variance, 0.0, self._absolute_moment(4, *shapes) / variance**2 - 3
 
     def mean_absolute(self, *shapes: Values) -> float:
-        """E|T| at scale 1."""
+        """Return E|T| at scale 1."""
         return float(self._absolute_moment(1, *shapes))
 
 
@@ -258,12 +258,12 @@ _TINY = 1e-17
 
 
 def _tail(b: Values) -> Values:
-    """Half the unnormalised mass beyond b: √(2π) Q(b) e^{-b²/2}."""
+    """Return half the unnormalised mass beyond b, √(2π) Q(b) e^{-b²/2}."""
     return np.exp(-b * b) * _mills(b)
 
 
 def _kappa(b: Values) -> Values:
-    """Normaliser of the unit-scale density."""
+    """Return the normaliser of the unit-scale density."""
     safe = np.maximum(b, _TINY)
     return 2 * (_tail(b) - np.expm1(-safe * safe) / safe)
 
@@ -338,7 +338,7 @@ class FlippedHuber(SymmetricLaw):
         return 2 * (centre + tails) / _kappa(b)
 
     def precise(self, b: arb) -> TailForm:
-        """Pieces meet at b: for a ball, evaluate its two ends, between which both functions decrease."""
+        """Return the law's form in balls; the pieces meet at b, so that a ball is evaluated at its two ends, between which both functions fall."""
 
         def log_density(u: arb) -> arb:
             if not u.is_exact():
@@ -346,7 +346,7 @@ class FlippedHuber(SymmetricLaw):
             return -b * u if u <= b else -(u * u + b * b) / 2
 
         def beyond(u: arb) -> arb:
-            """The unnormalised mass beyond u."""
+            """Return the unnormalised mass beyond u."""
             if not u.is_exact():
                 return beyond(u.lower()).union(beyond(u.upper()))
             tail = (arb.pi() / 2).sqrt() * (-b * b / 2).exp() * (u.max(b) / arb(2).sqrt()).erfc()
@@ -377,7 +377,7 @@ class FlippedHuber(SymmetricLaw):
 
 
 def _inverse_loss(v: Values, r: float, b: float) -> Values:
-    """sup{t : loss(t) <= v}, odd in v: the four pieces of the paper's equation (15), with r = Δ/γ, b = α/γ and v = ν."""
+    """Return sup{t : loss(t) <= v}, odd in v: the four pieces of the paper's equation (15), with r = Δ/γ, b = α/γ and v = ν."""
     w = np.abs(v)
     first = max(r - b, 0.0)
     v1 = (first * first + 2 * b * r) / 2
@@ -428,13 +428,13 @@ def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
 
 
 def _mass(epsilon: Values, gamma: Values) -> Values:
-    """Half the mass when the first level is 1."""
+    """Return half the mass when the first level is 1."""
     b = np.exp(-epsilon)
     return (gamma + b * (1 - gamma)) / -np.expm1(-epsilon)
 
 
 def _scaled_moment(p: int, epsilon: Values, gamma: Values) -> Values:
-    r"""ε^{p+1}/p! times ∫_0^∞ t^p (levels 1, b, b², …) dt, b = e^{-ε}: of order one whatever p.
+    r"""Return ε^{p+1}/p! times ∫_0^∞ t^p (levels 1, b, b², …) dt, b = e^{-ε}: of order one whatever p.
 
     Shell k has level b^k on [k, k + γ) and b^{k+1} on [k + γ, k + 1); expanding (k + γ)^{p+1} leaves sums Σ k^j b^k,
     here times ε^{j+1}/j!, which obey the Eulerian recursion Σ k^j b^k = b/(1-b) Σ_{i<j} C(j, i) Σ k^i b^k.
@@ -455,7 +455,7 @@ def _scaled_moment(p: int, epsilon: Values, gamma: Values) -> Values:
 
 
 def _moment(p: int, epsilon: Values, gamma: Values) -> Values:
-    """∫_0^∞ t^p (levels 1, b, b², …) dt."""
+    """Return ∫_0^∞ t^p (levels 1, b, b², …) dt."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # infinite where a tiny ε makes it so
         return math.factorial(p) * _scaled_moment(p, epsilon, gamma) / epsilon ** (p + 1)
 
@@ -509,7 +509,7 @@ class Staircase(SymmetricLaw):
 
     def precise(self, epsilon0: arb, gamma: arb) -> PreciseLoss:
         def delta(r: Values, epsilon: Values) -> Values:
-            if r > 1:  # by rounding: `privacy_loss` has a tolerance of 1e-12
+            if r > 1:  # above 1 by rounding: `privacy_loss` allows 1e-12
                 return None
             b = (-epsilon0).exp()
             level = (1 - b) / (2 * (gamma + b * (1 - gamma)))
@@ -519,7 +519,7 @@ class Staircase(SymmetricLaw):
         return PreciseLoss(delta, lambda r: Fraction(float(epsilon0)) if r <= 1 else None)
 
     def privacy_loss(self, ratio: float, epsilon: float, gamma: float) -> AtomicLoss:
-        """Losses −ε, 0, ε at a shift of at most one step, which dominates all smaller shifts."""
+        """Return the losses −ε, 0, ε at a shift of at most one step, which dominates all smaller shifts."""
         r = ratio
         if r > 1 + 1e-12:
             raise DesignError.of("sensitivity", r, "must be at most the staircase's step (its scale, here 1)")
@@ -597,7 +597,7 @@ def _up(value: arb) -> float:
 
 
 def _shift(b: arb) -> arb:
-    r"""Return a little more than θ/γ, where :math:`Q(\theta/\gamma) = \sqrt{\pi/2}/\omega`: a larger one is safe."""
+    r"""Return slightly more than θ/γ, where :math:`Q(\theta/\gamma) = \sqrt{\pi/2}/\omega`: a larger value is safe."""
     if b == 0:
         return arb(0)
     root = (arb.pi() / 2).sqrt()
@@ -637,7 +637,7 @@ def flipped_huber_sufficient(
     Raises
     ------
     DesignError
-        Another law, or one that is not centred.
+        The law is not flipped Huber, or not centred.
 
     Examples
     --------
@@ -712,7 +712,7 @@ def draw_laws(laws: Mapping[str, FrozenLaw], **options: float) -> Figure:
 
 
 def draw_vectors(points: Array, tails: Mapping[str, FrozenLaw], **options: float) -> Figure:
-    """Draw two coordinates of vectors that are drawn together, and how often one number is off by more than t."""
+    """Draw two coordinates of vectors of noise, and the probability that one number is off by more than t."""
     fig, (cloud, below) = figure(1, 2, **sized(options, 6.0, 3.2))
     cloud.plot(points[:, 0], points[:, 1], ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
     cloud.set(xlabel="noise on one number", ylabel="noise on another", aspect="equal")
@@ -751,7 +751,7 @@ def _quantile(law: FrozenLaw, tail: float) -> float:
 
 
 def half_width(law: FrozenLaw) -> float:
-    """h with P[|T| > h] ≤ 5% for a symmetric law, rounded up to six digits; a whole number for a law on the integers."""
+    """Return h with P[|T| > h] ≤ 5% for a symmetric law, rounded up to six digits; a whole number for a law on the integers."""
     found = _quantile(law, 0.025)
     on_integers = hasattr(getattr(law, "dist", law), "pmf")
     return float(np.floor(found)) if on_integers else float(at_most(found))

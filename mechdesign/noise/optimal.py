@@ -3,30 +3,30 @@ r"""The best additive noise, proved: value, lower bound, and a law to sample.
 .. math:: \min_F E_F\,\ell(T) \quad\text{s.t.}\quad P[T \in S] \le e^{\varepsilon} P[T + d \in S] + \delta
           \quad \text{for all } S,\; |d| \le \Delta .
 
-For one number and a loss a\|t\| + bt² the staircase comes first, real or whole, with its dual (`staircase`). Where that is not close, cells of
-width β = Δ/n turn the problem into a linear program from both sides (`lattice`). *Above*: a density constant on cells is private
+For one number and a loss a\|t\| + bt² the staircase comes first, real or whole, with its dual (`staircase`). Where these are not close, cells of
+width β = Δ/n give linear programs for both sides (`lattice`). *Above*: a density constant on cells is private
 for every real shift when it is for the n shifts by whole cells (`mechdesign.noise.cell_noise`). *Below*: any
 noise, rounded at random to a neighbouring lattice point, is private for those shifts and costs no less than the
-lattice costs (`lattice_bound`). Both errors are of order β². The law is repaired and checked in exact arithmetic, and the bound is
-rows and multipliers. Whole numbers with noise on the whole numbers are such a program themselves, with no error of cells.
+lattice costs (`lattice_bound`). Both errors are of order β². The law is repaired and checked in exact arithmetic, and rows with
+multipliers prove the bound. Whole numbers with noise on the whole numbers are such a program themselves, without an error of cells.
 
 **Several numbers** get independent noise of one law: the best named family, or the optimum of one coordinate at its share.
 Under pure privacy c coordinates are ε-DP together if and only if each is ε/c-DP, so that the optimum of one coordinate at
-ε/c is best. With δ > 0 Gaussian, Laplace, staircase and generalised normal noise are tried at their least scales, the quick ones
-first. A free density and composed optima of one coordinate cost .2% less in the median of the map of `many-coordinates`, and at most
-1.35%, and are not tried. Nor are flipped Huber, OSGT, logistic and truncated Laplace noise: they took 16 s of 17 s at K = 2 and (2, 1e-9), and of the
-map's 80 settings of several numbers and 54 more of K in {2, 5, 20}, ε from .1 to 8 and δ up to 1e-5 no value is more than .35% less
-with them. Without generalised normal noise it rises by up to 14.5%.
+ε/c is best. With δ > 0 Gaussian, Laplace, staircase and generalised normal noise are compared at their least scales, the quick ones
+first. Free densities and composed optima of one coordinate are left out: they cost .2% less in the median of the map of `many-coordinates`, and at most
+1.35%. So are flipped Huber, OSGT, logistic and truncated Laplace noise: they took 16 s of 17 s at K = 2 and (2, 1e-9), and gained at most .35% in the
+map's 80 settings of several numbers and in 54 more (K in {2, 5, 20}, ε from .1 to 8, δ up to 1e-5). Without generalised normal noise
+the value rises by up to 14.5%.
 
-**Lower bounds**: what the privacy of all coordinates says about the mean of some. Let c coordinates be (ε, δ)-DP together, T̄ the mean of m of them and n = ⌊c/m⌋. When all of them move by d, every mean does, and
+**Lower bounds** follow from what the privacy of all coordinates implies for the mean of some. Let c coordinates be (ε, δ)-DP together, T̄ the mean of m of them and n = ⌊c/m⌋. When all of them move by d, every mean does, and
 the n means are independent. For an event A let p and q be its probabilities under T̄ and T̄ + d, and
 :math:`S_j(p) = P[\mathrm{Bin}(n, p) \ge j]`. "A in at least j of n" is an event about the c answers, and so is its complement
 with the two roles exchanged: for every j
 
 .. math:: S_j(p) \le e^\varepsilon S_j(q) + \delta, \qquad 1 - S_j(q) \le e^\varepsilon (1 - S_j(p)) + \delta .
 
-Each makes q at least some :math:`q_j(p)`, increasing in p. All of this holds of tests that toss coins of their own, which may
-thin out A: with (p, q) there is (sp, sq) for every s ≤ 1, so that :math:`q \ge p \max_j q_j(p')/p'` for all p′ ≤ p. So T̄ alone is
+Each forces q to be at least some :math:`q_j(p)`, increasing in p. All of this holds for randomised tests, which may
+thin out A: with (p, q) also (sp, sq) occurs for every s ≤ 1, so that :math:`q \ge p \max_j q_j(p')/p'` for all p′ ≤ p. So T̄ alone is
 :math:`(\varepsilon_1, \delta_1)`-DP with :math:`\delta_1 = \sup_p\, p - e^{\varepsilon_1} \max_j q_j(p)`, or less, at every
 :math:`\varepsilon_1`. **[new]**
 """
@@ -101,9 +101,9 @@ if TYPE_CHECKING:
 _MOST = 128  # copies; the rest are left out
 _STEPS = 6000  # of a proof: a second, at most
 CELLS = 16
-"""A sensitivity, in `OptimalNoise.problem`: of 8 the cost is up to 1.4% off at (3, .01)."""
+"""Cells a sensitivity in `OptimalNoise.problem`; with 8 the cost is up to 1.4% higher at (3, .01)."""
 _SLOW = 4000
-"""Whole numbers whose program takes minutes: the staircase, of milliseconds, comes before it."""
+"""Number of whole numbers whose program takes minutes: beyond it the staircase, found in milliseconds, is yielded first."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Copies:
 
     @classmethod
     def of(cls, moved: int, mean: int, epsilon: float, delta: float) -> Copies:
-        """The means of `mean` coordinates each, out of `moved`."""
+        """Return the copies that are means of `mean` coordinates each, out of `moved`."""
         return cls(min(moved // mean, _MOST), epsilon, delta)
 
     def least(self, p: Array) -> Array:
@@ -139,12 +139,12 @@ class Copies:
         return self._guess(np.asarray(p, dtype=float))[0]
 
     def imply(self, epsilon: float, delta: float) -> bool:
-        """Whether one copy is proved to be (ε₁, δ₁)-DP: by a walk of p from 0 to 1, on whose steps p − e^{ε₁} q ≤ δ₁.
+        """Return whether one copy is proved to be (ε₁, δ₁)-DP, by steps of p from 0 to 1 with p − e^{ε₁} q ≤ δ₁ on each.
 
-        q is at least the best ratio met times p.
+        q is at least p times the best ratio so far.
         """
         if (epsilon, delta) == (self.epsilon, self.delta):
-            return True  # the requirement on one of them, the others left alone
+            return True  # one copy moves, the others do not
         growth, ratio, at = exp_lower(epsilon), Fraction(0), 0.0
         for _ in range(_STEPS):
             lost = 1 - growth * ratio  # per unit of p
@@ -158,16 +158,16 @@ class Copies:
         return False
 
     def share(self, epsilon: float, deadline: Deadline) -> float | None:
-        """Return a δ₁ that one copy is proved to keep at ε₁, a little too large; None in lack of steps or time."""
+        """Return a δ₁, slightly too large, that one copy is proved to keep at ε₁; None if steps or time run out."""
         delta = float(self.excess(np.array([epsilon]))[0])
         while 0 < delta < 1 and not deadline.passed:
-            delta *= 1.003  # steps are in proportion to what is over
+            delta *= 1.003  # the number of steps is inverse to this excess
             if self.imply(epsilon, delta):
                 return delta * 1.001  # spare for another machine's roundings
         return None
 
     def excess(self, epsilons: Array) -> Array:
-        """Return sup_p p − e^{ε₁} max_j q_j(p) for every ε₁, in doubles and over finitely many p: a guide."""
+        """Return sup_p p − e^{ε₁} max_j q_j(p) for every ε₁, in doubles and over finitely many p: an estimate."""
         small = np.geomspace(1e-12, 1e-2, 100)
         p = np.concatenate(
             [small, np.geomspace(0.01, 0.2, 100)[1:], np.linspace(0.2, 0.99, 150)[1:], 1 - small[-2::-1]]
@@ -176,7 +176,7 @@ class Copies:
         return np.asarray((p * (1 - np.exp(epsilons)[:, None] * ratio)).max(axis=1))
 
     def _guess(self, p: Array) -> tuple[Array, Indices]:
-        """max_j q_j(p), and its j: negative where it is the complement's."""
+        """Return max_j q_j(p) and its j, negative if it comes from the complement."""
         j = np.arange(1.0, self.count + 1)
         rest = self.count - j + 1
         at = p[..., None]
@@ -191,13 +191,13 @@ class Copies:
         return found, np.concatenate([j, -j]).astype(np.int64)[best]
 
     def _proved(self, p: float) -> float:
-        """A probability that is proved to be at most max_j q_j(p)."""
+        """Return a probability that is proved to be at most max_j q_j(p)."""
         found, j = self._guess(np.array(p))
         q = float(found) * (1 - 1e-9)
         return q if found > 0 and self._below(abs(int(j)), bool(j > 0), p, q) else 0.0
 
     def _below(self, j: int, direct: bool, p: float, q: float) -> bool:
-        """Return whether every probability below q breaks the j-th requirement: by binomial tails in balls."""
+        """Return whether every probability below q breaks the j-th requirement, by binomial tails in balls."""
         with ctx.workprec(256):
             growth, delta, n, other = arb(self.epsilon).exp(), arb(self.delta), self.count, self.count - j + 1
             if direct:
@@ -208,12 +208,12 @@ class Copies:
 
 
 def binomial_tail(n: int, j: int, p: arb) -> arb:
-    """P[Bin(n, p) ≥ j] in balls."""
+    """Return P[Bin(n, p) ≥ j] in balls."""
     return p.beta_lower(j, n - j + 1, regularized=True)
 
 
 def one_number(question: NoiseQuestion, privacy: Pointwise, mean: int) -> NoiseQuestion:
-    """The question of one number that bounds the mean of so many coordinates."""
+    """Return the question about one number whose bound holds for the mean of so many coordinates."""
     loss = question.given_loss if mean == 1 else averaged(question.loss, mean)
     return replace(question, privacy=privacy, loss=loss, dimension=1, l0=None)
 
@@ -221,7 +221,7 @@ def one_number(question: NoiseQuestion, privacy: Pointwise, mean: int) -> NoiseQ
 @serializable("subset-bound")
 @dataclass(frozen=True, eq=False)
 class SubsetBound(Proof):
-    """The cost of one coordinate of several, from a bound of one number: the theorem of this module.
+    """The cost of one of several coordinates, from a bound for one number: the theorem of this module.
 
     Under pure privacy c coordinates are ε-DP if and only if each is ε/c-DP, and the bound is that of one coordinate.
 
@@ -230,9 +230,9 @@ class SubsetBound(Proof):
     mean : int
         m, how many of the coordinates that change are averaged.
     privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
-        What the mean keeps, as is implied.
+        The privacy that the mean is implied to keep.
     dual : OneNumberDual
-        Bounds noise for the mean.
+        The bound on noise for the mean.
 
     Notes
     -----
@@ -258,9 +258,9 @@ class SubsetBound(Proof):
         return INDEPENDENT_NOISE
 
     def implied(self, question: NoiseQuestion) -> bool:
-        """Whether the mean of so many coordinates keeps this privacy where all of them keep the question's."""
+        """Return whether the mean of so many coordinates keeps this privacy if all of them keep the question's."""
         moved, given = question.moved, self.privacy
-        if self.mean > moved or (question.integer and self.mean > 1):  # a mean of whole numbers is none
+        if self.mean > moved or (question.integer and self.mean > 1):  # a mean of whole numbers is not whole
             return False
         if given == question.privacy:
             return True  # the requirement on the mean, which is post-processing
@@ -281,7 +281,7 @@ class SubsetBound(Proof):
 
 
 def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
-    """Yield lower bounds for several coordinates, bounds of `OptimalNoise` for one number: the mean of all, and of those fewer that promise most."""
+    """Yield lower bounds for several coordinates: from the mean of all, then from the means of fewer that promise most."""
     best = 0.0
 
     def proved(privacy: Pointwise, mean: int, gap: float, seconds: float | None) -> Bound | None:
@@ -320,7 +320,7 @@ def shared_bound(found: Result, privacy: Pointwise, mean: int) -> Bound | None:
 
 
 def _promising(question: NoiseQuestion, deadline: Deadline) -> Iterator[tuple[float, int, Copies, float]]:
-    """Yield the means for which truncated Laplace noise costs most at the implied privacy."""
+    """Yield the two means for which truncated Laplace noise costs most at the implied privacy."""
     moved, loss = question.moved, question.given_loss
     means = (
         {1, 2, *(moved >> k for k in range(1, 8))}
@@ -341,7 +341,7 @@ def _promising(question: NoiseQuestion, deadline: Deadline) -> Iterator[tuple[fl
 
 
 def _truncated(loss: Loss, size: float, epsilons: Array, deltas: Array) -> Array:
-    """Expected losses of truncated Laplace noise, 0 where there is none."""
+    """Return expected losses of truncated Laplace noise, 0 where there is none."""
     with np.errstate(all="ignore"):
         reach = np.log1p(np.expm1(epsilons) / (2 * deltas)) / epsilons
         at = reach[:, None] * np.linspace(0, 1, 200)
@@ -351,17 +351,17 @@ def _truncated(loss: Loss, size: float, epsilons: Array, deltas: Array) -> Array
 
 
 _NAMED = ("gaussian", "laplace", "staircase", "gennorm")
-"""Families tried, the fastest first."""
+"""Families compared for several numbers, the fastest first."""
 DISCRETE = ("discrete_laplace", "discrete_gaussian")
 """Families for whole numbers."""
 CLOSED = ("gaussian", "laplace", *DISCRETE)
-"""Those of a closed form, which are tried whatever the time: Laplace noise of several numbers as pure noise."""
+"""Families with a closed form, which are evaluated whatever the time; Laplace noise for several numbers then as pure noise."""
 
 
 def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
-    """A law of a named family on every coordinate: its δ composed on a grid that no search uses, its cost integrated.
+    """Claim the privacy of a named law on every coordinate, composed on a grid that no search uses, and its integrated cost.
 
-    What the accounting proves, and what it recomputes in doubles, is said by `mechdesign.noise.Calibration.law_claims`.
+    `mechdesign.noise.Calibration.law_claims` says what the accounting proves and what it recomputes in doubles.
     """
     noise = instance("law", stated.law, AdditiveNoise)
     if noise.dimension != question.dimension or not noise.once:
@@ -383,7 +383,7 @@ def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim
 
 
 def named_cost(noise: AdditiveNoise, loss: Loss) -> float:
-    """Expected loss of one coordinate, in doubles."""
+    """Return the expected loss of one coordinate, in doubles."""
     value = 0.0
     if loss.absolute:
         value += loss.absolute * noise.absolute_error
@@ -395,7 +395,7 @@ def named_cost(noise: AdditiveNoise, loss: Loss) -> float:
 
 
 def _integrated(law: FrozenLaw, loss: Loss) -> float:
-    """E ℓ(T); infinite where the loss outgrows doubles, or the law has more steps than are integrated over."""
+    """Return E ℓ(T); infinite where the loss outgrows doubles, or the law has too many steps to integrate over."""
     try:
         value = symmetric_mean(law, lambda t: (loss(t) + loss(-t)) / 2)
     except DesignError:
@@ -406,7 +406,7 @@ def _integrated(law: FrozenLaw, loss: Loss) -> float:
 def several(
     question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLaw] | None
 ) -> Iterator[Law | Bound]:
-    """Yield the laws tried, cheapest first, and lower bounds.
+    """Yield the laws compared, the cheapest first, and lower bounds.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def several(
         OptimalNoise for more than one number.
     clock : Clock
     starts : mapping of str to frozen law, optional
-        Families that were calibrated before: no other is then tried.
+        Laws that were calibrated before; no other family is then evaluated.
     """
     if question.moved == 1 or (question.alone and question.delta == 0):
         yield from _shared(question, clock, starts or {})
@@ -434,7 +434,7 @@ def several(
 
 
 def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLaw]) -> Iterator[Law | Bound]:
-    """The optimum of one coordinate at its share of ε, all of it where one coordinate changes."""
+    """Yield the optimum of one coordinate at its share of ε, which is all of it if one coordinate changes, and the bound."""
     below = above = question.privacy
     if question.moved > 1:
         share = Fraction(question.epsilon) / question.moved
@@ -448,7 +448,7 @@ def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLa
 
 
 def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
-    """The optimum of one coordinate at (ε/c, δ/c), which basic composition allows; nothing where ε/c is too small for a program."""
+    """Return the optimum of one coordinate at (ε/c, δ/c), which basic composition allows; nothing if ε/c is too small for a program."""
     shares = (round_down(Fraction(v) / question.moved) for v in (question.epsilon, question.delta))
     try:
         best = one_number(question, ApproximateDP(*shares), 1).solve(
@@ -483,7 +483,7 @@ def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
 
 
 def _law(question: NoiseQuestion, law: FrozenLaw) -> Law:
-    """A law of `scipy.stats` on every coordinate."""
+    """Return a law of `scipy.stats` on every coordinate."""
     some = Sensitivity(linf=question.sensitivity, l0=question.moved)
     change = question.sensitivity if question.moved == question.dimension else some
     noise = AdditiveNoise(law, change, question.dimension)
@@ -492,12 +492,12 @@ def _law(question: NoiseQuestion, law: FrozenLaw) -> Law:
 
 
 def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tuple[str, Law]]:
-    """Laws that were calibrated before."""
+    """Return laws that were calibrated before."""
     return [(name, _law(question, law)) for name, law in starts.items()]
 
 
 def _calibrated(question: NoiseQuestion, clock: Clock) -> Iterator[tuple[str, Law]]:
-    """The families at their least scales: those of `CLOSED` form, and those that there is time for."""
+    """Yield the families at their least scales: those in `CLOSED`, and the others while there is time."""
     late = False
     if question.integer and not question.given_loss.polynomial:
         return  # integrals of a callable are for densities
@@ -517,7 +517,7 @@ def _calibrated(question: NoiseQuestion, clock: Clock) -> Iterator[tuple[str, La
 def calibrated(
     question: NoiseQuestion, privacy: Pointwise, name: str, seconds: float | None
 ) -> list[tuple[str, Law]]:
-    """The family at its least scale; nothing where it cannot meet the requirement, or not in time."""
+    """Return the family at its least scale; nothing if it cannot meet the requirement, or not in time."""
     judged = "absolute" if question.given_loss.absolute and not question.given_loss.squared else "squared"
     try:
         design = Calibration(name, privacy, question.sensitivity, question.moved, loss=judged)
@@ -538,22 +538,22 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     Parameters
     ----------
     privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
-        Of a TradeOff all points at once: the programs have a block of rows for each.
+        A TradeOff asks for all its points at once: the programs have a block of rows for each.
     sensitivity : float or Sensitivity
-        Δ > 0, in units of the query, for add-remove neighbours. Of several numbers what any of them changes by; or
-        ``Sensitivity(linf=1, l0=3)``, which is held as Δ and `l0`. Other sets of changes are refused.
+        Δ > 0, in units of the query, for add-remove neighbours: the most that any number changes. Or
+        ``Sensitivity(linf=1, l0=3)``, which is stored as Δ and `l0`. Other sets of changes are refused.
     loss : {"absolute", "squared"}, dict, or convex callable
-        What an error t costs; must grow on both sides. A callable is vectorised over arrays, and its
-        values are taken as exact. Of one coordinate.
+        The cost of an error t of one coordinate; it must grow on both sides. A callable is vectorised over arrays, and its
+        values are taken as exact.
     dimension : int
         K: independent noise of one law on every coordinate, all of which may move by Δ at once. For K > 1 the law is the
         best of Gaussian, Laplace, staircase and generalised normal noise (under pure privacy that of one coordinate at
         ε/K), and the lower bound, which is loose, is of independent noise of one law; for K = 1 it is of every additive noise for a real-valued query.
     l0 : int, optional
-        c: at most so many of the K coordinates move at once; all when not given. The law is then that of c coordinates.
+        c: the most of the K coordinates that move at once; all when not given. The law is then that for c coordinates.
     integer : bool
-        Whole answers and whole noise: only changes by whole numbers, up to Δ, are protected. The bound is of every additive noise on the whole
-        numbers, and of every other mechanism with whole answers in the worst case over all true values; of noise that is not whole where the loss
+        Whole answers and whole noise: only changes by whole numbers, up to Δ, are protected. The bound holds for every additive noise on the whole
+        numbers, and for every other mechanism with whole answers in the worst case over all true values; for noise that is not whole where the loss
         is linear between neighbouring whole numbers (`mechdesign.noise.lattice`). For c > 1 numbers that move at once and δ > 0 the law
         is the best of the discrete families and of the optimum of one number at (ε/c, δ/c).
     neighbours : {"add-remove", "replace"}
@@ -562,7 +562,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     Raises
     ------
     DesignError
-        Another kind of privacy, a sensitivity that is not positive, a loss that is not convex.
+        The privacy is of another kind, the sensitivity is not positive, or the loss is not convex.
 
     Notes
     -----
@@ -592,7 +592,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     default_gap = 0.01
 
     def closed_forms(self) -> Iterator[Law]:
-        """Yield Gaussian and Laplace noise where δ > 0 is allowed for one number; pure noise has its staircase."""
+        """Yield Gaussian and Laplace noise for one number where δ > 0; pure noise has its staircase."""
         if self.dimension == 1 and any(delta for _, delta in self.points):
             for name in CLOSED:
                 if (name in DISCRETE) == self.integer and (self.given_loss.polynomial or not self.integer):
@@ -615,12 +615,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         solver : str, optional
             A registered backend for linear programs.
         cells : int, optional
-            Use a lattice of exactly this many cells per sensitivity instead. For one number that is not whole.
+            Use lattices of exactly this many cells a sensitivity instead, for one number that is not whole.
         max_cells : int
             Stop refining here.
         starts : mapping of str to frozen law, optional
-            Families by name that were calibrated to this requirement already. They are compared with the optimum of one
-            number, and tried instead of all others for several.
+            Laws by family that were calibrated to this requirement before. For one number they are compared with the optimum;
+            for several numbers they replace the search over families.
         """
         instance("starts", starts, Mapping, NoneType)
         cells = None if cells is None else integer("cells", cells, 1, MOST_CELLS)
@@ -646,7 +646,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             yield from refined(self, clock, solver, cells=cells, max_cells=max_cells, known=known)
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        """Check a named law, which the accounting of another grid may refuse; laws on cells are private as they were made."""
+        """Check a named law, which the accounting on another grid may refuse; laws on cells were made private."""
         stated = Certificate(self, law.mechanism, law.value, None, law.proofs)
         if isinstance(law.mechanism, AdditiveNoise) and not stated.verify():
             raise SolverError("the law failed its own check", solver="family search", status="check")
@@ -656,7 +656,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return (named_claims if isinstance(stated.law, AdditiveNoise) else cell_claims)(self, stated)
 
     def problem(self) -> LatticeProblem:
-        """Return the program of the masses, declared: 16 cells a sensitivity, or the whole numbers, as far as truncated Laplace noise goes."""
+        """Return the declared program over the masses: 16 cells a sensitivity, or the whole numbers, as far as truncated Laplace noise goes."""
         if self.dimension > 1:
             raise DesignError.of("dimension", self.dimension, "must be 1: a search over laws has no program")
         window = reach(self)
@@ -676,7 +676,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     # -- what a result says ------------------------------------------------------------------------------
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """δ of each point at every shift of a law on cells, at ε/c each of c coordinates that move; else what all coordinates consume."""
+        """Return δ of each pair at every shift of a law on cells, composed over the c coordinates that move; else the budget all coordinates consume."""
         law, moved = _cells(result), self.moved
         rows: list[tuple[object, ...]] = []
         if law is None:
@@ -696,7 +696,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """The density, a row per cell; of several numbers one row: which law, and what it costs."""
+        """Return the density, a row for each cell; for other laws one row with the law and its cost."""
         law = result.mechanism
         if isinstance(law, IntegerNoise):
             masses = [float(w / law.total) for w in law.weights]
@@ -731,7 +731,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         )
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Other laws at their least scales."""
+        """Yield other laws at their least scales."""
         if self.dimension > 1:
             for name, cost in result.trials().itertuples(index=False):
                 if name != _kind(result):
@@ -741,7 +741,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
                 yield f"{name} noise", named_cost(law, self.given_loss)
 
     def lines(self, result: Result) -> list[str]:
-        """The law and what its privacy is exactly."""
+        """Describe the law and its exact privacy."""
         law = _cells(result)
         if law is None:
             return [result.mechanism.summary(), f"law: {_kind(result)}"]
@@ -765,14 +765,14 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return ["the time limit came before the search ended"] if result.status is Status.LIMIT else []
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the law and its tail; of one number with the usual laws at the same privacy."""
+        """Draw the law and its tail; for one number with the usual laws at the same privacy."""
         laws = {"this noise": _cells(result) or result.mechanism.law}
         if self.dimension == 1:
             laws |= {name: noise.law for name, noise in self._usual().items()}
         return draw_laws(laws, **options)
 
     def _spent(self, law: CellNoise | IntegerNoise) -> list[float]:
-        """δ of all coordinates together, at every point."""
+        """Return δ of all coordinates together, for every pair."""
         return [float(self.moved * law.exact_delta(Fraction(e) / self.moved)) for e, _ in self.points]
 
     def _exact(self, law: CellNoise | IntegerNoise) -> str:
@@ -780,7 +780,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return "exact delta: " + ", ".join(f"{spent:.9g} (asked: {d:.9g})" for spent, (_, d) in pairs)
 
     def _usual(self) -> dict[str, AdditiveNoise]:
-        """Laplace and Gaussian noise at the same privacy, discrete for whole numbers, where they can meet it."""
+        """Return Laplace and Gaussian noise at the same privacy, discrete for whole numbers, if they can meet it."""
         found, judged = {}, "squared" if self.given_loss.squared else "absolute"
         for name in DISCRETE if self.integer else ("laplace", "gaussian"):
             with suppress(MechdesignError):
@@ -796,7 +796,7 @@ def _cells(result: Result) -> CellNoise | IntegerNoise | None:
 
 
 def _kind(result: Result) -> str:
-    """Which law it is: "one coordinate" for the optimum of one, or the name of a family."""
+    """Return the name of the law: "one coordinate" for the optimum of one, or a family."""
     held = result.trials()
     if not held.empty:
         return str(held["law"].iloc[0])

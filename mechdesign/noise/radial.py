@@ -54,23 +54,23 @@ from mechdesign.noise.release import RoundedSum
 from mechdesign.typing import Array, Indices
 
 LEAST_GAMMA = 2.0**-24
-"""Of a staircase: a first level that is narrower is no longer resolved by a lattice of 64 bits."""
+"""Least γ of a staircase: a lattice of 64 bits does not resolve a narrower first level."""
 MOST_LEVELS = 2e4
-"""Of a staircase: at an ε so small that more count, the exponential costs 5e-6 more at most."""
+"""Largest number of levels of a staircase: at an ε so small that more count, the exponential costs at most 5e-6 more."""
 _FLAT = 4e-10
-"""Where no staircase costs less than the exponential by more than this, the exponential is taken: of the gap of 1e-9 that a result may have."""
+"""Where staircases cost less than the exponential by at most this share, the exponential is used; a result may have a gap of 1e-9."""
 LEAST_KEPT = 1e-4
-"""Of the draws of a rejection, at least this share is kept: a release takes milliseconds."""
+"""Least share of draws that a rejection keeps: a release takes milliseconds."""
 _MOST_STEPS = 1 << 48
-"""Of rates: coins of them fit 63 bits; times the dimension in ℓ_∞ 2⁶ as many, numbers 256 times as large fit 62 bits."""
+"""Largest rate in steps: its coins fit 63 bits. In ℓ_∞ rate times dimension may be 2⁶ times as large: numbers 256 times that fit 62 bits."""
 _DOUBT = 1e-9
-"""Above the error of a probability computed in doubles."""
+"""Bound on the error of a probability computed in doubles."""
 _BLOCK = 2**20
-"""Numbers drawn at a time."""
+"""Largest number of integers drawn at a time."""
 
 
 def whole_bits(gamma: float) -> float:
-    """The nearest number of 20 bits: a file that states another γ by 1e-9 states another law, and is seen."""
+    """Round γ to 20 bits, so that a file that changes γ by 1e-9 is seen to state another law."""
     mantissa, exponent = math.frexp(gamma)
     return math.ldexp(round(mantissa * 2**20), exponent - 20)
 
@@ -79,13 +79,13 @@ def whole_bits(gamma: float) -> float:
 
 
 class Shells:
-    """Moments of R at Δ = 1.
+    """Moments of R at Δ = 1, for a staircase of any γ and for the exponential.
 
     Parameters
     ----------
     dimension : int
     epsilon : float
-        Of one change of norm Δ.
+        ε of one change of norm Δ.
     power : int
         p, 1 or 2.
 
@@ -104,19 +104,19 @@ class Shells:
         )
 
     def _ripple(self, n: int) -> float:
-        """Above 2 Σ |1 + 2πim/ε|^(−n−1), the terms from 65 on by an integral."""
+        """Return a bound above 2 Σ |1 + 2πim/ε|^(−n−1); terms from 65 on are bounded by an integral."""
         turns = 2 * math.pi / self.epsilon * np.arange(1, 65)
         beyond = -n * math.log(turns[-1]) - math.log(turns[0] * n)
         return float(2 * np.exp(-(n + 1) / 2 * np.log1p(turns**2)).sum() + 2 * math.exp(min(beyond, 700.0)))
 
     @property
     def levels(self) -> float:
-        """Approximate number of j in the sum."""
+        """Number of terms j that count in the sums, about."""
         return 2 * (12 * math.sqrt(self.dimension + 2) + 60) / self.epsilon + 8
 
     @cached_property
     def _places(self) -> Array:
-        """The j that are summed over."""
+        """The terms j that are summed over."""
         centre, spread = self.dimension / self.epsilon, self.levels / 2
         return np.arange(max(0, math.floor(centre - spread)), math.ceil(centre + spread) + 1, dtype=float)
 
@@ -125,22 +125,22 @@ class Shells:
         return float((self.dimension * np.log(self._places + 1) - self.epsilon * self._places).max())
 
     def sums(self, gamma: float, *orders: int) -> list[float]:
-        """S_n(γ) of these n ≥ 0, all over one number that does not depend on γ."""
+        """Return S_n(γ) for these orders n ≥ 0, divided by one number that does not depend on γ."""
         logs = np.log(np.maximum(self._places + gamma, 1e-300))
         return [float(np.exp(n * logs - self.epsilon * self._places - self._top).sum()) for n in orders]
 
     def log_sum(self, gamma: float) -> float:
-        """log S_d(γ)."""
+        """Return log S_d(γ)."""
         return self._top + math.log(self.sums(gamma, self.dimension)[0])
 
     def masses(self, gamma: float) -> tuple[Array, Array]:
-        """R of a staircase, and its probabilities."""
+        """Return the radii R of a staircase, and their probabilities."""
         ends = self._places + gamma
         mass = np.exp(self.dimension * np.log(ends) - self.epsilon * self._places - self._top)
         return ends, mass / mass.sum()
 
     def moment(self, gamma: float | None) -> float:
-        """E R^p of a staircase, or of the exponential."""
+        """Return E R^p of a staircase, or of the exponential."""
         if gamma is None:
             return self.exponential
         above, below = self.sums(gamma, self.dimension + self.power, self.dimension)
@@ -148,14 +148,14 @@ class Shells:
 
     @cached_property
     def gamma(self) -> float | None:
-        """The best first level; None where the exponential does as well."""
+        """The best first level; None if the exponential does as well."""
         if self.floor >= self.exponential * (1 - _FLAT) or self.levels > MOST_LEVELS:
             return None
-        tried = np.append(special.expit(np.linspace(math.log(LEAST_GAMMA), 4, 65)), 1.0)
-        # twice the least, as a level is rounded
-        tried = tried[[self.sums(g, self.dimension)[0] > 2 * SMALLEST for g in tried]]
-        k = int(np.argmin([self.moment(g) for g in tried]))
-        around = tried[max(k - 1, 0)], tried[min(k + 1, len(tried) - 1)]
+        candidates = np.append(special.expit(np.linspace(math.log(LEAST_GAMMA), 4, 65)), 1.0)
+        # twice the least, as γ is rounded afterwards
+        candidates = candidates[[self.sums(g, self.dimension)[0] > 2 * SMALLEST for g in candidates]]
+        k = int(np.argmin([self.moment(g) for g in candidates]))
+        around = candidates[max(k - 1, 0)], candidates[min(k + 1, len(candidates) - 1)]
         found = optimize.minimize_scalar(
             self.moment, bounds=around, method="bounded", options={"xatol": 1e-12}
         )
@@ -163,12 +163,15 @@ class Shells:
 
     @property
     def bound(self) -> float:
-        """Below E R^p of every staircase and of the exponential, as `none_below` finds."""
+        """A lower bound on E R^p of every staircase and of the exponential, proved by `none_below`."""
         found = self.moment(self.gamma) * (1 - _FLAT)
         return found if self.none_below(found) else self.floor
 
     def none_below(self, bound: float) -> bool:
-        """Whether no γ in (0, 1] has a moment below `bound`: S_{d+p} ≥ bound·S_d, in cells, by second-order expansions with the derivatives n S_{n−1}."""
+        """Return whether no γ in (0, 1] has a moment below `bound`, by S_{d+p} ≥ bound·S_d on ever smaller cells.
+
+        Each cell uses a second-order expansion, with the derivatives n S_{n−1}.
+        """
         if bound <= self.floor or bound > self.exponential or self.levels > MOST_LEVELS:
             return bound <= self.floor
         d, n = self.dimension, self.dimension + self.power
@@ -199,7 +202,7 @@ def round_delta(dimension: int, change: Fraction, epsilon: float) -> arb:
     '7.7478026e-7'
     """
     d = dimension
-    if change > 10**4:  # of a file: no design asks for it
+    if change > 10**4:  # only a file states this, no design
         return arb(0.5, 0.5)
     with ctx.workprec(256 + 4 * math.ceil(change)):
         t, e = arb(fmpq(*change.as_integer_ratio())), arb(epsilon)
@@ -219,7 +222,7 @@ def round_delta(dimension: int, change: Fraction, epsilon: float) -> arb:
             above += term * (1 - (-1) ** j * most) * (beyond[j] - beyond[j + 2] * thin)
             whole += term * (every[j] - every[j + 2] * thin)
             term *= z / (j + 1)
-        rest = term * (1 + most) * beyond[0] * 2  # of terms that at least halve
+        rest = term * (1 + most) * beyond[0] * 2  # the terms at least halve
         return (above + rest.union(-rest)) / whole
 
 
@@ -236,11 +239,11 @@ class RadialLattice:
     step : float
         h, a power of two.
     shift : int
-        m: how far apart, in the norm and in steps, rounded answers of neighbours may be.
+        m: the largest distance, in the norm and in steps, between rounded answers of neighbours.
     rate : int
-        n: a change of m steps loses m/n; the exponential is :math:`\\propto e^{-\\lVert z\\rVert/n}` in steps.
+        n: a change of m steps has loss m/n; the exponential is :math:`\\propto e^{-\\lVert z\\rVert/n}` in steps.
     inner : int, optional
-        Of a staircase: its first level, in steps; each further one is m wide.
+        The first level of a staircase, in steps; further levels are m wide.
     cost : float
         Relative increase of the scale.
     """
@@ -263,15 +266,13 @@ class RadialLattice:
         return accepted(rows, proposed)
 
     def _proposed(self, rows: int) -> tuple[Indices, Kept]:
-        """Propose vectors, and return which are accepted."""
+        """Propose vectors, and return which of them are accepted."""
         base, (over, under) = self.ball.around[0], self.ball.ratio
         if self.ball.norm == 2:
             return self._rounded(rows)
         if self.inner is None and base.norm == 1:
             size = rows * base.dimension
-            fine = (
-                self.rate * over
-            )  # ‖z‖₁/c falls as fast as the hull's norm at least: a coin of the difference
+            fine = self.rate * over  # ‖z‖₁/c is at most the hull's norm: a coin decides by the difference
             z = (geometric(fine, size) // under - geometric(fine, size) // under).reshape(rows, -1)
             if self.ball.norm == 1:
                 return z, np.ones(rows, dtype=bool)
@@ -288,7 +289,7 @@ class RadialLattice:
         return z, kept & fits & self.ball.within(z, radius)
 
     def _rounded(self, rows: int) -> tuple[Indices, Kept]:
-        """Continuous noise of ℓ₂, rounded."""
+        """Propose continuous ℓ₂ noise, rounded."""
         d, kept, lengths = self.ball.dimension, np.ones(rows, dtype=bool), None
         law = RoundedSum(d, self.rate, grain=1.0)
         if self.inner is not None:
@@ -300,9 +301,9 @@ class RadialLattice:
 
     @cached_property
     def _table(self) -> tuple[IntegerWeights, int, Fraction, int, int]:
-        """Levels by weight, the last for all beyond it, the ratio of their hat, and the side of a level's ball: n_0 + j n_1.
+        """Levels by weight, the last for all beyond it; the ratio of the hat beyond; and n_0, n_1, where a level's ball has side n_0 + j n_1.
 
-        The ball around holds n_j^d points, or is covered so often: E^j n_j^d, whose ratio falls.
+        The proposal ball of level j holds at most n_j^d points, so that the weights are E^j n_j^d, whose ratio falls.
         """
         assert self.inner is not None
         base, (over, under) = self.ball.around[0], self.ball.ratio
@@ -327,7 +328,7 @@ class RadialLattice:
         return IntegerWeights(cells), last, hat, first, each
 
     def _levels(self, rows: int) -> tuple[Indices, Indices, Kept]:
-        """The ball's radius and that of the ball around it, in steps, of levels j; which are kept of those beyond the table."""
+        """Return the radii of the balls and of the proposal balls for drawn levels, in steps, and which levels beyond the table are kept."""
         assert self.inner is not None
         cells, last, hat, first, each = self._table
         base, d = self.ball.around[0], self.ball.dimension
@@ -353,9 +354,9 @@ def radial_lattice(
 ) -> RadialLattice:
     """Return the lattice on which noise of this scale is released for changes of norm at most `largest`.
 
-    Rounding moves answers v apart to less than |v_i|/h + 1 steps apart in each coordinate, in ℓ_∞ to ⌈Δ/h⌉; where the steps of the
-    coordinates are no powers of two (not `even`), to |v_i|/h (1 + 2⁻⁴⁸) + 2 either way. The rate is the least at which they lose no more
-    than before, Δ over the scale.
+    Answers that differ by v are rounded to answers that differ by less than |v_i|/h + 1 steps in each coordinate, by ⌈Δ/h⌉ in ℓ_∞; where
+    the coordinates' steps are no powers of two (not `even`), by at most |v_i|/h (1 + 2⁻⁴⁸) + 2. The rate is the least at which the loss stays at
+    most Δ over the scale.
 
     Examples
     --------
@@ -386,10 +387,10 @@ def radial_lattice(
 
 
 def _uniform(ball: Ball, radius: Indices) -> tuple[Indices, Kept]:
-    """Whole vectors, each uniform on the ball of its radius where it is kept: a cube, a cross-polytope, or differences."""
+    """Draw whole vectors, uniform on balls of these radii where they are kept: cubes, cross-polytopes, or differences."""
     rows, d = len(radius), ball.dimension
     if ball.norm == 1:
-        # d different numbers of R + d, in order, are the running sums of d numbers whose sum is at most R
+        # d different numbers below R + d, sorted, are the running sums of d numbers whose sum is at most R
         places = np.sort(uniform_below(np.broadcast_to((radius + d)[:, None], (rows, d))), axis=1)
         sizes = np.diff(places, axis=1, prepend=-1) - 1
         negative = uniform_integers(2, rows * d).reshape(rows, d) == 1
@@ -400,13 +401,13 @@ def _uniform(ball: Ball, radius: Indices) -> tuple[Indices, Kept]:
         return uniform_below(sides) - radius[:, None], np.ones(rows, dtype=bool)
     numbers = uniform_below(np.broadcast_to((radius + 1)[:, None], (rows, d + 1)))
     numbers[np.arange(rows), uniform_integers(d + 1, rows)] = 0
-    # as often as there are least numbers: each of them may be the one that was set
+    # a vector arises once for each of its zeros: each may be the one that was set
     kept = uniform_below((numbers == 0).sum(axis=1)) == 0
     return numbers[:, 1:] - numbers[:, :1], kept
 
 
 def radii(dimension: int, rate: int, rows: int, sides: int = 2) -> Indices:
-    """R with probabilities exactly proportional to (R + 1/sides)^d exp(−R/rate)."""
+    """Draw R with probabilities exactly proportional to (R + 1/sides)^d exp(−R/rate)."""
     out, open_, j = np.empty(rows, dtype=np.int64), np.arange(rows), np.arange(1, dimension + 1)
     while open_.size:
         radius = geometric(rate, open_.size * (dimension + 1)).reshape(open_.size, -1).sum(axis=1)

@@ -1,21 +1,19 @@
-r"""Deployment: any symmetric law of this package, rounded to a lattice, drawn exactly from the operating system's randomness.
+r"""Deployment: noise of any symmetric law of this package, rounded to a lattice and drawn exactly from the operating system's randomness.
 
 A query is rounded to multiples of a step h, a power of two, so that answers Δ apart are at most :math:`m = \lceil
 \Delta/h \rceil` steps apart. Noise Z of the law, widened by mh/Δ, is rounded to the lattice too. As the rounded query
 x is a multiple of h, :math:`x + [Z] = [x + Z]`: what leaves the machine is a function of the continuous mechanism's answer
-to a query of sensitivity mh, and every guarantee of that mechanism (δ at every ε, zCDP, composition) carries over. Where each coordinate has a scale
-and a step of its own it is `noisy` that rounds, and `mechdesign.noise.vector_noise.IndependentNoise.exact` that accounts for it.
+to a query of sensitivity mh, and every guarantee of that mechanism (δ at every ε, zCDP, composition) carries over. Where each coordinate has its own scale
+and step, `noisy` rounds and `mechdesign.noise.vector_noise.IndependentNoise.exact` accounts for it.
 
-[Z] is drawn by rejection below a staircase of integer heights: a piece by its weight, half a step of the piece uniformly, a
-sign, and a coin of the probability that the density in that half step has of its hat. Doubles decide the coin unless
-they lie within 1e-11 of each other; then it is settled with 60 digits and more (`mechdesign.evidence.sampling.bernoulli`), by the
-law's tail in ball arithmetic.
+[Z] is drawn by rejection below a hat, a staircase of integer heights: first a piece by its weight, then half a step of the piece uniformly, then a
+sign; a coin of the ratio of the density in that half step to the hat decides whether it is kept. Doubles decide the coin unless they leave
+doubt; then it is settled with 60 digits and more (`mechdesign.evidence.sampling.bernoulli`), by the law's tail in ball arithmetic.
 
-**Several dimensions.** Deployment of noise in several dimensions: the sum is rounded, not the answer.
+**Several dimensions.** The sum is rounded, not the answer.
 
-Where two answers can be as near as one likes, rounding them first would tear them a whole step apart. Instead v + Z, with Z of
-the continuous law, is rounded to multiples of h: a function of the continuous mechanism's output, so that its guarantee
-carries over for any two answers. K-norm noise is :math:`\Gamma(k, s)` long in its own norm:
+Rounding two answers that are arbitrarily near could move them a whole step apart. Instead v + Z, with Z of the continuous law, is rounded
+to multiples of h: a function of the continuous mechanism's output, whose guarantee therefore carries over for any two answers. K-norm noise is :math:`\Gamma(k, s)` long in its own norm:
 
 - ℓ_∞: :math:`R\,(2U_1 - 1, \dots, 2U_k - 1)` with R of the law :math:`\Gamma(k + 1, s)`;
 - ℓ₂: :math:`R\,N/\lVert N \rVert_2` with normal N and R of the law :math:`\Gamma(k, s)`;
@@ -23,9 +21,8 @@ carries over for any two answers. K-norm noise is :math:`\Gamma(k, s)` long in i
 and Gaussian noise is sN. All come from uniform numbers, :math:`R = -s \sum \log U` and pairs of normal numbers,
 :math:`\sqrt{-2 \log U}\,(\cos 2 \pi U', \sin 2 \pi U')`.
 
-**Drawing.** 32 bits of each uniform number are drawn from the operating system, and doubles say between which ends v + Z then
-lies. Where they do not decide the rounded sum, further bits are drawn and the sum is enclosed in balls of as many digits, until
-it is decided. What leaves the machine has exactly the law of the rounded sum.
+**Drawing.** 32 bits of each uniform number are drawn from the operating system, and doubles enclose v + Z. Where the enclosure does
+not decide the rounded sum, further bits are drawn and the sum is enclosed in balls of as many digits, until it is decided. What leaves the machine has exactly the law of the rounded sum.
 """
 
 from __future__ import annotations
@@ -52,13 +49,13 @@ from mechdesign.problem.law_moments import frozen_parts, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
 _MOST_BITS = 46
-"""Of a place in a cell: what a word has left decides most coins."""
+"""Largest number of bits for a place in a cell: the other bits of a word decide most coins."""
 _BLOCK = 1 << 15
-"""Proposals, or uniform numbers, at a time: they stay in the cache."""
+"""Number of proposals, or of uniform numbers, at a time: they stay in the cache."""
 _UNIT = 1 << 512
-"""Height of a density of that at 0."""
+"""Integer height that stands for the density at 0."""
 _SLACK = 1e-9
-"""Above the relative error of a density computed in doubles: room below a hat, and where a coin is in doubt."""
+"""Bound on the relative error of a density in doubles: the margin of the hat, and of a coin in doubt."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class Lattice:
     step : float
         h.
     shift : int
-        m: how many steps apart rounded answers may be.
+        m: the largest distance of rounded answers of neighbours, in steps.
     law : frozen scipy.stats distribution
         The widened law, whose rounding is added.
     cost : float
@@ -86,8 +83,8 @@ class Lattice:
 def lattice_of(law: FrozenLaw, sensitivity: float, *, several: bool = False) -> Lattice:
     """Return the lattice on which `law` is released for a query of this sensitivity.
 
-    Where `several` bounds state it, `sensitivity` is the smallest length among them (`Sensitivity.finest`), and rounding
-    adds up to a step to each coordinate that changes: the law is widened by a step in that length, whatever the bound.
+    Where `several` bounds state the changes, `sensitivity` is the smallest length among them (`Sensitivity.finest`). Rounding
+    adds up to a step to each coordinate that changes, so that the law is widened by a step in that length.
 
     Examples
     --------
@@ -110,7 +107,7 @@ def lattice_of(law: FrozenLaw, sensitivity: float, *, several: bool = False) -> 
 
 
 def noisy(x: Array, step: float | Array, draws: int | Indices, parts: int = 1) -> Array:
-    r"""Return `x` rounded to steps, plus `draws` steps: any finite doubles, at the same work for all of them.
+    r"""Return `x` rounded to steps plus `draws` steps, for any finite doubles and at the same work for all of them.
 
     With U a power of two of about 2⁴⁸ steps and M the whole number next to U/h, :math:`x = aU + b` exactly, |b| ≤ U/2, and
     x becomes :math:`q(x) = aM + \lfloor b/h + 1/2 \rfloor` steps. Where h is a power of two, q is
@@ -126,7 +123,7 @@ def noisy(x: Array, step: float | Array, draws: int | Indices, parts: int = 1) -
     draws : ndarray of int
         Z, below 2⁶² in size.
     parts : int
-        Draws are of steps over this number, which is a power of two.
+        A power of two: draws are in units of the step divided by it.
     """
     far, near = noisy_parts(x, step)
     unit, ratio = _units(step)
@@ -138,10 +135,10 @@ def noisy(x: Array, step: float | Array, draws: int | Indices, parts: int = 1) -
 
 
 def noisy_parts(x: Array, step: float | Array) -> tuple[Array, Indices]:
-    """a and ⌊b/h + ½⌋ of `noisy`."""
+    """Return a and ⌊b/h + ½⌋ of `noisy`."""
     unit, _ = _units(step)
     limit = 2.0**1022 * np.minimum(unit, 1.0)
-    # What is far below half a step is rounded to 0 in any case, and doubles that are subnormal take longer.
+    # numbers far below half a step are rounded to 0 anyway, and subnormal doubles take longer
     with np.errstate(under="ignore"):
         held = np.where(np.abs(x) < step * 2.0**-60, 0.0, np.clip(x, -limit, limit))
         far = np.rint(held / unit)
@@ -151,7 +148,7 @@ def noisy_parts(x: Array, step: float | Array) -> tuple[Array, Indices]:
 
 
 def _units(step: float | Array) -> tuple[Array, Indices]:
-    """U and M."""
+    """Return U and M."""
     unit = np.ldexp(1.0, np.frexp(step)[1] + 48)
     return unit, np.rint(unit / step).astype(np.int64)
 
@@ -168,7 +165,7 @@ class ExactNoise:
     Raises
     ------
     DesignError
-        A law that has no form in ball arithmetic (`mechdesign.accounting.profile.ball_form`).
+        The law has no form in ball arithmetic (`mechdesign.accounting.profile.ball_form`).
     """
 
     def __init__(self, law: FrozenLaw, step: float | None = None) -> None:
@@ -187,7 +184,7 @@ class ExactNoise:
 
     @cached_property
     def _means(self) -> dict[int, Fraction]:
-        """What `_mean` has found: many draws may lie in the half step where a staircase falls."""
+        """Values of `_mean`: many draws may lie in the half step where a staircase falls."""
         return {}
 
     def _mean(self, k: int) -> Fraction:
@@ -199,15 +196,15 @@ class ExactNoise:
 
     @cached_property
     def _reach(self) -> float:
-        """Where cells end and the tail begins, about; the end of a bounded support."""
+        """The point at which cells end and the tail begins, about; the end of a bounded support."""
         top = float(self.law.support()[1])
-        if isinstance(self.dist, Staircase):  # steps that are steep hold hardly anything beyond the first
+        if isinstance(self.dist, Staircase):  # steep steps have hardly any mass beyond the first
             return max(float(self.law.isf(1e-7)), 3 * self.scale)
         return top if math.isfinite(top) else float(self.law.isf(1e-7))
 
     @cached_property
     def half_step(self) -> float:
-        """Half the lattice step (a whole one for discrete laws)."""
+        """Half the lattice step; 1 for discrete laws."""
         if self.discrete:
             return 1.0
         if self._wanted is not None:
@@ -216,7 +213,7 @@ class ExactNoise:
 
     @cached_property
     def _bits(self) -> int:
-        """A cell holds 2^bits half steps."""
+        """b, such that a cell holds 2^b half steps."""
         cells = math.ldexp(1.0, math.frexp(self._reach)[1] - 11)
         bits = max(0, math.frexp(cells / self.half_step)[1] - 1)
         if bits > _MOST_BITS:
@@ -229,7 +226,7 @@ class ExactNoise:
         return bits
 
     def _log_ratio(self, t: Numbers, side: int = 0) -> Array:
-        """log of the density over that at 0, at t or surely left (−1) or right (1) of it: steps lie where doubles do not tell."""
+        """Return the logarithm of the density over that at 0, at t or surely left (−1) or right (1) of it: doubles may miss on which side of a step t lies."""
         unit = np.asarray(t) / self.scale * (1 if self.discrete else 1 + side * 2.0**-50)
         log = self.dist._logpmf if self.discrete else self.dist._logpdf
         found: Array = np.asarray(log(unit, *self.shapes) - log(np.zeros(1), *self.shapes), dtype=float)
@@ -241,24 +238,24 @@ class ExactNoise:
 
     @cached_property
     def _sizes(self) -> Indices:
-        """Half steps of each piece of the hat and of the first cell of the tail, as powers of two.
+        """Half steps of each piece of the hat, as powers of two; the last is the first cell of the tail.
 
-        Cells, of which the first is split: its first half step, the next, the next two, four, …, so that a density that falls
-        steeply from 0 is followed.
+        Pieces are cells, but the first cell is split into its first half step, the next, the next two, four, …, so that the hat
+        follows a density that falls steeply from 0.
         """
         count = math.ceil(self._reach / (self.half_step * (1 << self._bits))) + 1
         return np.array([0, *range(self._bits), *[self._bits] * count])
 
     @cached_property
     def _left(self) -> Indices:
-        """Where each piece begins, in half steps."""
+        """Left end of each piece, in half steps."""
         return np.append(0, np.cumsum(1 << self._sizes[:-1]))
 
     @cached_property
     def _hat(self) -> tuple[list[int], Fraction, Array]:
-        """Heights of the pieces and of the first cell of the tail, the tail's ratio from cell to cell, log heights.
+        """Heights of the pieces and of the first cell of the tail, the tail's ratio from cell to cell, and log heights.
 
-        The first half step, where a whole staircase's first level may be, is as high as its mean.
+        The first half step may hold a staircase's whole first level: its height is the mean.
         """
         width = self.half_step * (1 << self._bits)
         left = self.half_step * self._left
@@ -270,8 +267,8 @@ class ExactNoise:
                 Fraction(0),
                 np.log(np.maximum(np.array(heights[:-1], dtype=float), 1) / float(_UNIT)),
             )
-        # Beyond T a log-concave density falls from cell to cell by at least as much as over the first. A staircase does
-        # so over a whole step, so that within one its hat must be as much higher.
+        # In the tail a log-concave density falls from cell to cell by at least as much as over its first cell. A staircase does
+        # so only over a whole step: its hat must be higher by the fall of one step.
         steps = isinstance(self.dist, Staircase)
         distance = self.scale if steps else width
         fall = float(np.diff(self._log_ratio(np.array([left[-1], left[-1] + distance])))[0])
@@ -291,7 +288,7 @@ class ExactNoise:
 
     @cached_property
     def _sure(self) -> Array:
-        """Numbers out of 2^spare below which a coin of each piece surely falls; 0 in the tail."""
+        """Integers out of 2^spare below which a coin of each piece surely falls; 0 in the tail."""
         right = self.half_step * self._left[1:]
         if self.discrete:
             right -= 1.0
@@ -301,7 +298,7 @@ class ExactNoise:
 
     @property
     def _spare(self) -> int:
-        """Random bits that place and sign leave of a word."""
+        """Random bits of a word beyond those for place and sign."""
         return 63 - self._bits
 
     def draw(self, size: int) -> Indices:
@@ -330,7 +327,7 @@ class ExactNoise:
         return np.where(negative, -steps, steps)[keep]
 
     def _fallen(self, k: Indices, cell: Indices) -> npt.NDArray[np.bool_]:
-        """Coins for what is left after those that surely fell: of probability (p − q)/(1 − q)."""
+        """Toss the coins that did not surely fall, with the probability (p − q)/(1 − q) that is left."""
         heights, ratio, log_heights = self._hat
         last = len(heights) - 1
         log_hat = log_heights[np.minimum(cell, len(log_heights) - 1)]
@@ -349,13 +346,13 @@ class ExactNoise:
         return bernoulli(near, ((high - low) / 2 + _SLACK) / (1 - sure), exact)
 
     def _exact(self, k: int, cell: int) -> Fraction:
-        """The mean density over half step k, over its hat, to 60 digits and more."""
+        """Return the mean density over half step k, over its hat, to 60 digits and more."""
         heights, ratio, _ = self._hat
         beyond = max(0, cell - (len(heights) - 1))
         return self._mean(k) / (Fraction(heights[min(cell, len(heights) - 1)], _UNIT) * ratio**beyond)
 
     def _mean_of(self, k: int) -> Fraction:
-        """The mean density over half step k, over that at 0 as a double."""
+        """Return the mean density over half step k, over the density at 0 as a double."""
         with ctx.workprec(700):
             shapes = [arb(shape) for shape in self.shapes]
             if isinstance(self.dist, DiscreteGaussian):
@@ -370,7 +367,7 @@ class ExactNoise:
         return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
     def _upper(self, t: Fraction) -> arb:
-        """P(T > t) at unit scale, t ≥ 0."""
+        """Return P(T > t) at unit scale, t ≥ 0."""
         form = ball_form(self.dist, self.shapes)
         if isinstance(form, TailForm):
             return form.upper(arb(rational(t)) if form.end is None else arb(rational(t)).min(form.end))
@@ -382,7 +379,7 @@ class ExactNoise:
 
 
 _ROUND = 2.0**-48
-"""Above the rounding errors of a few operations on doubles."""
+"""Bound on the relative rounding error of a few operations on doubles."""
 
 
 @dataclass(frozen=True)
@@ -394,15 +391,15 @@ class RoundedSum:
     dimension : int
         k.
     scale : float
-        s: of the continuous law, which is what the guarantee is of.
+        s of the continuous law, for which the guarantee holds.
     norm : float
         2 or inf.
     gaussian : bool
-        Gaussian noise of deviation s instead.
+        Whether the noise is Gaussian of standard deviation s.
     grain : float, optional
-        The `step`, a power of two, where it is not to be 2⁻¹¹ of s.
+        The `step`, a power of two; about 2⁻¹¹ of s when not given.
     ball : bool
-        With norm 2: uniform noise on balls whose radii, in scales, are given to `release`, :math:`r U^{1/k} N/\\lVert N\\rVert_2`.
+        With norm 2: whether the noise is uniform on balls, whose radii, in scales, are arguments of `release`, :math:`r U^{1/k} N/\\lVert N\\rVert_2`.
 
     Examples
     --------
@@ -427,12 +424,12 @@ class RoundedSum:
 
     @property
     def _radii(self) -> int:
-        """Number of uniform numbers that make the length."""
+        """Number of uniform numbers from which the length is made."""
         return 0 if self.gaussian else 1 if self.ball else self.dimension + (self.norm == math.inf)
 
     @property
     def _pairs(self) -> int:
-        """Number of pairs of normal numbers that make the direction."""
+        """Number of pairs of normal numbers from which the direction is made."""
         return 0 if self.norm == math.inf and not self.gaussian else (self.dimension + 1) // 2
 
     @property
@@ -442,16 +439,16 @@ class RoundedSum:
     def release(
         self, near: Array, error: Array, exact: Callable[[int], Fraction], lengths: Array | None = None
     ) -> Array:
-        """Add noise to vectors one after the other, exactly: multiples of `step`.
+        """Return vectors, one after the other, with noise, exactly: multiples of `step`.
 
         Parameters
         ----------
         near : array, shape (N · k,)
             The numbers in steps, as doubles.
         error : array, shape (N · k,)
-            How far each may be from the exact one.
+            Bound on the error of each.
         exact : callable
-            Index to the exact number in steps; asked only where the doubles do not decide.
+            Maps an index to the exact number in steps; called only where the doubles do not decide.
         lengths : array, shape (N,), optional
             Radii of balls, exact.
         """
@@ -468,7 +465,7 @@ class RoundedSum:
     def _steps(
         self, centre: Array, room: Array, far: Array, exact: Callable[[int], Fraction], first: int
     ) -> Array:
-        """The rounded sums of some vectors, in steps, the first of which has this index."""
+        """Return the rounded sums of some vectors, in steps; `first` is the index of their first number."""
         count, k = len(centre) * self._uniforms, self.dimension
         words = random_words(count // 2 + 1).view(np.uint32)[:count].reshape(len(centre), -1)
         with np.errstate(all="ignore"):
@@ -477,7 +474,7 @@ class RoundedSum:
             total = centre + noise * unit + 0.5
             room = room + wrong * unit + _ROUND * (np.abs(centre) + np.abs(noise) * unit + 1)
             steps = np.floor(total)
-            decided = np.abs(total - np.rint(total)) > room  # also where either is not a number: it is not
+            decided = np.abs(total - np.rint(total)) > room  # false where either is not a number
         for row in np.flatnonzero(~decided.all(axis=1)):
             at = first + int(row) * k
             steps[row] = self._settled(
@@ -490,12 +487,12 @@ class RoundedSum:
         u = (words + 0.5) * 2.0**-32
         cut, end = self._radii, self._radii + self._pairs
         logs = np.abs(np.log(u[:, :end]))
-        # A double next to 1 is off by its rounding; a cell that begins at 0 has no bound.
+        # u next to 1 is off by its rounding; a word of 0 gives no bound
         off = np.where(words[:, :end] > 0, _ROUND + 2.0**-32 / u[:, :end], np.inf)
         radius, blur = logs[:, :cut].sum(axis=1)[:, None], off[:, :cut].sum(axis=1)[:, None]
         if self.ball:
             radius = np.reshape(far, (-1, 1)) * np.exp(-radius / self.dimension)
-            blur = radius * 2 * blur / self.dimension  # off is at most 2⁻³², or is not bounded
+            blur = radius * 2 * blur / self.dimension  # each off is at most 2⁻³², or unbounded
         blur = blur + _ROUND * radius
         if not self._pairs:
             return radius * (2 * u[:, cut:] - 1), blur + 2.0**-32 * radius
@@ -509,7 +506,7 @@ class RoundedSum:
         return radius * normal / length, blur + radius * np.where(away < 0.1, 2 * away, np.inf)
 
     def _settled(self, words: list[int], centre: list[Fraction], far: float = 1.0) -> list[float]:
-        """The rounded sum, with further bits of the same uniform numbers until it is decided."""
+        """Return the rounded sum, with further bits of the same uniform numbers until it is decided."""
         bits = 32
         while True:
             further = random_words(3 * len(words)).reshape(len(words), 3)
@@ -529,7 +526,7 @@ class RoundedSum:
                 return decided
 
     def _balls(self, u: list[arb], far: float = 1.0) -> list[arb]:
-        """As `_doubles`, in balls."""
+        """Return what `_doubles` returns, in balls."""
         cut, end = self._radii, self._radii + self._pairs
         radius = -sum((v.log() for v in u[:cut]), arb(0))
         if self.ball:

@@ -1,8 +1,8 @@
-r"""Proofs for scales, their audit and their pages; and problems on scales with the user's own rows.
+r"""Scales of independent noise: their proof, audit and pages, and problems on scales with the user's own rows.
 
 Three claims make up `AllocationProof`. *Privacy*: the scales keep :math:`\sum_i (|v_i|/s_i)^m \le B` on the worst change v, from above;
-B is what (ε, δ) leaves to normal noise, :math:`\mu_0^2`, or ε for Laplace noise. *Loss*: its moments in closed form. *Lower bound*: the
-Lagrangian at the multipliers (`mechdesign.noise.lagrangian`). All is in fractions and balls up to 2,000 numbers. `ScalesDesign.audit` lists budgets and rows with what they leave.
+B is :math:`\mu_0^2`, which (ε, δ) allows Gaussian noise, or ε for Laplace noise. *Loss*: its moments in closed form. *Lower bound*: the
+Lagrangian at the multipliers (`mechdesign.noise.lagrangian`). Up to 2,000 numbers everything is in fractions and balls. `ScalesDesign.audit` lists budgets and rows with what they leave.
 A `ScalesProblem` is declared in CVXPY, solved (`scales_solving`), made exact, proved, audited and saved in the same way.
 """
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class ScalesDesign(ModelledDesign):
-    """A design whose model is one vector of scales: the problem that it declares is what is solved and proved."""
+    """A design whose model is one vector of scales, by way of the problem that it declares."""
 
     declared: DeclaredScales
 
@@ -77,19 +77,19 @@ class ScalesDesign(ModelledDesign):
 
     @abstractmethod
     def kept(self, scales: Array) -> Iterator[Claim]:
-        """Claim that the scales satisfy the limits and rows."""
+        """Claim that the scales keep the limits and rows."""
 
     @property
     def exact(self) -> bool:
-        """Whether value and lower bound are proved, not sums in doubles."""
+        """Whether value and lower bound are proved; else they are sums in doubles."""
         return True
 
     def dual(self, found: Multipliers) -> tuple[float, float]:
-        """Return the lower bound of the loss in doubles, and a bound of its error, where that is all there is."""
+        """Return the lower bound of the loss in doubles, and a bound on its error, for designs that are not `exact`."""
         raise NotImplementedError
 
     def said(self, value: float) -> tuple[str, ...]:
-        """Notes of a result."""
+        """Return the notes of a result."""
         notes = []
         for one in self.asked:
             if one.sufficient:
@@ -102,13 +102,13 @@ class ScalesDesign(ModelledDesign):
         return tuple(notes)
 
     def protection(self) -> Protection:
-        """The changes of the first requirement."""
+        """Return the changes of the first requirement."""
         first = self.asked[0]
         changes = first.bounds or Sensitivity(each=tuple(first.sensitivities), neighbours=self.neighbours)
         return Protection(len(first.sensitivities), changes)
 
     def consumption(self, result: Result) -> Consumption:
-        """What a release consumes; of requirements for different changes the larger."""
+        """Return the budget of a release; of requirements for different changes the larger."""
         each = []
         for one in self.asked:
             normal = one.noise == "gaussian"
@@ -119,7 +119,7 @@ class ScalesDesign(ModelledDesign):
         return Consumption.largest(each, self.neighbours)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Every budget, and every row of every family, by the first scale that it is about."""
+        """Return every budget, and every row of every family with the first scale that it is about."""
         declared, scales = self.declared, result.mechanism.scales
         proof = next((p for p in result.proofs if isinstance(p, AllocationProof)), None)
         budgets = list[tuple[Any, ...]]()
@@ -161,7 +161,7 @@ def deployed(asked: tuple[ScalesPrivacy, ...], scales: Array) -> IndependentNois
 
 
 def scales_class(noise: str, asked: Iterable[ScalesPrivacy], within: str = "") -> MechanismClass:
-    """Independent noise of the type whose scales keep the budgets; what the lower bound of a problem on scales speaks of."""
+    """Return the class that a lower bound holds for: independent noise of the type whose scales keep the budgets."""
     safe = any(c is not None and not c.exact for c in map(changes_within, asked))
     if any(one.sufficient for one in asked):
         within += " whose scales meet Corollary 6"
@@ -175,21 +175,21 @@ def scales_class(noise: str, asked: Iterable[ScalesPrivacy], within: str = "") -
 class AllocationProof(Proof):
     r"""Scales that keep the budgets on the worst change keep the requirements, and multipliers bound their loss from below.
 
-    Independent noise of scales s consumes :math:`\max_v \sum_i (|v_i|/s_i)^m`, and what a budget is worth is said in
-    Muthukrishnan and Kalyani, Theorems 4 and 5, Corollary 6. The lower bound is that of the Lagrangian, which separates
-    (`mechdesign.noise.lagrangian`), for every profile that is a mix of changes. All is in fractions and balls up to 2,000 numbers; beyond, what is
-    consumed is rounded up, loss and lower bound are sums in doubles.
+    Independent noise of scales s consumes :math:`\max_v \sum_i (|v_i|/s_i)^m`; Muthukrishnan and Kalyani, Theorems 4 and 5
+    and Corollary 6, say which requirement a budget implies. The lower bound is that of the Lagrangian, which separates
+    (`mechdesign.noise.lagrangian`), for any profile that is a mix of changes. Up to 2,000 numbers everything is in fractions and balls; beyond, the budget
+    consumed is rounded up, and loss and lower bound are sums in doubles.
 
     Parameters
     ----------
     multipliers : ndarray, one entry a requirement
-        y ≥ 0 of the budgets.
+        y ≥ 0, the multipliers of the budgets.
     rows : ndarray, optional
-        ν of the rows over several scales.
+        ν, the multipliers of rows over several scales.
     prices : ndarray, shape (requirements, 3), optional
-        Where some changes keep several bounds: of a changed number, of L₁ and of L₂²; they prove what the worst change consumes.
+        Under several bounds: the prices of a changed number, of L₁ and of L₂², which bound the budget of the worst change.
     mixes, shares : ndarray, shape (requirements, K), optional
-        There: profiles of mixes of changes, and how often each number changes in them.
+        Under several bounds: profiles of mixes of changes, and how often each number changes in them.
     """
 
     multipliers: Array
@@ -208,7 +208,7 @@ class AllocationProof(Proof):
         return super().bound_checked(stated) if stated.question.exact else RECOMPUTED
 
     def price(self, k: int) -> Prices | None:
-        """The prices of one requirement."""
+        """Return the prices of one requirement, if it has any."""
         if self.prices is None:
             return None
         one, two, three = self.prices[k].tolist()
@@ -218,7 +218,7 @@ class AllocationProof(Proof):
         design = instance("question", stated.question, ScalesDesign)
         law, asked = instance("law", stated.law, IndependentNoise), design.asked
         scales = law.scales
-        # `release` takes from the law's own sensitivities how much wider it must be for its lattice
+        # `release` widens the law for its lattice by the law's own sensitivities
         own = [one for one in asked if self._made_for(law, one)]
         others = [
             IndependentNoise(law.noise, scales, one.sensitivities, one.bounds) for one in asked[1:] or ()
@@ -265,12 +265,12 @@ class AllocationProof(Proof):
             yield self.least(stated, self.proved(design, stated.value))
             return
         dual, error = design.dual(Multipliers(self.multipliers, np.zeros(0), self._profiles(design)))
-        # half of the error is more than the doubles have lost: of a huge multiplier nothing else may be left
+        # half of the bound is more than the actual error; with a huge multiplier a larger reduction would leave nothing
         bound = dual - error / 2
         yield self.least(stated, bound + ROUNDING * abs(bound))
 
     def _profiles(self, design: ScalesDesign) -> Array:
-        """Profiles that scales keep the budgets on: the sensitivities, a mix where changes keep several bounds."""
+        """Return the profile of each requirement: the sensitivities, or under several bounds a mix."""
         profiles = []
         for k, one in enumerate(design.asked):
             mixed = self.mixes is not None and changes_within(one) is not None
@@ -278,13 +278,13 @@ class AllocationProof(Proof):
         return np.array(profiles)
 
     def multiplied(self, design: ScalesDesign) -> Multipliers:
-        """The multipliers of the declared rows."""
+        """Return the multipliers of the declared rows."""
         count = len(design.declared.coupled)
         rows = np.zeros(count) if self.rows is None else self.rows
         return Multipliers(self.multipliers, rows, self._profiles(design))
 
     def duals(self, design: ScalesDesign, scales: Array) -> Array:
-        """Multipliers of the own rows; of limits what the slope of the Lagrangian is there, of equal scales none is singled out."""
+        """Return multipliers of the own rows; for active limits the slope of the Lagrangian, for equal scales NaN, as none is singled out."""
         declared = design.declared
         several, found = {row.number for row in declared.coupled}, np.zeros(len(declared.family))
         multipliers = self.multiplied(design)
@@ -302,11 +302,11 @@ class AllocationProof(Proof):
         return found
 
     def proved(self, design: ScalesDesign, value: float) -> Fraction:
-        """The lower bound in rationals, of scales that cost no more than the value."""
+        """Return the lower bound in rationals, for scales that cost at most `value`."""
         return fraction(lower_bound(design.declared, self.multiplied(design), most=value))
 
     def stated_bound(self, design: ScalesDesign, value: float) -> float:
-        """The lower bound that a result states."""
+        """Return the lower bound that a result states: rounded down, at most the value."""
         try:
             return min(round_down(self.proved(design, value)), value)
         except ResultFormatError:
@@ -341,7 +341,7 @@ class ScalesProblem(ScalesDesign, Problem):
 
     @property
     def _equal_shares(self) -> Array:
-        """Return scales that consume the first budget in equal shares."""
+        """Scales that consume the first budget in equal shares."""
         asked = self.requirements[0]
         each = (np.count_nonzero(asked.sensitivities) / asked.budget) ** (1 / asked.spend)
         moved = asked.sensitivities > 0
@@ -364,7 +364,7 @@ class ScalesProblem(ScalesDesign, Problem):
 
     @property
     def among(self) -> MechanismClass:
-        """Independent noise of the type, whose scales keep the rows."""
+        """Independent noise of the type whose scales keep the rows."""
         return scales_class(self.declared.noise, self.asked, " within these rows" if self.own else "")
 
     @property
@@ -383,7 +383,7 @@ class ScalesProblem(ScalesDesign, Problem):
         return self.declared.weights
 
     def to_cvxpy(self) -> cp.Problem:
-        """Return the problem in CVXPY alone, in the scales; in their logarithms if p < 1, changes within several bounds by prices of rows."""
+        """Return the problem in CVXPY alone: in the scales, or for p < 1 or several bounds as the program that is solved."""
         declared, rows = self.declared, []
         for asked in declared.privacy:
             if declared.order < 1 or changes_within(asked) is not None:
@@ -433,11 +433,11 @@ class ScalesProblem(ScalesDesign, Problem):
 
     @property
     def neighbours(self) -> str:
-        """For which neighbours the changes hold."""
+        """Neighbours for which the changes hold."""
         return self.declared.neighbours
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Of the largest Gaussian budget; of Laplace noise what is asked."""
+        """Return the trade-off curve of the largest Gaussian budget; for Laplace noise that of the requirement."""
         if self.declared.noise == "gaussian":
             return gaussian_tradeoff(max(one.budget for one in self.asked), at)
         return super().tradeoff(result, at)
@@ -489,7 +489,7 @@ _BARS = 60  # coordinates that are drawn one by one; more are sorted by sensitiv
 
 
 class AllocationPage(ScalesDesign):
-    """Prints, pages and pictures of allocations of scales, or of laws that are searched."""
+    """Prints, pages and pictures of allocations of scales or of searched laws."""
 
     asks: ClassVar[str] = "numbers"
     noise: str
@@ -501,7 +501,7 @@ class AllocationPage(ScalesDesign):
 
     @property
     def searched(self) -> bool:
-        """Whether a law is searched for each coordinate, under exact composition."""
+        """Whether a law is searched for each coordinate under exact composition."""
         return self.noise not in CLOSED
 
     @property
@@ -510,7 +510,7 @@ class AllocationPage(ScalesDesign):
         """The budget."""
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Bound the trade-off by the Gaussian budget or the composed losses; by the requirement if these are too many or keep several bounds."""
+        """Bound the trade-off by the Gaussian budget or the composed losses; by the requirement if losses are too many or changes keep several bounds."""
         law = result.mechanism
         if self.noise == "gaussian":
             return gaussian_tradeoff(self.budget, at)
@@ -536,7 +536,7 @@ class AllocationPage(ScalesDesign):
         return np.asarray(moved / moved.sum() * (1 - self._slack(result) / self.budget))
 
     def _slack(self, result: Result) -> float:
-        """Return what is left of the budget, by the result's own proof if it has one."""
+        """Return the part of the budget that is left, by the result's own proof if it has one."""
         scales, proof = result.mechanism.scales, next(iter(result.proofs), None)
         if proof is None:
             changes = changes_within(self.asked[0])
@@ -546,19 +546,19 @@ class AllocationPage(ScalesDesign):
         return slack(self.asked[0], scales, prices)
 
     def _used(self, result: Result) -> float:
-        """Upper bound on δ of the exact composition at the design's ε; for several points, on the largest share of a δ."""
+        """Return an upper bound on δ of the exact composition at the design's ε; for several points on the largest share of a δ."""
         used: float = result.mechanism.composed(instance("privacy", self.privacy, *get_args(Pointwise)))[0]
         return used
 
     @property
     def _measure(self) -> str:
-        """What `_used` is, with the words for "at most"."""
+        """The words for `_used`, with "at most"."""
         if isinstance(self.privacy, PureDP):
             return "privacy loss at most"
         return "largest share of a δ at most" if isinstance(self.privacy, TradeOff) else "δ at most"
 
     def compare(self, result: Result, *, overall: float | None = None) -> pd.DataFrame:
-        """Compare scales with identical noise and with scale-perturb-rescale, Table I of the paper; a mix of types has `alternatives` only.
+        """Compare the scales with identical noise and with scale-perturb-rescale, Table I of the paper; searched laws have `alternatives` only.
 
         Parameters
         ----------
@@ -599,7 +599,7 @@ class AllocationPage(ScalesDesign):
         return table[["mechanism", "scales", "MSE", "dB", "loss", "loss dB"]]
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Yield one scale for all numbers and scales in proportion to the sensitivities; where laws are searched, one type for all."""
+        """Yield one scale for all numbers, and scales in proportion to the sensitivities; for searched laws one type for all."""
         if self.searched:
             for kind in CLOSED:
                 with suppress(DesignError):  # Gaussian noise is not pure
@@ -678,7 +678,7 @@ class AllocationPage(ScalesDesign):
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw scales and shares of the budget by coordinate; of a mix the standard deviations, by type."""
+        """Draw scales and shares of the budget by coordinate; for searched laws the standard deviations, by type."""
         return self._draw_types(result, options) if self.searched else self._draw_scales(result, options)
 
     def _draw_types(self, result: Result, options: dict[str, float]) -> Figure:

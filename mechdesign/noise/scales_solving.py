@@ -1,16 +1,16 @@
 r"""Solve a problem on scales with a registered solver: the program, refined multipliers, and scales inside every row exactly.
 
-In :math:`u_g = \log(s_g/s_g^*)`, or in :math:`s_g/s_g^*` where rows mix signs, with :math:`s^*` the best scales if the budgets were all there is: both are
-of order one in every unit. Under several bounds prices :math:`\theta` of their rows, and what is left to each number, take part:
+The variables are :math:`u_g = \log(s_g/s_g^*)`, or :math:`s_g/s_g^*` where rows mix signs, with :math:`s^*` the best scales under the budgets alone: both are
+of order one in every unit. Several bounds add prices :math:`\theta` of their rows, and the rest :math:`z_i` of each number's share:
 
 .. math:: (a_i/s_i)^m \le z_i + \sum_k \theta_k R_{ik}, \quad \sum_i z_i + \sum_k \theta_k r_k \le B .
 
-The solver's multipliers are refined by Newton's method on the Lagrangian, which is concave and smooth in them: its scales then meet the rows to rounding. What
-rounding leaves is mended by a little of the point of largest common slack: budgets and rows are convex in the scales.
+The solver's multipliers are refined by Newton's method on the Lagrangian, which is concave and smooth in them: its scales then meet the rows up to rounding. A
+small step towards the point of largest common slack mends the rest, as budgets and rows are convex in the scales.
 
-**Several bounds**, the worst mix of changes by their prices. Least loss is a saddle point, and the worst mix maximises the concave :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), over
-the rows of the bounds. At prices :math:`\lambda` of the rows every share has its own maximum, so that prices, at most three of them, are
-all that is searched for: the dual is convex and smooth in them. For Laplace noise under L₂ a change of share x takes
+**Several bounds.** The worst mix of changes is found by prices of the bounds. Least loss is a saddle point, and the worst mix maximises the concave :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), over
+the rows of the bounds. At prices :math:`\lambda` of the rows every share has its own maximum, so that only the prices, at most three, are
+searched: the dual is convex and smooth in them. For Laplace noise under L₂ a change of share x takes
 :math:`x^2/z` of that row and z of those that change, :math:`x \le z \le 1`: it may be rarer, and larger.
 """
 
@@ -47,10 +47,10 @@ from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 
 _NEAR = 1e-3
-"""Cost of distance from the reference, relative to slack."""
+"""Cost of the squared distance from the reference, relative to slack."""
 _STEPS = 20
 _ACTIVE, _SLACK = 1e-8, 1e-5
-"""Rows whose multipliers pay less than this share, or that have so much slack, are taken as inactive until they are broken."""
+"""Rows whose multipliers pay less than the first share, or whose slack exceeds the second, are inactive until they are broken."""
 
 
 ScalesPoint: TypeAlias = tuple[Array, list[Any]]
@@ -59,7 +59,7 @@ ScalesPoint: TypeAlias = tuple[Array, list[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Scales inside all rows, the prices that prove it, multipliers, and how they were found."""
+    """Scales that keep all rows, the prices that prove it, the multipliers, and the report."""
 
     scales: Array
     prices: list[Any]
@@ -106,16 +106,16 @@ class ScalesProgram:
 
     @property
     def sizes(self) -> Array:
-        """Divisors of the sides of coupled rows."""
+        """Sizes of the sides of coupled rows."""
         matrix, offsets, _, ratio = self.asked.coupling
         return np.where(ratio, 1.0, np.abs(matrix) @ self.reference + np.abs(offsets))
 
     def power(self, exponent: float) -> cp.Expression:
-        """Powers of the scales over the reference."""
+        """Return powers of the scales over the reference."""
         return cp.exp(exponent * self.variable) if self.logarithmic else cp.power(self.variable, exponent)
 
     def scales(self) -> Array:
-        """Scales of all groups at the variable's value."""
+        """Return the scales of all groups at the variable's value."""
         found = self.reference.copy()
         value = np.ravel(np.asarray(self.variable.value, dtype=float))
         with np.errstate(over="ignore"):
@@ -123,7 +123,7 @@ class ScalesProgram:
         return found
 
     def rows(self, room: Any = 0.0, most: Any = 1.0) -> list[cp.Constraint]:
-        """Limits, coupled rows and budgets, each kept by `room` of its size; at most so much of the budgets."""
+        """Return limits, coupled rows and budgets, each kept by `room` of its size; at most a factor `most` of the budgets."""
         found = [*self._limits(room)]
         matrix, offsets, equal, ratio = self.asked.coupling
         scaled = matrix[:, self.moved] * self.reference[self.moved]
@@ -163,7 +163,7 @@ class ScalesProgram:
         return [named(f"level {r}", level), *curves, worst, named(f"budget {r}", total + room <= most)]
 
     def prices(self, solution: Solution) -> list[Any]:
-        """Prices of the bounds of each requirement, in the answer's unit; None where there is one bound a number."""
+        """Return the prices of each requirement's bounds, in the unit of the answers; None where each number has one bound."""
         found = list[Any]()
         for r, one in enumerate(self.asked.privacy):
             if (changes := changes_within(one)) is None:
@@ -176,7 +176,7 @@ class ScalesProgram:
 
 
 def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
-    """What each coordinate may consume by prices of the rows, what all then consume at most, and the constraints between."""
+    """Return what each coordinate may consume at prices of the rows, the most that all then consume, and the constraints between them."""
     keep, rows = changes.sizes > 0, changes.rows()
     n, curved = int(keep.sum()), rows[-1].exponent == 2
     free, theta, level = (
@@ -211,9 +211,9 @@ def answered(
 def solve_scales(
     asked: DeclaredScales, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> Solved:
-    """Solve, refine and repair."""
+    """Solve the program, refine its multipliers, and repair its scales."""
     program = ScalesProgram(asked)
-    if solver in (None, "clarabel"):  # asked for more, it stalls now and then
+    if solver in (None, "clarabel"):  # at closer tolerances it sometimes stalls
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
     try:
         solution = solvers.solve(
@@ -233,7 +233,7 @@ def solve_scales(
 def _multipliers(
     program: ScalesProgram, solution: Solution, unit: float | None = None
 ) -> tuple[Multipliers, Array | None]:
-    """Multipliers of the problem from those of the program; mixes of changes, where there are several bounds."""
+    """Return multipliers of the problem from those of the program; under several bounds also the shares of its mixes of changes."""
     asked, dual = program.asked, solution.dual
     unit = program.total * absolute_moment(asked.noise, asked.order) if unit is None else unit
     budgets, profiles, shares = [], [], list[Array]()
@@ -273,7 +273,7 @@ def _mix(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
 
 
 def _residuals(asked: DeclaredScales, profiles: Array, s: Array) -> tuple[Array, Array]:
-    """How far budgets, relative, and coupled rows are exceeded at these scales, and their slopes in log s."""
+    """Return how far budgets (relatively) and coupled rows are exceeded at these scales, and their slopes in log s."""
     budgets = np.array([one.budget for one in asked.privacy])
     spends = np.array([asked.grouped(profile**asked.spend) for profile in profiles])
     used = np.where(spends > 0, spends / np.where(s > 0, s, 1.0) ** asked.spend, 0.0)
@@ -286,7 +286,7 @@ def _residuals(asked: DeclaredScales, profiles: Array, s: Array) -> tuple[Array,
 
 
 def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[Multipliers, Array]:
-    """Newton's method on the Lagrangian over the multipliers that are not 0; the solver's point where its residuals stay above 1e-3."""
+    """Refine multipliers by Newton's method on the Lagrangian over those that are not 0; return the solver's if residuals stay above 1e-3."""
     values = np.concatenate([found.budgets, found.rows])
     budgets = np.array([one.budget for one in asked.privacy])
     free = np.append(np.zeros(len(budgets), dtype=bool), asked.coupling[2])
@@ -331,11 +331,11 @@ def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[M
 
 
 def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> ScalesPoint:
-    """Scales within every row exactly: those found, or with a part of those of largest common slack."""
+    """Return scales that keep every row exactly: those found, or a mixture with those of largest common slack."""
     groups, prices = levelled(asked, start[0]), start[1]
     if within(asked, (groups, prices)):
         return groups, prices
-    inner, part = _inner(asked, deadline), 1e-16
+    inner, part = _of_largest_slack(asked, deadline), 1e-16
     while part < 1:  # the least part, to a factor of 4, with which a mixture keeps all rows
         part = min(part * 4, 1.0)
         mixed_prices = [
@@ -350,7 +350,7 @@ def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> Sca
 
 
 def levelled(asked: DeclaredScales, groups: Array) -> Array:
-    """Scales within their limits, moved onto the equalities in proportion to their sizes."""
+    """Return scales within their limits, moved onto the equalities in proportion to their sizes."""
     low, high = asked.limits
     found = np.clip(groups, low, high)
     matrix, offsets, equal, _ = asked.coupling
@@ -371,8 +371,8 @@ def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
     return all(keeps(one, scales, price) for one, price in zip(asked.privacy, point[1]))
 
 
-def _inner(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
-    """Scales near the reference of large common slack of budgets and rows, over their sizes."""
+def _of_largest_slack(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
+    """Return scales near the reference with large common slack of budgets and rows, relative to their sizes."""
     program, room = ScalesProgram(asked), cp.Variable(name="room")
     near = cp.sum_squares(program.variable - (0.0 if program.logarithmic else 1.0)) / program.variable.size
     inner = cp.Problem(cp.Minimize(_NEAR * near - room), [*program.rows(room), room <= 0.5])
@@ -381,7 +381,7 @@ def _inner(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
 
 
 def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | SolverError:
-    """Return families that no scales satisfy together, by the least factor of the budgets at which some do."""
+    """Return the error that names families that no scales satisfy together, by the least factor of the budgets at which some do."""
     program, factor = ScalesProgram(asked), cp.Variable(name="factor")
     try:
         solution = solvers.solve(
@@ -401,7 +401,7 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
     own = [asked.labels[f] for f in asked.family[[*bound, *numbers]].tolist()]
     private = [one.label for one, y in zip(asked.privacy, found.budgets) if y * one.budget > _ACTIVE]
     words = " and ".join(map(repr, dict.fromkeys([*private, *own])))
-    tangents = bool({*own} & {*asked.curved})  # which would let smaller budgets pass
+    tangents = bool({*own} & {*asked.curved})  # tangents would allow smaller budgets
     how = "recomputed by tangents" if tangents else "proved in rationals"
     reason = f"no scales meet {words} together ({how if proved else 'by the solver; not proved'})"
     if tangents:
@@ -415,7 +415,7 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
 
 
 class Worst(NamedTuple):
-    """The worst mix under the rows: its profile, how often each number changes in it where that is not its share, and prices at a budget of 1."""
+    """The worst mix under the rows: its profile, how often each number changes in it unless that is its share, and prices at a budget of 1."""
 
     mix: Array
     shares: Array | None
@@ -423,7 +423,7 @@ class Worst(NamedTuple):
 
 
 def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
-    """Fill the shares up to the level that the prices of the rows set; the prices by the dual, in their logarithms.
+    """Find the worst mix: shares fill up to the level that prices of the rows set, and the dual, in the logarithms of the prices, finds these.
 
     Where Clarabel solves the program instead, 3 of 40 designs of the deployed grid have no answer, and 11 take at least 3 times as
     long (results/ablations).
@@ -459,7 +459,7 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
         powers = [1 if changes.rarer else row.exponent for row in rows]
         over = max(1.0, *(float(u) ** (1 / power) for u, power in zip(used(x, z), powers)))
     mix, shares = np.zeros(len(keep)), None
-    # a little less, so that the rows are kept exactly
+    # slightly less, so that the rows are kept exactly
     mix[keep] = changes.sizes[keep] * (x / over) ** (1 / m) * (1 - LESS)
     if changes.rarer:
         shares = np.zeros(len(keep))
@@ -470,7 +470,7 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
 
 
 def _shares(worth: Array, prices: Array, entries: Array, rows: list[Row], q: float) -> tuple[Array, Array]:
-    """The x in [0, 1] that maximise worth x^q / q less what x and the share z of its changes pay; z."""
+    """Return the x in [0, 1] that maximise worth x^q / q less the price of x and of the share z of its changes, and z."""
     if rows[-1].exponent == 1:
         x = np.minimum((worth / (prices @ entries)) ** (1 / (1 - q)), 1.0)
         return x, x
@@ -490,7 +490,7 @@ def _shares(worth: Array, prices: Array, entries: Array, rows: list[Row], q: flo
 
 
 class SeveralAllocated(NamedTuple):
-    """Scales within the budget, the prices that prove it, the worst mix, and the best scales against it."""
+    """Scales within the budget, the prices that prove it, the worst mix, and the best scales against that mix."""
 
     scales: Array
     prices: Prices
@@ -501,11 +501,11 @@ class SeveralAllocated(NamedTuple):
 def allocate_several(
     changes: Changes, order: float, weights: Array | None, budget: float
 ) -> SeveralAllocated:
-    """Least scales under several bounds by water-filling, scaled by the least factor at which prices prove the budget kept."""
+    """Find the least scales under several bounds by water-filling, and scale them by the least factor at which prices prove the budget kept."""
     worst, m = worst_mix(changes, order, weights), changes.spend
     best, scales = against(worst.mix, weights, order, m, budget).optimum(), np.zeros(len(worst.mix))
     scales[worst.mix > 0] = best.scales / (1 - LESS)
-    # Where the mix underflows, so does the loss: enough noise that the change of that coordinate costs next to nothing.
+    # where the mix underflows, so does the loss: such a coordinate gets enough noise for its change to consume next to nothing
     lost = (changes.sizes > 0) & (worst.mix < TINY)
     scales = np.where(lost, changes.sizes * (1e12 / budget ** (1 / m)), scales)
     one, two, three = worst.prices
@@ -526,7 +526,7 @@ def allocate_several(
 
 
 def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
-    """Return an upper bound of the budget that a change consumes at these scales, exact under one row, and the prices that prove it."""
+    """Return an upper bound on the budget that a change consumes at these scales, exact under one row, and the prices that prove it."""
     prices = changes.prices(scales)
     if prices is None:
         gain = (changes.sizes[changes.sizes > 0] / scales[changes.sizes > 0]) ** changes.spend

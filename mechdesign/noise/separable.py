@@ -1,4 +1,4 @@
-r"""Scales of independent noise in closed form, changes within several bounds, and profiles of sensitivities.
+r"""Closed-form scales of independent noise, changes within several bounds, and profiles of sensitivities.
 
 P3 and P4 are, over scales :math:`s_g > 0` (one per group of coordinates that share a scale),
 
@@ -14,14 +14,14 @@ Laplace noise. For :math:`x_i = (|v_i|/a_i)^m` always :math:`x_i \le |v_i|/a_i \
 
 .. math:: \sum x_i \le c, \quad \sum a_i x_i \le L_1, \quad \sum a_i^2 x_i^{2/m} \le L_2^2,
 
-and any prices :math:`\theta \ge 0` of these three rows prove an upper bound of what any change consumes (`Changes.spent`; the
+and any prices :math:`\theta \ge 0` of these three rows prove an upper bound on the budget of any change (`Changes.spent`; the
 first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace
 noise. Else it is safe. Least loss under it is a saddle point: the worst mix of changes, x, maximises the concave
 :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), and the best scales are those of the profile :math:`a_i x_i^{1/m}`.
 
 **The lower bound.** Sizes and shares z of changes, :math:`x \le z \le 1`, that keep the rows, with :math:`\sum a_i^2 x_i^2/z_i \le L_2^2` for Laplace noise,
-are a *mix*: what prices prove of every change they prove of :math:`\sum_i (a_i^m x_i)/s_i^m`, term by term. So no noise of which prices prove that it keeps the
-budget costs less than the best against the mix, of profile :math:`a_i x_i^{1/m}`.
+form a *mix*. The bound that prices prove for every change also holds for :math:`\sum_i (a_i^m x_i)/s_i^m`, term by term. So noise that prices prove private costs at least
+as much as the best noise against the mix, whose profile is :math:`a_i x_i^{1/m}`.
 
 **Profiles.** The more dispersed a profile, the less loss: Laplace noise costs less where λ majorizes another (Theorem 10 of Muthukrishnan and
 Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*), Gaussian noise where the squares of λ do (Theorem 9).
@@ -52,7 +52,7 @@ CLOSED = "gaussian", "laplace"
 """Noise whose scales are a closed form or a convex program."""
 
 EXACT = 2000
-"""Coordinates up to which sums are rational; beyond, they are rounded up."""
+"""Largest number of coordinates whose sums are rational; beyond, they are rounded up."""
 
 
 def overflowing(order: float) -> DesignError:
@@ -71,13 +71,13 @@ _STEPS: dict[float, tuple[np.ufunc, ...]] = {
     2: (np.square,),
     4: (np.square, np.square),
 }
-"""Powers by vector instructions, which a general power is not."""
+"""Powers made of vector instructions, which a general power is not."""
 
 
 def power(x: Array, exponent: float, out: Array | None = None) -> Array:
     """Return ``x ** exponent``, into `out` if given (which may be `x`).
 
-    On a million coordinates a general power, and fresh memory, cost more than all other arithmetic.
+    For a million coordinates a general power, and fresh memory, cost more than all other arithmetic.
     """
     out = np.empty_like(x) if out is None else out
     if exponent not in _STEPS:
@@ -125,7 +125,7 @@ class Allocated:
 
 @dataclass(frozen=True, eq=False)
 class Separable:
-    """P3 or P4 in numbers, over groups of coordinates with one scale: everything positive, arrays of one shape (G,).
+    """P3 or P4 in numbers, over groups of coordinates with one scale; everything is positive, and arrays have one shape (G,).
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class Separable:
             total = blocked_sum(len(scales), lambda k, work: power(scales[k], p, out=work))
         else:
             total = self._spent(scales)
-        # 2e-14: on the safe side of `spent` at once.
+        # 2e-14 more keeps the budget by `spent` at once
         scales *= (total / self.budget) ** (1 / m) * (1 + 2e-14)
         if not scales.max() < math.inf:
             raise DesignError.of(
@@ -177,7 +177,7 @@ class Separable:
         return scales, self._least(total)
 
     def least_loss(self) -> float:
-        """Return the loss of the optimal scales when no limit binds, to 12 digits, in one pass that makes no scales."""
+        """Return the loss of the optimal scales when no limit binds, to 12 digits, in one pass that does not form the scales."""
         p, m = self.order, self.spend
 
         def terms(k: slice, work: Array) -> Array:
@@ -191,7 +191,7 @@ class Separable:
         return self._least(blocked_sum(len(self.sensitivity), terms))
 
     def _least(self, total: float) -> float:
-        """The least loss, where both sums at :math:`s^0` are `total`."""
+        """Return the least loss, where both sums at :math:`s^0` are `total`."""
         p, m = self.order, self.spend
         with np.errstate(over="ignore"):
             loss = float(total * np.float64((total / self.budget) ** (1 / m)) ** p)
@@ -211,7 +211,7 @@ class Separable:
         return blocked_sum(len(scales), terms)
 
     def keeps(self, scales: Array) -> bool:
-        """Return whether the scales are within the budget: by the sum rounded up, or the rational sum if that does not decide."""
+        """Return whether the scales keep the budget, by the sum rounded up or, if that does not decide, the rational sum."""
         spent = self._spent(scales)
         if spent * (1 + SUM_ERROR) <= self.budget:
             return True
@@ -243,7 +243,7 @@ class Separable:
                 return widest  # the limits take all of the budget
             return self.clip(start * math.exp(safe_root(excess, 0.0, 700.0, xtol=1e-16)))
         while spent > self.budget:
-            # Two roundings up: the factor's own and that of the products.
+            # two roundings: that of the factor and those of the products
             scales = scales * ((spent / self.budget) ** (1 / self.spend) * (1 + 4e-16))
             spent = self.spent(scales)
         return scales
@@ -252,7 +252,7 @@ class Separable:
         """Return the optimal scales: a formula without limits, one root with them."""
         if self.lower is None and self.upper is None:
             scales, total = self.unlimited()
-            # The formula, rounded down; for large orders to what `lower_bound` finds of it.
+            # the formula, rounded down; for large orders as far as `lower_bound` would
             coarse = SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.spend)
             bound = total * (1 - (8 * self.order + 64) * 2.0**-53 - max(0.0, coarse - 5e-13))
             safe = self.made_safe(scales)
@@ -287,24 +287,24 @@ class Separable:
         return value - error
 
     def dual(self, y: float) -> tuple[float, float]:
-        """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound of their error."""
+        """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound on its error."""
         best = self.minimisers(max(y, 1e-300))
         terms = weighted_moment(best, self.order, self.weight) + y * self._spent(best)
         return terms - y * self.budget, SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
 
 
 def against(mix: Array, weights: Array | None, order: float, spend: int, budget: float) -> Separable:
-    """The problem where a mix of changes is the profile, over the coordinates that change in it."""
+    """Return the problem whose profile is a mix of changes, over the coordinates that change in it."""
     moved = mix > 0
     return Separable(mix[moved], None if weights is None else weights[moved], order, spend, budget)
 
 
 ROUNDING = 1e-12
-"""Relative tolerance for the roundings of a loss, of a dual bound and of a mix, where they are sums in doubles."""
+"""Relative tolerance for the roundings of a loss, a dual bound and a mix, where they are sums in doubles."""
 LESS = 1e-12
 """Relative decrease of mixes that keeps them within the rows exactly."""
 Prices = tuple[float, float, float]
-"""Of a changed coordinate, of L₁ and of L₂²."""
+"""Prices of a changed coordinate, of L₁ and of L₂²."""
 
 
 class Row(NamedTuple):
@@ -318,7 +318,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The set, for noise that consumes :math:`(|v_i|/s_i)^m`; bounds that follow from the others are None.
+    """A set of changes, for noise that consumes :math:`(|v_i|/s_i)^m`; bounds that follow from the others are None.
 
     Parameters
     ----------
@@ -336,17 +336,17 @@ class Changes:
 
     @property
     def exact(self) -> bool:
-        """Whether the budget of the worst change is computed exactly, not bounded."""
+        """Whether the budget of the worst change is computed exactly, not only bounded."""
         alone = sum(bound is not None for bound in (self.l0, self.l1, self.l2)) == 1
         return (alone or self.l0 is None) and (self.spend == 1 or self.l1 is None)
 
     @property
     def rarer(self) -> bool:
-        """Whether changes of a mix may be rarer than their shares, and larger: Laplace noise where few change under L₂."""
+        """Whether changes of a mix may be rarer than their shares, and larger: for Laplace noise where few coordinates change under L₂."""
         return self.l0 is not None and self.l2 is not None and self.spend == 1
 
     def rows(self) -> list[Row]:
-        """The bounds as rows over x, sizes in units of the largest."""
+        """Return the bounds as rows over x, with sizes in units of the largest."""
         top = float(self.sizes.max())
         a, m = self.sizes / top, self.spend
         stated = (
@@ -361,7 +361,7 @@ class Changes:
         ]
 
     def reached(self, mix: Array, shares: Array | None = None) -> bool:
-        """Whether sizes within shares z, 1 or x unless given, keep the rows: exactly while that is quick, else to rounding."""
+        """Return whether sizes with shares z (x, or 1, when not given) keep the rows: exactly while that is quick, else to rounding."""
         if mix.shape != self.sizes.shape or not (np.isfinite(mix).all() and mix.min() >= 0 and mix.any()):
             return False
         keep = mix > 0
@@ -391,7 +391,7 @@ class Changes:
     # Budget consumed ------------------------------------------------------------------------------------------
 
     def prices(self, scales: Array) -> Prices | None:
-        """The best prices at these scales under one row that is linear in the shares; None under others."""
+        """Return the best prices at these scales under one row that is linear in the shares; None under other rows."""
         (row, *others), keep = self.rows(), self.sizes > 0
         if others or row.exponent == 2:
             return None
@@ -402,7 +402,7 @@ class Changes:
         return self.in_units({row.name: price})
 
     def in_units(self, prices: dict[str, float]) -> Prices:
-        """Prices of `rows` as those of the bounds themselves."""
+        """Return prices of `rows` as prices of the bounds themselves."""
         top = float(self.sizes.max())
         return prices.get("l0", 0.0), prices.get("l1", 0.0) / top, prices.get("l2", 0.0) / top / top
 
@@ -414,7 +414,7 @@ class Changes:
         return not any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True))
 
     def spent(self, scales: Array, prices: Prices) -> Fraction | float:
-        """Return an upper bound of the budget that any change consumes, by weak duality: rational while that is fast, then rounded up."""
+        """Return an upper bound on the budget of any change, by weak duality: rational while that is fast, else rounded up."""
         if not self.priced(scales, prices):
             return math.inf
         keep = self.sizes > 0
@@ -438,7 +438,7 @@ class Changes:
         return self._spent(self.sizes[keep], scales[keep], *prices)
 
     def _term(self, a: Fraction, s: Fraction, one: Fraction, two: Fraction, three: Fraction) -> Fraction:
-        """Return the largest budget of a change of one coordinate beyond its price, at least 0."""
+        """Return the largest budget of a change of one coordinate less its price, at least 0."""
         if self.spend == 2:
             return max((a / s) ** 2 - one - two * a - three * a * a, Fraction(0))
         rate = 1 / s - two
@@ -468,7 +468,7 @@ class Changes:
 
 @lru_cache(maxsize=8)
 def changes_of(bounds: Sensitivity, spend: int) -> Changes:
-    """The changes within bounds of single coordinates and others; what follows from the former is left out.
+    """Return the changes within these bounds; bounds that follow from those of single coordinates are dropped.
 
     Examples
     --------
@@ -493,7 +493,7 @@ def exactly_spent(sizes: Array, scales: Array, spend: int) -> Fraction:
 
 
 def changes_within(asked: ScalesPrivacy) -> Changes | None:
-    """Return the changes under several bounds; None if there are only those of single numbers."""
+    """Return the changes under several bounds; None if only single coordinates are bounded."""
     if asked.bounds is None:
         return None
     found = changes_of(asked.bounds, asked.spend)
@@ -501,7 +501,7 @@ def changes_within(asked: ScalesPrivacy) -> Changes | None:
 
 
 def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> Fraction | float:
-    """Return an upper bound of the budget consumed by any change: a sum of fractions up to 2,000 numbers, rounded up beyond."""
+    """Return an upper bound on the budget of any change: a sum of fractions up to 2,000 numbers, rounded up beyond."""
     lam, changes = asked.sensitivities, changes_within(asked)
     if np.any((scales <= 0) & (lam > 0)):
         return math.inf
@@ -520,7 +520,7 @@ def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
 
 
 def keeps(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> bool:
-    """Return whether no change exceeds the budget: by a sum in doubles if that decides, else exactly."""
+    """Return whether no change exceeds the budget, by a sum in doubles if that decides, else exactly."""
     moved = asked.sensitivities > 0
     if prices is not None or not np.all(scales[moved] > 0):
         return slack(asked, scales, prices) >= 0
@@ -536,7 +536,7 @@ def check_profile(profile: Numbers, name: str = "sensitivities") -> Array:
     if values.ndim != 1 or values.size == 0:
         raise DesignError.of(name, profile, "must be a vector with at least one coordinate")
     values = rounded_up(values, profile)
-    # One pass each: minima and maxima carry NaN and infinities along.
+    # minima and maxima propagate NaN and infinities
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high < np.inf):
         bad = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
@@ -577,7 +577,7 @@ def gini(profile: Numbers) -> float:
 
 
 def majorizes(profile: Numbers, other: Numbers) -> bool:
-    r"""Whether `profile` majorizes `other`: equal sums, and every sum of its k largest values is at least as large.
+    r"""Return whether `profile` majorizes `other`: equal sums, and each sum of its k largest values is at least as large.
 
     Then Laplace noise costs less for `profile`; Gaussian noise does where these are the squares of λ.
 
@@ -600,7 +600,7 @@ def majorizes(profile: Numbers, other: Numbers) -> bool:
 
 
 class LayerProfile(np.ndarray):
-    """The profile of clipped layers, right for one scale in each of its groups only: an allocation keeps that."""
+    """The profile of clipped layers, valid for one common scale in each of its groups, which an allocation keeps."""
 
     groups: tuple[Indices, ...] | None = None
 
@@ -614,10 +614,10 @@ def layer_profile(
 ) -> tuple[Array, tuple[Indices, ...]]:
     r"""Return the profile and the groups of a query made of clipped layers.
 
-    A layer with :math:`K_m` coordinates clipped to :math:`C_m` in ℓ_p takes of the budget the worst
-    :math:`\sum |d_i|^s` over :math:`\lVert d \rVert_p \le C_m`, s = 2 for Gaussian and 1 for Laplace noise: with a
-    common scale that is the budget of :math:`\lambda = C_m / K_m^{1/\max(p, s)}` in each coordinate. (The exponent 1/p
-    that the paper prints in Section VI-C overlooks for p < s a change of one coordinate alone.)
+    A layer with :math:`K_m` coordinates clipped to :math:`C_m` in ℓ_p consumes the largest
+    :math:`\sum |d_i|^s` over :math:`\lVert d \rVert_p \le C_m`, s = 2 for Gaussian and 1 for Laplace noise. With a
+    common scale that is as much as :math:`\lambda = C_m / K_m^{1/\max(p, s)}` in each coordinate. (The exponent 1/p
+    that the paper prints in Section VI-C overlooks, for p < s, a change of one coordinate alone.)
 
     Parameters
     ----------
@@ -626,15 +626,15 @@ def layer_profile(
     norm : float
         p ≥ 1.
     noise : {"gaussian", "laplace"}
-        What the profile is for. For Laplace noise it is right under pure privacy only: with δ > 0 a flat change is not
+        The type of noise. For Laplace noise the profile is valid under pure privacy only: with δ > 0 a flat change is not
         the worst one.
 
     Returns
     -------
     profile : ndarray, shape (ΣK_m,)
     groups : tuple of ndarray of int
-        The coordinates of each layer. A common scale in a layer is required: `NoiseAllocation` takes these groups by itself,
-        and refuses others that part a layer.
+        The coordinates of each layer. A layer must have one common scale: `NoiseAllocation` uses these groups unless told otherwise,
+        and refuses groups that split a layer.
 
     Examples
     --------
@@ -662,9 +662,9 @@ def layer_profile(
 def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = None) -> Array:
     """Return the profile for changes that keep several bounds.
 
-    Bounds of single coordinates are the profile, whatever else is stated (`NoiseAllocation.bounds` has the rest). Under others all coordinates alike share one scale, by symmetry, and the profile is
-    what consumes as much of the budget as the worst change does: the largest ℓ₂ norm (Gaussian) or ℓ₁ norm (Laplace, pure
-    privacy and what follows from it) spread evenly.
+    Bounds on single coordinates are the profile, whatever else is stated (`NoiseAllocation.bounds` holds the rest). Without them all coordinates share one
+    scale, by symmetry, and the profile consumes as much as the worst change: it is the largest ℓ₂ norm (Gaussian) or ℓ₁ norm (Laplace, pure
+    privacy and what follows from it), spread evenly.
 
     Examples
     --------
@@ -702,7 +702,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
 
 
 def check_bounds(bounds: Sensitivity, profile: Array, noise: str) -> bool:
-    """Return whether several bounds restrict more than their profile, which must be this one."""
+    """Return whether several bounds restrict more than their profile; refuse another profile than theirs."""
     each = instance("bounds", bounds, Sensitivity).each
     if each is None or len(each) != len(profile):
         raise DesignError.of("bounds", str(bounds), f"must have each= for {len(profile)} coordinates")
@@ -716,7 +716,7 @@ def check_groups(
 ) -> tuple[Indices, ...] | None:
     """Return a partition of `size` coordinates as vectors of indices, or raise DesignError.
 
-    Where there are limits on the scales, those of a group's members leave it one in common.
+    Limits on the scales must leave the members of a group a common one.
     """
     if groups is None:
         return None

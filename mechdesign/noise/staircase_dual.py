@@ -1,13 +1,13 @@
-r"""The staircase: its law on cells, and its dual in closed form, which proves that no pure noise costs less.
+r"""The staircase: its law on cells, and a dual in closed form that bounds the cost of every noise.
 
-Let ℓ be even, convex and least at 0, sensitivity 1, :math:`g \ge e^\varepsilon`. Suppose functions Out, In ≥ 0 are moved along
-changes of at most 1, so that :math:`E\,\mathrm{Out}(T) \le g\,E\,\mathrm{In}(T) + \delta C` for every (ε, δ)-DP noise T, and
+Let ℓ be even, convex and least at 0, the sensitivity 1, and :math:`g \ge e^\varepsilon`. Suppose mass Out ≥ 0 is transported along
+changes of at most 1 and arrives as In ≥ 0, so that :math:`E\,\mathrm{Out}(T) \le g\,E\,\mathrm{In}(T) + \delta C` for every (ε, δ)-DP noise T, and
 :math:`\ell + \mathrm{Out} - g\,\mathrm{In} \ge \lambda` everywhere. Then :math:`E\,\ell(T) \ge \lambda - \delta C`. On the right half
 (the left is its mirror image), with In = 0 from K on,
 
 .. math:: G(t) = \big(\ell(t) - \lambda + G(t + 1)\big)/g , \qquad \mathrm{In} = G \text{ on } [1, K), \qquad G(t) = 0 \text{ for } t \ge K .
 
-- The shift by 1 moves ψ(t) = G(t + 1), t ≥ 0: it leaves nothing open on [1, ∞) where :math:`\ell(K) \ge \lambda`.
+- The shift by 1 moves ψ(t) = G(t + 1), t ≥ 0: then the condition holds on [1, ∞) if :math:`\ell(K) \ge \lambda`.
 - On [0, 1) G increases. Below its root γ, R(t) = -g G(t) is still to be sent; above, G(t) may still be received. All these
   points are less than 1 apart, so that everything can be sent, a share of G(t') to every t', if
   :math:`\int_0^\gamma R \le \int_\gamma^1 G`: the one condition, and an equation at the best λ.
@@ -52,13 +52,13 @@ _MOST_PERIODS = 50_000
 
 
 def _powers(length: int) -> list[int]:
-    """Powers of two that sum to a length, the largest first."""
+    """Return the powers of two that sum to a length, the largest first."""
     return [1 << k for k in range(length.bit_length() - 1, -1, -1) if length >> k & 1]
 
 
 def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise:
-    """Return the staircase that falls first at the share `step` of the sensitivity, on a lattice: ε-DP exactly."""
-    # 2¹⁴ cells up to the step: the cost is off by their square
+    """Return the exactly ε-DP staircase on a lattice whose first step is at the share `step` of the sensitivity."""
+    # 2¹⁴ cells up to the step: the error of the cost is the square of their width
     n = min(1 << max(0, math.ceil(math.log2(2**14 / step))), MOST_CELLS // 4)
     g = max(1, round(step * n))
     decay = outward_decay(epsilon)
@@ -82,7 +82,7 @@ def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise
 
 
 def whole_staircase(epsilon: float, change: int, first: int) -> IntegerNoise:
-    """Return the staircase on the whole numbers that falls first at `first`, 1 to the change: ε-DP exactly."""
+    """Return the exactly ε-DP staircase on the whole numbers that first falls at `first`, from 1 to the change."""
     decay = outward_decay(epsilon, 64 + math.ceil(1.5 * epsilon))
     half = [decay.denominator if j < first else decay.numerator for j in range(change + 1)]
     return IntegerNoise((*half[:0:-1], *half), -change, change, decay)
@@ -112,7 +112,7 @@ def paired_staircases(epsilon: float, step: float, parts: int) -> tuple[int, int
 
 
 def first_step(law: CellNoise) -> float:
-    """The share of the sensitivity at which a staircase falls first."""
+    """Return the share of the sensitivity at which a staircase first falls."""
     highest = max(law.weights)
     return (
         sum(span for span, weight in zip(law.spans, law.weights) if weight == highest)
@@ -123,7 +123,7 @@ def first_step(law: CellNoise) -> float:
 
 @dataclass(frozen=True)
 class StaircaseMultipliers:
-    """G of one level λ and so many periods K: what it proves.
+    """The dual functions G, by level λ and number of periods K, and the bounds they prove.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class StaircaseMultipliers:
     periods : int
         K; 0 stands for infinitely many, which only δ = 0 allows.
     change : int
-        n: points a sensitivity of the whole numbers; 0 of real ones.
+        n, points a sensitivity, for whole numbers; 0 for real ones.
     """
 
     absolute: Fraction
@@ -154,23 +154,23 @@ class StaircaseMultipliers:
 
     @cached_property
     def _bits(self) -> int:
-        """Behind the point of r and, times the unit, of coefficients: more than e^{-2ε} and the loss need."""
+        """Bits behind the point of r and, in units, of coefficients: more than e^{-2ε} and the loss need."""
         return 120 + math.ceil(4 * self.epsilon)
 
     @cached_property
     def _r(self) -> Fraction:
-        """At most e^{-ε}, dyadic."""
+        """A dyadic number of at most e^{-ε}."""
         return Fraction(math.floor(2**self._bits / exp_upper(self.epsilon)), 2**self._bits)
 
     @cached_property
     def _unit(self) -> Fraction:
-        """Coefficients are whole multiples of this."""
+        """The unit of which coefficients are whole multiples."""
         return Fraction(2) ** (
             math.floor(math.log2(max(self.absolute, self.squared, Fraction(1, 2**900)))) - self._bits
         )
 
     def _forever(self, level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-        """Coefficients of G(t) where K is infinite: a fixed point, no rounding."""
+        """Return the coefficients of G(t) for infinite K: a fixed point, without rounding."""
         r, a, b = self._r, self.absolute, self.squared
         integer = r / (1 - r)
         second = integer * b
@@ -178,7 +178,7 @@ class StaircaseMultipliers:
         return integer * (first + second - level), first, second
 
     def _downwards(self, level: Fraction) -> Iterator[tuple[int, int, int]]:
-        """The coefficients of G(j + u) in units, j from K - 1 to 0, each rounded down."""
+        """Yield the coefficients of G(j + u) in units, j from K - 1 to 0, each rounded down."""
         scale, shift = self._r.numerator, self._r.denominator.bit_length() - 1
         a, b = self.absolute / self._unit, self.squared / self._unit
         if a.denominator > 1 or b.denominator > 1:
@@ -194,7 +194,7 @@ class StaircaseMultipliers:
             yield c
 
     def root(self, c: tuple[Fraction, Fraction, Fraction]) -> tuple[Fraction, Fraction]:
-        """Enclose where a quadratic that increases on [0, 1] changes its sign; (0, 0) where it is never negative."""
+        """Enclose the root of a quadratic that increases on [0, 1]; (0, 0) if it is never negative there."""
         if c[0] >= 0:
             return Fraction(0), Fraction(0)
         # 2 c0 / (-c1 - √(c1² - 4 c0 c2)), the root of the discriminant between two whole numbers
@@ -207,7 +207,7 @@ class StaircaseMultipliers:
         return low, min(high, Fraction(1))
 
     def _balanced(self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]) -> tuple[bool, Fraction]:
-        """Whether what is to be sent on [0, 1) can be received there; and what it charges, per side and per δ."""
+        """Return whether all that is sent on [0, 1) can be received there, and the charge of that, for one side and for each unit of δ."""
         if self.change:
             return self._balanced_points(level, c)
         if sum(c) < 0:
@@ -231,18 +231,18 @@ class StaircaseMultipliers:
         return True, -c[0] / self._r * share
 
     def _points(self, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
-        """G at the points 1, …, n - 1 of (0, 1)."""
+        """Return G at the points 1, …, n - 1 of (0, 1)."""
         n = self.change
         return [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(1, n)]
 
     def _open(self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
-        """Return the mass still to be sent from 0, to one side, and from the points whose G is negative."""
+        """Return the mass still to be sent from 0 to one side, and from the points where G is negative."""
         return [max(level - 2 * sum(c), Fraction(0)) / 2, *(-g / self._r for g in self._points(c) if g < 0)]
 
     def _balanced_points(
         self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]
     ) -> tuple[bool, Fraction]:
-        """The same of points: 0 has both sides, and sends to each what half of it lacks."""
+        """Return the same as `_balanced` for points: 0 has both sides, and sends half of what it lacks to each."""
         sent, received = self._open(level, c), [g for g in self._points(c) if g > 0]
         total, first = sum(received), self.change - len(received)
         if sum(sent) > total or sum(c) < 0:
@@ -252,7 +252,7 @@ class StaircaseMultipliers:
         return True, max(sent) * (1 + (first - 1) * received[-1] / total)
 
     def bound(self, level: Fraction) -> Fraction:
-        """Return the bound of the level: λ - δC, or 0 if it fails a condition."""
+        """Return the bound of the level, λ - δC; 0 if it fails a condition."""
         if level <= 0 or (self.periods == 0 and self.delta > 0):
             return Fraction(0)
         if self.periods == 0:
@@ -275,9 +275,9 @@ class StaircaseMultipliers:
 
     @cached_property
     def highest(self) -> tuple[Fraction, float]:
-        """The highest level that balances, to 13 digits from below, and its γ.
+        """The highest level that balances, rounded down to 13 digits, and its γ.
 
-        The level moves G by a constant, so that G = c₁(u - γ) + c₂(u² - γ²) on [0, 1): γ alone decides what is sent and received.
+        The level shifts G by a constant, so that G = c₁(u - γ) + c₂(u² - γ²) on [0, 1): γ alone decides what is sent and received.
         """
         constant, first, second = self._last(Fraction(0))
         unit = self.absolute + self.squared  # a level of the order of the best
@@ -298,7 +298,7 @@ class StaircaseMultipliers:
     def _highest_point(
         self, constant: Fraction, first: Fraction, second: Fraction, fall: Fraction
     ) -> tuple[Fraction, float]:
-        """The same of points: what is sent less what is received is linear in the level between two signs of G, and increases."""
+        """Return the same as `highest` for points: mass sent less mass received increases in the level, linearly between two signs of G."""
 
         def at(level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
             return constant - fall * level, first, second
@@ -329,7 +329,7 @@ class StaircaseMultipliers:
 @serializable("staircase-dual")
 @dataclass(frozen=True, eq=False)
 class StaircaseDual(OneNumberDual):
-    """No additive noise costs less than λ - δC: the theorem of this module, in exact arithmetic.
+    """A proof that no additive noise costs less than λ - δC, by the theorem of this module in exact arithmetic.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ class StaircaseDual(OneNumberDual):
 def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     """Yield the staircase and the lower bound of its dual, for a loss a|t| + bt².
 
-    Where δ is not small compared with the gap, the exact answer is given with probability δ, but for a narrow spike.
+    Where δ is not small compared with the gap, the law gets a narrow spike of mass δ at 0; on whole numbers it always gets mass δ at 0.
     """
     q = question
     pure = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
@@ -391,7 +391,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
 
 
 def _answering(law: IntegerNoise, delta: Fraction) -> IntegerNoise:
-    """Give the exact answer with probability δ."""
+    """Return the law that adds no noise with probability δ, else noise of this law."""
     times = 2**60
     more = math.floor(times * law.total * delta / (1 - delta))
     weights = [w * times + more * (j == len(law.weights) // 2) for j, w in enumerate(law.weights)]

@@ -1,17 +1,17 @@
-r"""Independent noise for vector queries: a scale for each coordinate, of one type or of both; or one cell law on all.
+r"""Independent noise for vector queries: Laplace or Gaussian with a scale for each coordinate, a mix of both, or one cell law on all.
 
 The exact composition of all coordinates' losses bounds δ. Noise of P3 and P4 (`mechdesign.noise.allocation`) is `IndependentNoise`, released by
 `PerCoordinate.release` on a lattice; what that costs is proved at `IndependentNoise.exact`.
 
-**One cell law on every coordinate** is private as a whole: with :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells, a shift by :math:`(k + \theta)\beta` has
+**One cell law on every coordinate**: with :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells, a shift by :math:`(k + \theta)\beta` has
 :math:`(1-\theta) D_k + \theta D_{k+1}`: the pair of laws is that of k or of k + 1 cells, by a coin that may be seen. K
 shifted coordinates are therefore a mixture of products over whole cells, and whatever dominates every :math:`D_k`,
 k ≤ n, dominates in each factor. :math:`h = \max_k D_k` does: a convex function of α and so itself the curve of a pair of laws;
 the chords of its values on a grid, computed with their rounding errors added, lie above it.
 
-Tails are followed until they weigh nothing; what lies beyond counts as infinite loss. Where one weight stands for a span of
+Tails are followed until their masses underflow; the mass beyond counts as infinite loss. Where one weight stands for a span of
 cells, the pairs are the overlaps of spans, whose lengths are linear in the shift between the differences of the spans' ends:
-shifts by these differences decide.
+the worst shift is one of these differences.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _STEP = 2.0**-30
-"""Lattice step of a release over the scale."""
+"""Lattice step of a release, divided by the scale."""
 
 
 class PerCoordinate(AddedNoise):
-    """Properties that follow from the scales and the set of coordinates with Laplace noise, the others having Gaussian noise."""
+    """Noise given by a scale for each coordinate: Laplace on some coordinates, Gaussian on the others."""
 
     scales: Array
     sensitivities: Array | None
     laplace: bool | npt.NDArray[np.bool_]
     """Coordinates with Laplace noise."""
     _parts: Sequence[tuple[Indices | slice, IndependentNoise]]
-    """Coordinates whose noise is widened together for the lattice, and their law."""
+    """Groups of coordinates whose noise is widened together for the lattice, each with its law."""
 
     @property
     def dimension(self) -> int:  # type: ignore[override]
@@ -72,7 +72,7 @@ class PerCoordinate(AddedNoise):
 
     @property
     def parameters(self) -> dict[str, Array]:
-        """Return the columns of an allocation's frame for each coordinate."""
+        """The columns of an allocation's frame, one value a coordinate."""
         return {"scale": self.scales}
 
     @property
@@ -86,7 +86,7 @@ class PerCoordinate(AddedNoise):
         return float(self.variance.sum())
 
     def errors(self) -> Accuracy:
-        """How far off an answer is, on average over the coordinates."""
+        """Return the errors of an answer, on average over the coordinates."""
         return accuracy_of(self.scales, laplace=self.laplace)
 
     def absolute_moment(self, order: float) -> Array:
@@ -98,8 +98,8 @@ class PerCoordinate(AddedNoise):
     def release(self, x: Numbers) -> Array:
         """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
 
-        Answers are rounded to the lattice first, so that adding noise that is rounded to it is to round the sum with the continuous noise,
-        whose guarantee carries over (what rounding moves apart is in `exact`). The noise is drawn exactly, from the operating system's randomness
+        Answers are rounded to the lattice first. Adding rounded noise then equals rounding the sum with continuous noise, whose guarantee
+        carries over (`IndependentNoise.exact` accounts for the rounding). The noise is drawn exactly, from the operating system's randomness
         (`mechdesign.noise.release`); a coordinate without noise is the same for all neighbours and is returned as it is.
 
         Parameters
@@ -109,7 +109,7 @@ class PerCoordinate(AddedNoise):
         Raises
         ------
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = np.array(self._answers(x))
         for at, law in self._parts:
@@ -119,10 +119,10 @@ class PerCoordinate(AddedNoise):
         return held
 
     def consumption(self) -> Consumption:
-        """What a release consumes of a ledger where all coordinates change by all they may.
+        """Return what a release consumes where every coordinate changes by its sensitivity.
 
-        For its lattice the noise is widened so that normal coordinates together consume what they did, and so do Laplace ones; of one
-        of these the ratio λ/β may rise by two steps of 2⁻³⁰.
+        The noise is widened for its lattice so that the Gaussian coordinates together consume no more than before, and so do the Laplace ones;
+        the ratio λ/β of a single Laplace coordinate may still rise by two steps of 2⁻³⁰.
         """
         lam = np.asarray(self.sensitivities)
         moved = lam > 0
@@ -153,7 +153,7 @@ class IndependentNoise(PerCoordinate):
     sensitivities : ndarray, shape (K,), optional
         The profile λ that the scales were made for; `release` needs it.
     bounds : Sensitivity, optional
-        All bounds that changes keep, where there are others than the profile.
+        All bounds that changes keep, if there are others than the profile.
 
     Examples
     --------
@@ -189,10 +189,10 @@ class IndependentNoise(PerCoordinate):
     def exact(self) -> ExactNoise:
         """The sampler of one coordinate in units of its scale, widened for the lattice.
 
-        Each coordinate has the step h = 2⁻³⁰ of its scale. Rounding (`mechdesign.noise.release.noisy`) moves answers
-        λ apart to at most (1 + 2⁻⁴⁸)λ/h + 2 steps apart, so that the sum of ((λ + 2h)/s)^m is what is consumed. Under further
-        bounds n coordinates change, and by Minkowski's inequality the m-th root of what a change consumes rises by 2h n^(1/m)/s at
-        most; the largest consumes at least what one coordinate alone does.
+        Each coordinate has the step h = 2⁻³⁰ of its scale. Rounding (`mechdesign.noise.release.noisy`) turns a difference of
+        λ into at most (1 + 2⁻⁴⁸)λ/h + 2 steps, so that the sum of ((λ + 2h)/s)^m is consumed. Under further
+        bounds n coordinates change, and by Minkowski's inequality the m-th root of what a change consumes rises by at most
+        2h n^(1/m)/s; the worst change consumes at least as much as one coordinate alone.
         """
         lam, m = self.sensitivities, 2 if self.noise == "gaussian" else 1
         if lam is None or np.any((self.scales == 0) & (lam > 0)):
@@ -228,7 +228,7 @@ def profile_vector(name: str, value: Numbers, size: int | None = None) -> Array:
 
 
 def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[np.bool_] = False) -> Accuracy:
-    """How far off an answer is, on average over coordinates with Laplace noise where `laplace`, else Gaussian, of these scales.
+    """Return the average errors over coordinates of these scales, with Laplace noise where `laplace`, else Gaussian.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[n
 @serializable("mixed-noise")
 @dataclass(frozen=True, eq=False)
 class MixedNoise(PerCoordinate):
-    """Independent zero-mean noise, Laplace on some coordinates and Gaussian on the others, or Laplace on all: private by composition.
+    """Independent zero-mean noise, Laplace on some or all coordinates and Gaussian on the others, private by composition.
 
     Parameters
     ----------
@@ -292,8 +292,8 @@ class MixedNoise(PerCoordinate):
         )
 
     def terms(self) -> tuple[NoiseTerm, ...]:
-        r"""What is composed: normal coordinates as one of :math:`\mu = \sqrt{\sum \lambda_i^2/\sigma_i^2}`, rounded up, and
-        Laplace coordinates by their ratio λ/β, rounded up; not those of `small`.
+        r"""Return the terms to compose, rounded up: all Gaussian coordinates as one of :math:`\mu = \sqrt{\sum \lambda_i^2/\sigma_i^2}`, and
+        Laplace coordinates by their ratio λ/β, without those of `small`.
         """
         ratio = self._ratio
         normal = (ratio > 0) & ~self.laplace
@@ -302,18 +302,18 @@ class MixedNoise(PerCoordinate):
             mu = math.sqrt(math.fsum(ratio[normal] ** 2)) * (1 + 1e-15)
             found.append(NoiseTerm(stats.norm(), mu, 1))
         sizes, counts = np.unique(ratio[self._alone], return_counts=True)
-        unit = stats.laplace()  # SciPy takes a millisecond for each that it freezes
+        unit = stats.laplace()  # SciPy takes a millisecond to freeze a law
         found += [NoiseTerm(unit, float(v), int(c)) for v, c in zip(sizes, counts)]
         return tuple(found)
 
     @property
     def small(self) -> float:
-        """Σ λ/β of the Laplace coordinates whose ratio is far below the largest, rounded up: they are this private, purely."""
+        """Σ λ/β over the Laplace coordinates whose ratio is far below the largest, rounded up: their pure ε."""
         return math.fsum(self._ratio[self.laplace & ~self._alone]) * (1 + 1e-15)
 
     @cached_property
     def _ratio(self) -> Array:
-        """λ/s, rounded up, to 48 bits: ratios that are the same but for the rounding of their scales are composed as one."""
+        """λ/s, rounded up to 48 bits: ratios that differ by the rounding of their scales only are composed as one."""
         ratio = np.divide(
             self.sensitivities, self.scales, out=np.zeros(len(self.scales)), where=self.scales > 0
         )
@@ -327,10 +327,10 @@ class MixedNoise(PerCoordinate):
 
     @cached_property
     def _parts(self) -> tuple[tuple[Indices, IndependentNoise], ...]:  # type: ignore[override]
-        """Normal coordinates, the small Laplace ones, and the others by their ratio.
+        """The Gaussian coordinates, the small Laplace ones, and the other Laplace ones by their ratio.
 
-        Widening for the lattice keeps the sum that a part consumes: all that counts of the first two, and of coordinates of
-        one ratio that each of them is no less private than before.
+        Widening for the lattice keeps the sum that a part consumes. Only that sum counts for the first two parts; coordinates of
+        one ratio are each as private as before.
         """
         found = [(np.flatnonzero(~self.laplace), "gaussian")]
         found.append((np.flatnonzero(self.laplace & ~self._alone), "laplace"))
@@ -353,9 +353,9 @@ class MixedNoise(PerCoordinate):
         return float(np.linalg.norm(wider * np.sqrt(self.variance)) / math.sqrt(self.mse)) - 1.0
 
     def composed(self, privacy: Pointwise) -> tuple[float, bool]:
-        """δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it; of a TradeOff the largest share of a δ.
+        """Return δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it.
 
-        What is τ-private purely leaves ε − τ to the others.
+        For a TradeOff it is the largest share of a δ. The coordinates of `small`, τ-DP together, leave ε − τ to the others.
         """
         terms, points = self.terms(), pairs_of(privacy)
         found = [delta_at(terms, self.small, epsilon, delta) for epsilon, delta in points]
@@ -364,15 +364,15 @@ class MixedNoise(PerCoordinate):
 
 
 LEVELS = 32
-"""Different Laplace ratios, at most: each is composed on its own."""
+"""Largest number of different Laplace ratios: each is composed by itself."""
 
 
 def delta_at(
     terms: tuple[NoiseTerm, ...], small: float, epsilon: float, delta: float = 0.0
 ) -> tuple[float, bool]:
-    """δ at ε ≥ 0, by basic composition alone where that shows no more than `delta`.
+    """Return δ at ε ≥ 0 and whether it is proved; basic composition is used alone if it gives at most `delta`.
 
-    As noise is symmetric δ(−τ) = 1 − e^(−τ) (1 − δ(τ)), where what is τ-private purely leaves less than 0.
+    Where `small` exceeds ε, less than 0 is left: as noise is symmetric, δ(−τ) = 1 − e^(−τ) (1 − δ(τ)).
     """
     left = math.nextafter(epsilon - small, -math.inf) if epsilon else -small
     if left < 0:
@@ -392,7 +392,7 @@ def delta_at(
 
 
 def barely_above(excess: float, count: int) -> float:
-    r"""δ of Laplace noise whose ratios sum to `excess` more than ε, each at least half of that; rounded up.
+    r"""Return δ of Laplace noise whose ratios sum to ε plus `excess`, each ratio at least half the excess; rounded up.
 
     The loss is :math:`\sum r_i - 2\sum \min(x_i^+, r_i)`, above ε only where no minimum is :math:`r_i`; :math:`x_i^+` is 0 or
     exponential with probability ½ each, so that n of them that are not 0 sum to a gamma variable X of shape n:
@@ -423,7 +423,7 @@ def barely_above(excess: float, count: int) -> float:
 class CellProduct(checks.Checked, AddedNoise):
     r"""Independent noise of one cell law on every coordinate of a query.
 
-    Every coordinate may move by up to n cells of the law (``law.cells_per_shift``), all K at once, or c of them.
+    Each coordinate may move by up to n cells of the law (``law.cells_per_shift``), all K at once or c of them.
 
     Parameters
     ----------
@@ -432,12 +432,12 @@ class CellProduct(checks.Checked, AddedNoise):
     dimension : int
         K ≥ 1.
     l0 : int, optional
-        c ≤ K: how many coordinates may move at once, at most; all when not given.
+        c ≤ K: the most coordinates that may move at once; all when not given.
 
     Raises
     ------
     DesignError
-        A law that is not symmetric, a dimension that is no whole number.
+        The law is not symmetric, or the dimension is no whole number.
 
     Examples
     --------
@@ -473,7 +473,7 @@ class CellProduct(checks.Checked, AddedNoise):
         return self.law.expected_loss("absolute")
 
     def errors(self) -> Accuracy:
-        """How far off the answer to one coordinate is."""
+        """Return the errors of the answer to one coordinate."""
         return self.law.errors()
 
     def plot(self, **options: float) -> Figure:
@@ -486,8 +486,7 @@ class CellProduct(checks.Checked, AddedNoise):
     def release(self, x: Numbers) -> Array:
         """Return answers with noise, drawn exactly from the operating system's randomness: for deployment.
 
-        What is composed for real shifts holds for the lattice that leaves the machine, coordinate by coordinate
-        (`CellNoise.release`).
+        The composition for real shifts holds for the released lattice too, coordinate by coordinate (`CellNoise.release`).
 
         Parameters
         ----------
@@ -496,7 +495,7 @@ class CellProduct(checks.Checked, AddedNoise):
         Raises
         ------
         DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         given = checks.read("x", x)
         held = checks.answers("x", given, self.dimension)
@@ -509,7 +508,7 @@ class CellProduct(checks.Checked, AddedNoise):
         )
 
     def privacy_profile(self, epsilon: Numbers) -> Values:
-        """δ(ε), from above.
+        """Return δ(ε), from above.
 
         Parameters
         ----------
@@ -519,7 +518,7 @@ class CellProduct(checks.Checked, AddedNoise):
         return checks.each("epsilon", epsilon, lambda e: self.delta_interval(e).upper)
 
     def epsilon(self, delta: float) -> float:
-        """The least ε certified at `delta`, rounded up; ``inf`` if there is none."""
+        """Return the least ε certified at `delta`, rounded up; ``inf`` if there is none."""
         delta = checks.probability("delta", delta)
 
         def over(epsilon: float) -> float:
@@ -529,7 +528,7 @@ class CellProduct(checks.Checked, AddedNoise):
         return least_kept(over, 1.0, least=0.0, most=1e6, xtol=1e-9, rtol=1e-9)
 
     def summary(self) -> str:
-        """The law and what it costs."""
+        """Describe the law and its cost."""
         law = on_cells(self.law)
         reach = law.cells_per_shift * law.width
         some = "" if self.moved == self.dimension else f"of at most {self.l0} at once "
@@ -543,13 +542,13 @@ class CellProduct(checks.Checked, AddedNoise):
 
 
 def on_cells(law: CellNoise | IntegerNoise) -> CellNoise:
-    """The law on cells; that of which noise on the whole numbers is the middle."""
+    """Return the law on cells; for noise on the whole numbers the one whose middles it is."""
     return law.cells if isinstance(law, IntegerNoise) else law
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Mass per cell between edges (in cells), and the mass of the tails beyond them.
+    """Mass a cell between edges (in cells), and the mass of the tails beyond them.
 
     Parameters
     ----------
@@ -558,7 +557,7 @@ class Pieces:
     beyond : float
         Rounded up.
     shifts : ndarray of int
-        The whole shifts among which, for every level, the worst of all real ones up to n cells is.
+        Whole shifts, one of which is the worst of all real shifts up to n cells at each level.
     """
 
     heights: Array
@@ -567,7 +566,7 @@ class Pieces:
     shifts: Indices
 
     def moved(self, k: int) -> tuple[Array, Array, float]:
-        """Masses p and q of the pieces where both laws have some when the second is k cells to the left; the mass without partner."""
+        """Return masses p and q of the pieces where both laws have mass when the second is k cells to the left; and the mass without partner."""
         cuts = np.union1d(self.edges, self.edges - k)
         a, b = (self._at(places) * np.diff(cuts) for places in (cuts[:-1], cuts[:-1] + k))
         seen = (a > 0) & (b > 0)
@@ -580,7 +579,7 @@ class Pieces:
 
 @lru_cache(maxsize=32)
 def pieces(law: CellNoise) -> Pieces:
-    """The pieces of a law, its spike left out; equal neighbours of a law with spans are one."""
+    """Return the pieces of a law without its spike; equal neighbours of a law with spans are joined."""
     n = law.cells_per_shift
     masses, edges, beyond = law.extended
     heights = masses / np.diff(edges)
@@ -594,13 +593,13 @@ def pieces(law: CellNoise) -> Pieces:
 
 
 def _curve(held: Pieces, k: int, levels: Array) -> tuple[Array, float]:
-    """D_k at e^levels, rounded up, and its limit: the mass whose partner has none."""
+    """Return D_k at e^levels, rounded up, and its limit: the mass without partner."""
     a, b, infinite = held.moved(k)
     ratio = np.log(a) - np.log(b)
     order = np.argsort(ratio)
     above, below = (np.append(np.cumsum(x[order][::-1])[::-1], 0.0) for x in (a, b))
     i = np.searchsorted(ratio[order], levels, side="right")
-    # cells within rounding of the level are on either side of it: they add next to nothing, which the slack covers
+    # cells within rounding of the level may be on either side of it; the slack covers what they add
     slack = (2e-16 * len(a) + 1e-15) * (above[i] + np.exp(levels) * below[i])
     value = np.maximum(above[i] - np.exp(levels) * below[i], 0.0) + slack + infinite
     return value * (1 + 1e-15), infinite
@@ -619,7 +618,7 @@ def dominating_loss(law: CellNoise) -> AtomicLoss:
         top = max(top, np.abs(ratios).max(initial=0.0))
     top = top * (1 + 1e-12) + 1e-12
     levels = np.union1d(np.linspace(-top, top, 4096), ratios)
-    # points so close that rounding hides the difference of slopes are one, the upper
+    # of points so close that rounding hides the difference of slopes only the upper is kept
     levels = levels[np.append(np.diff(levels) > 1e-7 * top, True)]
     curves = [_curve(held, k, levels) for k in held.shifts]
     height = np.max([value for value, _ in curves], axis=0)
@@ -629,7 +628,7 @@ def dominating_loss(law: CellNoise) -> AtomicLoss:
     alpha = np.exp(levels)
     slope = np.concatenate([[(1 - kept[0]) / alpha[0]], -np.diff(kept) / np.diff(alpha), [0.0]])
     mass = alpha * np.maximum(-np.diff(slope), 0.0)
-    # What these atoms amount to must be no less than the curve: inflate by what rounding took away.
+    # the atoms' curve must be no less than the curve: inflate by what rounding took away
     tail_p, tail_q = (np.append(np.cumsum(m[::-1])[::-1], 0.0)[1:] for m in (mass, mass / alpha))
     reached = infinite + np.maximum(tail_p - alpha * tail_q, 0.0) * (1 - 1e-15 * len(alpha))
     factor = max(1.0, float(np.max(kept / np.maximum(reached, 1e-300)))) * (1 + 1e-14)
@@ -637,7 +636,7 @@ def dominating_loss(law: CellNoise) -> AtomicLoss:
 
 
 def _lower_hull(x: Array, y: Array) -> Indices:
-    """Indices of the lower convex hull of points with increasing x."""
+    """Return the indices of the lower convex hull of points with increasing x."""
     hull: list[int] = []
     for i in range(len(x)):
         while len(hull) > 1:
@@ -650,7 +649,7 @@ def _lower_hull(x: Array, y: Array) -> Indices:
 
 
 def _composed(loss: AtomicLoss, count: int, epsilon: float, *, pessimistic: bool) -> float:
-    """δ(ε) of `count` coordinates from above or below, on a grid of 20,000 steps and more that the largest loss is on."""
+    """Return δ(ε) of `count` coordinates from above or below, on a grid of at least 20,000 steps that contains the largest loss."""
     if loss.infinity >= 1:
         return 1.0
     spread, top = float(np.ptp(loss.values)), float(np.abs(loss.values).max())

@@ -23,10 +23,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
@@ -46,6 +48,11 @@ def checked_users(users: object, model: str) -> int:
     return found
 
 
+def _times(alpha: float, distance: float) -> float:
+    """Return the product, rounded up."""
+    return round_up(Fraction(alpha) * Fraction(distance))
+
+
 def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, float]:
     r"""Return (kε, δ(e^{kε} − 1)/(e^ε − 1)) for k = `steps` steps of (ε, δ) each.
 
@@ -57,7 +64,7 @@ def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, floa
     """
     epsilon = checks.positive("epsilon", epsilon, side=checks.DOWN)
     delta = checks.probability("delta", delta, below_one=True, side=checks.DOWN)
-    total = checks.integer("steps", steps, 1, 1 << 53) * epsilon
+    total = _times(epsilon, checks.integer("steps", steps, 1, 1 << 53))
     if delta == 0:
         return total, 0.0
     growth = math.expm1(total) / math.expm1(epsilon) if total < 700 else math.inf
@@ -120,11 +127,11 @@ class ItemPrivacy(Checked):
 
     def epsilon(self, distance: float) -> float:
         """Return the largest loss between two items at this distance."""
-        return self.alpha * checks.non_negative("distance", distance)
+        return _times(self.alpha, checks.non_negative("distance", distance))
 
     def composed(self, items: int) -> EMDPrivacy:
         """Return the guarantee of m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
-        return EMDPrivacy(self.alpha * checks.integer("items", items, 1, 1 << 53))
+        return EMDPrivacy(_times(self.alpha, checks.integer("items", items, 1, 1 << 53)))
 
 
 @serializable("emd-privacy")
@@ -161,11 +168,11 @@ class EMDPrivacy(Checked):
 
     def epsilon(self, emd: float) -> float:
         """Return ε for two datasets at this earth mover's distance; δ is the same for all."""
-        return self.alpha * checks.non_negative("emd", emd)
+        return _times(self.alpha, checks.non_negative("emd", emd))
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:
         """Return the implied user-level DP: no two datasets are farther apart than the diameter, so ε = α · diameter."""
-        return ApproximateDP(self.alpha * checks.instance("space", space, MetricSpace).diameter, self.delta)
+        return ApproximateDP(self.epsilon(checks.instance("space", space, MetricSpace).diameter), self.delta)
 
     def discrete(self, radius: float) -> DiscreteEMDPrivacy:
         """Return the implied discrete guarantee: pairs with EMD ≤ r have ε ≤ αr."""
@@ -202,12 +209,15 @@ class DiscreteEMDPrivacy(Checked):
     sizes: str = field(check=checks.one_of, allowed=SIZES, default="unbounded")
 
     def at(self, emd: float) -> tuple[float, float]:
-        """Return (ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void)."""
+        """Return (ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void).
+
+        A distance within 10⁻¹² of a whole number of steps counts as that: it is a rounded sum itself.
+        """
         ratio = checks.non_negative("emd", emd) / self.radius
         if not math.isfinite(ratio):
             raise DesignError.of("emd", emd, "is too many steps of the radius")
         steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # whole up to rounding counts as whole
-        epsilon = self.alpha * self.radius
+        epsilon = _times(self.alpha, self.radius)
         if steps > 1 and self.sizes == "bounded":
             beyond = f"lies beyond radius = {self.radius}, where a bounded guarantee says nothing; ask the mechanism"
             raise DesignError.of("emd", emd, beyond)

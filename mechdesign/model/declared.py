@@ -20,7 +20,8 @@ of a cell, every feasible table costs at least
 as rows of P are averages; the minimum omits cells that the constraints force to zero (`Declared.forced`).
 
 **From CVXPY's expressions to rows of numbers** (`rows_of`). Affine expressions are read by their gradients, which are exact there; convex piecewise linear ones are first reduced by CVXPY to affine rows of
-further variables (its epigraphs). Any other convex function is replaced by its tangent at a point, which lies below it. Everything else is refused
+further variables (its epigraphs). Any other convex function is replaced by its tangents, which lie below it, and by the affine
+rows outside which it has no value. Everything else is refused
 by an error that names the family.
 """
 
@@ -722,12 +723,14 @@ def rows_of(
             if not exact:
                 curved.append(label)
                 room, points = (stricter or {}).get(label, 0.0), at.get(label, at[""])
-                parts = [_tangent(repr(label), one.expr, unknown, point) + room <= 0 for point in points]
+                parts = [row + room <= 0 for row in _tangents(repr(label), one.expr, unknown, points)]
+                parts += _domain(one.expr)
         pieces += [(family, row) for part in parts for row in _rows(repr(label), part)]
     if goal.is_convex() and not goal.is_pwl():
         least, names, curved = Further(1, name="objective"), [*names, "objective"], [*curved, "objective"]
-        tangents = (_tangent("objective", goal, unknown, point) for point in at.get("objective", at[""]))
-        pieces += [(len(names) - 1, tangent - least <= 0) for tangent in tangents]
+        tangents = _tangents("objective", goal, unknown, at.get("objective", at[""]))
+        parts = [*(tangent - least <= 0 for tangent in tangents), *_domain(goal)]
+        pieces += [(len(names) - 1, part) for part in parts]
         goal = least[0]
     elif not goal.is_affine():
         _check("objective", goal)
@@ -761,20 +764,27 @@ def rows_of(
     )
 
 
-def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:
-    """Return the affine expression that touches a convex one at a point, up to rounding, and lies below it."""
-    try:
-        with valued(unknown, at):
-            slope, value = expression.grad[unknown], expression.value
-    except (NotImplementedError, ValueError):  # CVXPY does not know the slopes of some atoms
-        remedy = "state it by other atoms, as cp.max(cp.abs(x)) for cp.norm_inf(x)"
-        raise DesignError(f"{what}: holds an atom of which CVXPY gives no slope; {remedy}") from None
-    if slope is None or value is None or not np.isfinite(value).all():
-        raise DesignError(f"{what}: has no slope where its first tangent is taken")
-    slope, flat = sparse.csr_array(slope).reshape(unknown.size, -1).T, at.ravel(order="F")
-    height = np.ravel(value, order="F") - slope @ flat
-    rounding = _ROUNDING * (np.abs(np.ravel(value, order="F")) + abs(slope) @ np.abs(flat))
-    return height - rounding + slope @ cp.vec(unknown, order="F")
+def _tangents(what: str, expression: Any, unknown: Unknown, points: Iterable[Array]) -> Iterator[Any]:
+    """Yield the affine expressions that touch a convex one at these points, up to rounding, and lie below it; none at points without a slope."""
+    for at in points:
+        try:
+            with valued(unknown, at), np.errstate(invalid="ignore", divide="ignore"):
+                slope, value = expression.grad[unknown], expression.value
+        except (NotImplementedError, ValueError):  # CVXPY does not know the slopes of some atoms
+            remedy = "state it by other atoms, as cp.max(cp.abs(x)) for cp.norm_inf(x)"
+            raise DesignError(f"{what}: holds an atom of which CVXPY gives no slope; {remedy}") from None
+        if slope is None or value is None or not np.isfinite(value).all():
+            continue
+        slope, flat = sparse.csr_array(slope).reshape(unknown.size, -1).T, at.ravel(order="F")
+        height = np.ravel(value, order="F") - slope @ flat
+        rounding = _ROUNDING * (np.abs(np.ravel(value, order="F")) + abs(slope) @ np.abs(flat))
+        yield height - rounding + slope @ cp.vec(unknown, order="F")
+
+
+def _domain(expression: Any) -> list[Any]:
+    """Return the affine rows outside which a function has no value, such as x >= 0.1 for a root of x - 0.1."""
+    found = (row for row in expression.domain if type(row).__name__ in _BELOW)
+    return [row for row in found if row.expr.is_affine() and not row.expr.is_nonpos()]
 
 
 _ROUNDING = 1e-15

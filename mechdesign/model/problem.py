@@ -327,17 +327,16 @@ class Problem(ModelledDesign):
                     points[label] = [latest]
                 elif label in over:
                     points[label] = [*points[label], latest]
-        remedy = (
-            "are met by nothing found, if at all with no room: allow a millionth more, or state them by sums"
-        )
-        raise SolverError(f"rows called {sorted(over)} {remedy}", solver="tangents", status="repair")
+        raise unmet(over)
 
     def _size(self, label: str, value: Array) -> float:
         """Return the size of the tangents of a function at a value of the unknown; 1 if they are 0."""
         declared = self.declared
         mine = np.flatnonzero(declared.family == declared.labels.index(label))
         slopes = abs(declared.matrix[mine][:, : value.size])
-        return float((slopes @ np.abs(value).ravel() + np.abs(declared.offsets[mine])).max()) or 1.0
+        return (
+            float((slopes @ np.abs(value).ravel() + np.abs(declared.offsets[mine])).max(initial=0.0)) or 1.0
+        )
 
     def to_fields(self) -> dict[str, object]:
         """Return the fields that files hold: the problem in numbers."""
@@ -493,6 +492,12 @@ class Problem(ModelledDesign):
             found: Result = self.design.solve(solver, **options)
             return found
         return super().solve(solver, **options)
+
+
+def unmet(labels: Iterable[str]) -> SolverError:
+    """Return the error that nothing found satisfies the convex functions of these families."""
+    remedy = "are met by nothing found, if at all with no room: allow a millionth more, or state them by sums"
+    return SolverError(f"rows called {sorted(labels)} {remedy}", solver="tangents", status="repair")
 
 
 def typeset(line: str) -> str:

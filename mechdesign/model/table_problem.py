@@ -51,7 +51,7 @@ from mechdesign.model.exactly import (
     row_claims,
     weights_of,
 )
-from mechdesign.model.problem import Problem, Unknown, labelled, named
+from mechdesign.model.problem import Problem, Unknown, labelled, named, unmet
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, TableMechanism, shown_label
@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 CURVED = 1e-8
 """Largest violation of a convex, not piecewise linear function at the law, in doubles, relative to the size of its tangents."""
 _TANGENTS = 40  # most rounds of tangents
+_STALLED = 5  # rounds that must close a hundredth of the gap
 _POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
 _STRICTER = 8  # most times that limits of convex functions are tightened
 MOST_ROWS = 400_000
@@ -291,7 +292,7 @@ class FiniteProblem(TableDesign, Problem):
         """Solve the conic program for a law, then linear programs with tangents at their solutions for the bound."""
         found, declared, columns, missed = self._inside(clock, solver, options)
         tables = [_stochastic(found.primal[self.unknown.name()])]
-        worth = self.worth(self.deployed(weights_of(declared, columns)))
+        worth, lows = self.worth(self.deployed(weights_of(declared, columns))), list[float]()
         while True:
             program = Program(declared, clock)
             program.solve()
@@ -299,8 +300,10 @@ class FiniteProblem(TableDesign, Problem):
             bounds = [b for held in (none, program.multipliers()) for b in proved_bounds(declared, *held)]
             columns = _settled(declared, columns[: declared.cells])
             value = max(round_up(fraction(declared.value(columns))), worth.get("objective", -math.inf))
-            reached = value - max(bound.value for bound in bounds) <= clock.gap * abs(value)
-            if reached or clock.passed or len(tables) == _TANGENTS:
+            lows.append(max(bound.value for bound in bounds))
+            apart = value - lows[-1]
+            stalled = len(lows) > _STALLED and lows[-1] - lows[-1 - _STALLED] < 0.01 * apart
+            if apart <= clock.gap * abs(value) or stalled or clock.passed or len(tables) == _TANGENTS:
                 break
             vertex = _stochastic(program.columns()[: declared.cells].reshape(tables[0].shape))
             tables.append((vertex + tables[0]) / 2)  # inside, where slopes are finite
@@ -324,7 +327,7 @@ class FiniteProblem(TableDesign, Problem):
         for _ in range(_STRICTER):
             asked = cp.Problem(cp.Minimize(goal), [*kept, *(part <= -stricter for part in parts.values())])
             try:
-                found = solve(asked, solver, deadline=clock, **options)
+                found = _conic(asked, solver, clock, options)
             except InfeasibleError as error:
                 if stricter:
                     break
@@ -343,7 +346,7 @@ class FiniteProblem(TableDesign, Problem):
             if not math.isfinite(most := max(worth[label] / self._size(label, equal) for label in off)):
                 break
             stricter = 2 * (stricter + most)
-        raise SolverError(f"rows called {off} are missed", solver=solver or "any", status="repair")
+        raise unmet(off)
 
     def _spread(self) -> float:
         """Return the range of the objective over some tables, which scales it to about 1 for a solver's tolerances."""
@@ -351,20 +354,20 @@ class FiniteProblem(TableDesign, Problem):
         corners = (np.eye(m)[(np.arange(n) + x) % m] for x in range(min(m, 8)))
         tables = [np.full((n, m), 1 / m), *((corner + 1 / m) / 2 for corner in corners)]
         worth = [self.worth_at(table.reshape(self.unknown.shape))["objective"] for table in tables]
-        return float(np.ptp(worth)) or 1.0
+        return float(np.ptp([one for one in worth if math.isfinite(one)] or [0.0])) or 1.0
 
     def _cut_off(self, clock: Clock) -> None:
-        """Add tangents of convex functions at tables that satisfy those before, until none does or `_TANGENTS` are reached."""
-        equal = np.full(self.unknown.shape, 1 / self.declared.m)
-        tables = [equal]
+        """Add tangents of convex functions at the table farthest inside those before, until there is none or `_TANGENTS` are reached."""
+        tables = [np.full(self.unknown.shape, 1 / self.declared.m)]
         with suppress(InfeasibleError):
             while len(tables) < _TANGENTS:
-                program = Program(self.declared, clock, costs=False)
+                program = Program(self.declared, clock, room=True)
                 program.solve()
-                vertex = _stochastic(program.columns()[: self.declared.cells].reshape(equal.shape))
-                tables.append((vertex + 0.01 * equal) / 1.01)  # inside, where slopes are finite
-                held = self.compiled({"": tables})
-                self.__dict__["_declared"] = held
+                if not program.solution.primal["room"][0] > 0:
+                    break
+                inside = program.columns()[: self.declared.cells].reshape(self.unknown.shape)
+                tables.append(_stochastic(inside))
+                self.__dict__["_declared"] = self.compiled({"": tables})
 
     def _law(
         self, columns: Exact, missed: Mapping[str, fmpq], report: SolveReport, notes: tuple[str, ...] = ()
@@ -383,6 +386,8 @@ class FiniteProblem(TableDesign, Problem):
         """Return the error that names families that contradict each other, and the least ε at which they do not."""
         declared = self.declared
         families = contradiction(declared, clock)
+        if not families and declared.curved:
+            return unmet(declared.curved)
         if not families:
             message = f"no {declared.noun} was found, nor is it proved that there is none: {error}"
             return SolverError(message, solver="highs", status="check")
@@ -423,7 +428,7 @@ class TableProblem(FiniteProblem):
         for part in self.declared.parts:
             a, b = (P[side.tolist()] for side in part.pairs.T)
             over = a - cp.multiply(part.factors[:, None], b)
-            row = cp.sum(cp.pos(over), axis=1) <= part.delta if part.delta else over <= 0
+            row = cp.sum(cp.pos(over / part.delta), axis=1) <= 1 if part.delta else over <= 0
             rows.append(named(part.label, row))
         return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
 
@@ -560,6 +565,13 @@ class TableProblem(FiniteProblem):
             [shown_label(x) for x in names] for names in (self.declared.outputs, self.declared.inputs)
         )
         return draw_matrix(result.mechanism.probabilities, "output", "input", columns, rows, **options)
+
+
+def _conic(asked: cp.Problem, solver: str | None, clock: Clock, options: dict[str, Any]) -> Solution:
+    """Solve as a cone program by Clarabel, whose nearly accurate answers are closer than a coarser solver's accurate ones, or by another."""
+    with suppress(InfeasibleError, SolverError):
+        return solve(asked, solver or "clarabel", deadline=clock, fallback=False, **options)
+    return solve(asked, solver, deadline=clock, **options)
 
 
 def _stochastic(table: Array) -> Array:

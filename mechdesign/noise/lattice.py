@@ -517,7 +517,7 @@ class LatticeProblem(FiniteProblem):
             growth = math.exp(part.losses[0])
             for k in range(len(part.pairs)):
                 over = part.matrix(k, growth) @ p
-                row = cp.sum(cp.pos(over)) <= part.delta if part.delta else over <= 0
+                row = cp.sum(cp.pos(over / part.delta)) <= 1 if part.delta else over <= 0
                 rows.append(named(part.label, row))
         return cp.Problem(self.objective, [*rows, named("sums", cp.sum(p) == 1), *self.own])
 

@@ -39,7 +39,6 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "not convex objective": (lambda: of(objective=md.Minimize(cp.sqrt(P[0, 0]))), "objective.*convex"),
     "second-order cone": (lambda: of(cp.SOC(P[0, 0], P[1])), "is a cone"),
     "quadratic equality": (lambda: of(md.named("length", cp.norm(P[0]) == 0.9)), "'length'.*convex"),
-    "no slope": (lambda: of(md.named("far", cp.inv_pos(P[0, 0] - 1) <= 3)), "'far'.*slope"),
     "semidefinite": (lambda: of(md.named("psd", P >> 0)), "'psd'.*cone"),
     "not a number": (lambda: of(md.named("cap", P[:, 0] <= np.nan)), "'cap'.*finite"),
     "no constraint": (lambda: of("cap"), "constraints"),
@@ -121,6 +120,23 @@ def test_a_feasible_table_is_never_called_impossible(alpha: float) -> None:
     for row in (problem.unknown[0, 0] >= 1 / 3, cp.sum(problem.unknown[:, 0]) == 1.0):
         with suppress(md.SolverError):
             assert problem.subject_to(md.named("own", row)).solve().certificate.verify()
+
+
+@pytest.mark.parametrize(
+    ("row", "error", "words"),
+    [
+        (cp.sqrt(P[0] - 0.5) >= 0.1, md.InfeasibleError, "no table meets 'own'"),
+        (cp.inv_pos(P[0, 0] - 1) <= 3, md.SolverError, "'own'.*allow a millionth more"),
+        (cp.inv_pos(P[0, 0] - 0.45) <= 30, None, ""),
+    ],
+)
+def test_a_function_without_a_value_at_equal_probabilities(row: Any, error: Any, words: str) -> None:
+    problem = of(md.named("own", row))
+    if error is None:
+        assert problem.solve().certificate.verify()
+        return
+    with pytest.raises(error, match=words):
+        problem.solve()
 
 
 NOISE = md.LatticeNoise(1, 6, integer=True, tails=1.0)

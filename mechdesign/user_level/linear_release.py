@@ -26,8 +26,10 @@ optimal plan π, :math:`\lVert F(p) - F(q)\rVert = \lVert\sum \pi(x, y)(f(x) - f
 The answer is the mean over users of each user's own mean, so a user has weight 1/n whatever the size of its dataset, and
 the central guarantee holds for datasets of any sizes too. With equal sizes it is the pooled mean.
 
-Numbers of theorems are those of Imola, Roy Chowdhury and Chaudhuri 2024. **Where the rest is.** The density and the draws of K-norm noise: `mechdesign.noise.knorm`. A
-certificate, an audit and a lower bound are of a histogram that is released so: `UserHistogram` in `histogram`.
+Numbers of theorems are those of Imola, Roy Chowdhury and Chaudhuri 2024.
+
+**Where the rest is.** The density of K-norm noise: `mechdesign.noise.knorm`. Its exact draws, and why a rounded sum keeps the guarantee: `RoundedSum` in
+`mechdesign.noise.release`. A certificate, an audit and a lower bound are of a histogram that is released so: `UserHistogram` in `histogram`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,20 @@
 """A mechanism of a contributor's own, from the one module for authors: bound, comparison, file, audit."""
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
 
 import mechdesign as md
 from mechdesign import extend
 from mechdesign.choose.candidates import candidates
 from mechdesign.extend import Accuracy, Bound, Checked, Claim, Clock, Law, Proof, Protection, field
+from mechdesign.shell.cli import app
 
 
 @extend.serializable("test-geometric")
@@ -89,3 +95,22 @@ def test_a_comparison_shows_the_bound_that_a_new_mechanism_proves() -> None:
         assert found.least is None and "no lower bound for all of these is proved" in str(found)
     finally:
         candidates(QUERY).pop("counting")
+
+
+def test_a_mechanism_of_a_module_is_compared_by_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_counting.py").write_text(
+        "import mechdesign as md\n"
+        "from mechdesign.extend import register\n"
+        "register('own', md.NumericQuery, lambda q, privacy: md.Calibration('laplace', privacy, q.scalar))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    command = ["compare", "--epsilon", "1", "-s", "1", "-m", "own", "-m", "laplace"]
+    try:
+        assert CliRunner().invoke(app, command).exit_code != 0
+        found = CliRunner().invoke(app, [*command, "--import", "own_counting"])
+        assert found.exit_code == 0 and "own" in found.output, found.output
+    finally:
+        candidates(QUERY).pop("own", None)

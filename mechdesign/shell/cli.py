@@ -24,6 +24,7 @@ from mechdesign.shell.commands import (
     audit,
     calibrate,
     certificate,
+    compare,
     plan,
     privacy_of,
     release,
@@ -173,6 +174,13 @@ app.command(
         "calibrate gaussian --epsilon 4 --delta 1e-5 --l2 1 --rounds 1000 --sampling-rate 0.01",
     )
 )(calibrate)
+app.command(
+    epilog=examples(
+        "compare --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 --integer --report report.html",
+        "compare --bits 2 --epsilon 2 --input-range -1 1",
+        "compare question.toml",
+    )
+)(compare)
 app.command(epilog=examples("report result.json", "report result.json -o report.html"))(report)
 app.command(epilog=examples("verify result.json"))(verify)
 app.command(epilog=examples("certificate channel.json --vipr bound.vipr"))(certificate)

@@ -60,8 +60,8 @@ def _check_outputs(spec: Path | None = None, /, **targets: Path | None) -> None:
                 raise DesignError.of(name, str(target), f"is the path of {seen[found]} too: give another")
 
 
-def _written(result: Exportable, out: Path | None, page: Path | None) -> None:
-    for target, write in ((out, result.save), (page, result.report)):
+def _written(result: Exportable, csv: Path | None, out: Path | None, page: Path | None) -> None:
+    for target, write in ((csv, result.to_csv), (out, result.save), (page, result.report)):
         if target is not None:
             write(target)
             typer.echo(f"written to {target}")
@@ -86,7 +86,7 @@ def _solve(
     with located(spec):
         result = design.solve(**options)
     typer.echo(str(result))
-    _written(result, out, report)
+    _written(result, None, out, report)
     return result
 
 
@@ -118,6 +118,14 @@ def privacy_of(
     if delta:
         raise DesignError("delta: goes with --epsilon, not with --rho")
     return ZeroConcentratedDP(rho)
+
+
+def _only(option: str, words: str, **others: object) -> None:
+    """Refuse options that contradict a given one."""
+    for name, value in others.items():
+        if value is not None:
+            remedy = f"contradicts {option}, which asks for {words}: leave one out"
+            raise DesignError.of(name.replace("_", "-"), value, remedy)
 
 
 def sensitivity_of(
@@ -169,7 +177,7 @@ def calibrate(
     )
     result = design.solve(time_limit=time_limit)
     typer.echo(str(result))
-    _written(result, out, report)
+    _written(result, None, out, report)
 
 
 Modules = Annotated[
@@ -195,6 +203,88 @@ def _import(modules: list[str]) -> None:
             raise DesignError.of(
                 "import", name, f"could not be imported ({type(error).__name__}: {error})"
             ) from None
+
+
+def compare(
+    spec: Annotated[
+        Path | None,
+        typer.Argument(
+            help='TOML file with a question ("NumericQuery", …), instead of the options; for metric spaces.'
+        ),
+    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    rho: Rho = None,
+    sensitivity: Each = None,
+    l0: Changed = None,
+    l1: L1 = None,
+    l2: L2 = None,
+    dimension: Size = 1,
+    rounds: Rounds = 1,
+    sampling_rate: Rate = 1.0,
+    integer: Annotated[bool, typer.Option("--integer", help="The numbers are whole (counts).")] = False,
+    bits: Annotated[
+        int | None, typer.Option(help="Bits of a report of one person's number: a local report.")
+    ] = None,
+    input_range: Annotated[tuple[float, float] | None, typer.Option(help="Where that number lies.")] = None,
+    loss: Annotated[str | None, typer.Option(help='What is ranked by: "squared" or "absolute".')] = None,
+    mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Try these alone.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Mechanisms tried at a time.", min=1)] = 1,
+    time_limit: Limit = None,
+    total_time_limit: Annotated[
+        float | None, typer.Option(help="Seconds for all mechanisms together.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
+    out: Out = None,
+    report: Page = None,
+    modules: Modules = None,
+) -> None:
+    """Try every mechanism that answers a question, certified, and rank them by their error."""
+    from mechdesign import choose
+    from mechdesign.evidence.digits import show
+
+    _import(modules or [])
+    _check_outputs(spec, csv=csv, out=out, report=report)
+    stated: dict[str, Any] = {"sensitivity": sensitivity, "l0": l0, "l1": l1, "l2": l2}
+    if spec is not None:
+        from mechdesign.shell.spec_file import question_from_toml
+
+        others = {
+            **stated,
+            "epsilon": epsilon,
+            "rho": rho,
+            "bits": bits,
+            "input_range": input_range,
+            "loss": loss,
+        }
+        _only("the file", "its own question", **others)
+        question, asked = question_from_toml(spec)
+    else:
+        ranked: dict[str, Any] = {} if loss is None else {"loss": loss}
+        asked = {"privacy": privacy_of(epsilon, delta, rho)}
+        counts: dict[str, Any] = {"dimension": dimension, "rounds": rounds, "sampling_rate": sampling_rate}
+        if bits is not None:
+            ranked |= {} if input_range is None else {"input_range": input_range}
+            changed_ones = {name: value for name, value in counts.items() if value != 1}
+            _only("bits", "a local report", **stated, integer=integer or None, **changed_ones)
+            question = choose.LocalReport(bits, **ranked)
+        else:
+            words = "noise on numbers computed from everybody's data"
+            _only("sensitivity", words, input_range=input_range)
+            question = choose.NumericQuery(
+                sensitivity=sensitivity_of(**stated), integer=integer, **counts, **ranked
+            )
+    asked |= {"time_limit": time_limit, "total_time_limit": total_time_limit}
+    found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, **asked)
+    frame = found.to_frame()
+    frame["privacy"] = frame["privacy"].str.rpartition(": ")[2]
+    columns = ["mechanism", "error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
+    columns.append("privacy")
+    show(columns, frame[columns].itertuples(index=False), f"{found.question}; {found.privacy}")
+    typer.echo(f"ratio: to {found.reference}")
+    for name, reason in found.refused.items():
+        typer.echo(f"not {name}: {reason}")
+    _written(found, csv, out, report)
 
 
 File = Annotated[Path, typer.Argument(help="Result file.")]

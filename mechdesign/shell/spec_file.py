@@ -34,11 +34,13 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from scipy import stats
 
 import mechdesign
+from mechdesign import choose
+from mechdesign.choose.questions import Question
 from mechdesign.errors import DesignError, unlike
 from mechdesign.model.parallel import Grid
 from mechdesign.problem import privacy
@@ -99,6 +101,23 @@ def design_from_toml(path: str | os.PathLike[str], only: str | None = None) -> t
     return made, options
 
 
+def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str, Any]]:
+    """Read a question for `compare` from a TOML file: ``question = "MetricReport"``, its arguments, privacy or alpha.
+
+    Raises
+    ------
+    DesignError
+        As in `design_from_toml`.
+    """
+    with _opened(path) as given:
+        names = tuple(kind.__name__ for kind in get_args(Question))
+        name = one_of("question", given.pop("question", None), names)
+        asked: dict[str, object] = {
+            key: _value(key, given.pop(key)) for key in ("privacy", "alpha") if key in given
+        }
+        return _made("question", getattr(choose, name), given), asked
+
+
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yield the contents of a file; errors raised inside name the file."""
@@ -147,7 +166,7 @@ def designs() -> dict[str, Callable[..., Design]]:
 
 
 def _made(word: str, kind: Any, given: Mapping[str, object]) -> Any:
-    """Make the design or task with these arguments."""
+    """Make the design or question with these arguments."""
     name, fields = kind.__name__, inspect.signature(kind).parameters
     for key in given:
         if key not in fields:

@@ -191,6 +191,14 @@ audit result.json --csv .
 study run nonsense
 study run location --out spec.toml
 study check nonsense
+compare
+compare --epsilon 1
+compare spec.toml
+compare --epsilon 1 -s 1 -m nonsense
+compare --epsilon 1 --bits 2 --input-range 1 0
+compare --epsilon 1 --bits 2 -s 1
+compare --epsilon 1 --bits 2 --integer
+compare --epsilon 1 -s 1 --input-range 0 1
 report law.json
 report result.json --out .
 verify binary.toml

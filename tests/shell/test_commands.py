@@ -20,7 +20,7 @@ from mechdesign.shell.cli import app
 from mechdesign.shell.studykit import Report, Study, run_study
 
 COMMANDS = [
-    [], ["solve"], ["calibrate"], ["plan"], ["release"], ["ledger"], ["report"], ["verify"],
+    [], ["solve"], ["calibrate"], ["compare"], ["plan"], ["release"], ["ledger"], ["report"], ["verify"],
     ["certificate"], ["audit"], ["solvers"], ["study"], ["study", "list"], ["study", "run"], ["study", "check"],
 ]  # fmt: skip
 
@@ -69,12 +69,25 @@ def test_the_commands_above_are_all(capsys, monkeypatch) -> None:
 
 @pytest.mark.slow
 def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> None:
-    """What a help shows is typed in, but for the studies, which take longer."""
+    """What a help shows is typed in, but for the studies, which take longer; of a comparison one mechanism is tried."""
     import typer
+
+    from mechdesign import choose
+
+    compare = choose.compare
+    one = {"NumericQuery": "laplace", "LocalReport": "RQM", "MetricReport": "exponential mechanism"}
+
+    def quick(question: object, **given: object) -> object:
+        return compare(question, **{**given, "mechanisms": [one[type(question).__name__]]})
+
+    monkeypatch.setattr(choose, "compare", quick)
 
     monkeypatch.chdir(tmp_path)
     Path("design.toml").write_text(
         'design = "NoiseAllocation"\nnoise = "laplace"\nsensitivities = [1.0, 2.0]\nprivacy = {epsilon = 1.0}\n'
+    )
+    Path("question.toml").write_text(
+        'question = "MetricReport"\nalpha = 0.7\nspace = {rows = 2, columns = 3}\n'
     )
     Path("release.toml").write_text('privacy = {epsilon = 1.0}\n[tasks.people]\nkind = "Count"\n')
     Path("answers.csv").write_text("people\n1234\n")
@@ -160,6 +173,7 @@ def test_a_result_is_not_overwritten(saved: Path, words: str, target: str, capsy
         f"{CALIBRATE} -o /proc/a.json",
         "audit r.json --csv /proc/a.csv",
         f"{CALIBRATE} -o a.json -r a.json",
+        "compare --epsilon 1 -s 1 --csv nowhere/a.csv",
         "solve d.toml -o d.toml",
         "report r.json -o nowhere/a.html",
     ],

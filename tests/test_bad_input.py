@@ -4,6 +4,8 @@ Nothing but the package's own errors may leave, and each call is bounded in time
 about a signature is not asked: arguments always bind.
 """
 
+import contextlib
+import dataclasses
 import enum
 import functools
 import inspect
@@ -272,6 +274,21 @@ def test_only_the_packages_errors_leave(room: str, tmp_path: Any, monkeypatch: p
 def test_calls_are_enough_and_of_every_room() -> None:
     found = [room_of(label) for label, function in targets() for _ in calls(label, function)]
     assert len(found) >= 10_000 and set(found) == {*ROOMS}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fields_are_checked_where_they_are_replaced() -> None:
+    """Of one instance of every class, each field in turn."""
+    found = {type(part): part for part in parts() if dataclasses.is_dataclass(part)}
+    ours = {kind: part for kind, part in found.items() if kind.__module__.startswith("mechdesign")}
+    assert len(ours) > 90
+    for part in ours.values():
+        for field, bad in itertools.product(
+            dataclasses.fields(part), [*WRONG, [[1], [2, 3]], np.ma.masked, 1j]
+        ):
+            if field.init:
+                with contextlib.suppress(md.MechdesignError):
+                    dataclasses.replace(part, **{field.name: bad})
 
 
 # What another parameter, or a part of the value, is called in the message.

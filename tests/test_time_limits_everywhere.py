@@ -145,6 +145,28 @@ def test_a_table_that_there_is_no_time_to_make_exact_is_left_out(
     assert 4.0 <= clock[0] < 4.2
 
 
+def test_closed_forms_that_are_slow_end_with_the_limit(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = md.BoundedCount.closed_forms
+
+    def slow(self: md.BoundedCount) -> Iterator[Any]:
+        for known in forms(self):
+            clock[0] += 3.0
+            yield known
+
+    monkeypatch.setattr(md.BoundedCount, "closed_forms", slow)
+    assert md.BoundedCount(12, md.PureDP(1.0)).solve(time_limit=1.0).certificate.verify() and clock[0] == 3.0
+
+
+def test_a_verification_ends_with_its_limit(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    stated = md.BoundedCount(12, md.PureDP(1.0)).solve().certificate
+    monkeypatch.setattr(Deadline, "elapsed", property(lambda self: 2.0))
+    with pytest.raises(md.SolverError, match="not all claims were checked"):
+        stated.verify(time_limit=1.0)
+    assert stated.verify(time_limit=3.0) and stated.verify()
+
+
 def test_an_interrupt_ends_the_search_whose_step_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A calibration that an allocation begins with kept the interrupt for itself, and the allocation went on."""
     improve = md.Calibration.improve

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from mechdesign.accounting.composition import discretise
+from mechdesign.accounting.composition import MOST, discretise
 from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.planning import plan_grid
-from mechdesign.errors import MissingExtra
+from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.problem.checks import one_of, positive
 from mechdesign.typing import FrozenLaw
 
 try:
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+    from dp_accounting.pld import common, pld_pmf, privacy_loss_distribution
 except ImportError:
     raise MissingExtra.of("pld", "a privacy-loss distribution", "dp-accounting") from None
 
@@ -68,7 +68,12 @@ def to_pld(
     pld = privacy_loss_distribution.PrivacyLossDistribution(pmf)
     if dimension == 1:
         return pld
-    return pld.self_compose(dimension, tail_mass_truncation=1e-15 if pessimistic else 0.0)
+    cut = 1e-15 if pessimistic else 0.0
+    low, high = common.compute_self_convolve_bounds(grid.mass, dimension, cut)
+    if high - low > MOST:
+        remedy = f"needs {high - low + 1:.3g} points of this step in dp-accounting: use a larger step, or delta_interval"
+        raise DesignError.of("dimension", dimension, remedy)
+    return pld.self_compose(dimension, tail_mass_truncation=cut)
 
 
 def terms_to_pld(terms: tuple[NoiseTerm, ...]) -> privacy_loss_distribution.PrivacyLossDistribution:

@@ -170,9 +170,7 @@ class BoundedCount(TableDesign):
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the bound from the least loss of each count, the best constant answer and the truncated geometric mechanism."""
-        worst = np.arange(self.n + 1 if self.prior is None else 0)
-        yield from self._bound(worst, [Fraction(1, self.n + 1)] * len(worst))
+        """Yield the best constant answer, the truncated geometric mechanism, and the bound from the least loss of each count."""
         constant = np.zeros_like(self.losses)
         costs = self.losses.max(axis=0) if self.prior is None else np.asarray(self.prior) @ self.losses
         constant[:, costs.argmin()] = 1.0
@@ -182,6 +180,8 @@ class BoundedCount(TableDesign):
         costs = self.losses / (self.n + 1)
         geometric = private_weights(self._geometric, apart, self.privacy.epsilon, costs)
         yield self.law(geometric, SolveReport("closed form"))
+        worst = np.arange(self.n + 1 if self.prior is None else 0)
+        yield from self._bound(worst, [Fraction(1, self.n + 1)] * len(worst))
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
         """Solve the declared problem; if the question is symmetric, with one variable for each cell and its mirror image."""

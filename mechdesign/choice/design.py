@@ -487,6 +487,12 @@ def _candidates(name: str, value: Any) -> CandidateGrid | Array:
     return found
 
 
+def _share(name: str, value: object) -> Fraction:
+    if isinstance(value, Fraction) and 0 <= value <= 1 and value.denominator <= 10**6:
+        return value
+    raise DesignError.of(name, value, "must be a fraction of [0, 1] with a denominator of at most 10^6")
+
+
 @serializable("quantile-rule")
 @dataclass(frozen=True, eq=False)
 class QuantileRule(Scored):
@@ -509,18 +515,8 @@ class QuantileRule(Scored):
     True
     """
 
-    share: Fraction
-    candidates: CandidateGrid | Array
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "candidates", _candidates("candidates", self.candidates))
-        if not (
-            isinstance(self.share, Fraction) and 0 <= self.share <= 1 and self.share.denominator <= 10**6
-        ):
-            raise DesignError.of(
-                "share", self.share, "must be a fraction of [0, 1] with a denominator of at most 10^6"
-            )
+    share: Fraction = field(check=_share)
+    candidates: CandidateGrid | Array = field(check=_candidates)
 
     @cached_property
     def size(self) -> int:

@@ -56,7 +56,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import answers, generator, instance, integer, one_of, positive
+from mechdesign.problem.checks import Checked, answers, field, generator, instance, integer, one_of, positive
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -176,7 +176,7 @@ def names_of(name: str, value: Any) -> int | tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored(Saved):
+class Scored(Checked, Saved):
     """Base class of mechanisms that choose by score.
 
     Parameters
@@ -186,13 +186,8 @@ class Scored(Saved):
         c, per unit of score.
     """
 
-    rule: str
-    rate: float
-
-    def __post_init__(self) -> None:
-        one_of("rule", self.rule, RULES)
-        if not 0 < self.rate < math.inf:
-            raise DesignError.of("rate", self.rate, "must be positive and finite")
+    rule: str = field(check=one_of, allowed=RULES)
+    rate: float = field(check=positive)
 
     def scores(self, x: Any) -> Any:
         """Return the scores of the data, or raise DataError before anything is drawn."""
@@ -292,12 +287,11 @@ class ChoiceRule(Scored):
     [0.1828, 0.8091, 0.008]
     """
 
-    candidates: int | tuple[str, ...]
+    candidates: int | tuple[str, ...] = field(check=names_of)
     choose: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "candidates", names_of("candidates", self.candidates))
         integer("choose", self.choose, 1, self.size)
 
     @property

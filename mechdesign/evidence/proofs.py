@@ -23,7 +23,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 from numbers import Rational
@@ -32,10 +32,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError
+from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, SolverError
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.serialize import check_writable, dumps, encode, serializable, write_whole
 from mechdesign.evidence.vipr import LinearBound, NoProgramError
+from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.typing import Indices, instance
 
 
@@ -470,6 +471,7 @@ class Certificate(Saved):
         with fitting():
             for proof in self._different:
                 for claim in proof.check(self):
+                    pause("checks")
                     margin, holds = float(claim.margin), bool(claim.holds) and claim.margin != math.inf
                     margin = 0.0 if holds and margin < 0 else margin  # within what doubles lose
                     if (claim.claim, holds) not in said:  # two proofs may cover one subject
@@ -553,13 +555,28 @@ class Certificate(Saved):
             found.append(unfit(error))
         return pd.DataFrame(found, columns=CLAIM_COLUMNS)
 
-    def verify(self) -> bool:
-        """Return whether every claim holds; end at the first that does not."""
+    def verify(self, *, time_limit: float | None = None) -> bool:
+        """Return whether every claim holds; end at the first that does not.
+
+        Parameters
+        ----------
+        time_limit : float, optional
+            Seconds after which the checks end without an answer.
+
+        Raises
+        ------
+        SolverError
+            The claims that were checked hold, and no time was left for the others.
+        """
         try:
-            return all(claim.holds for claim in self.claims())
+            with nullcontext() if time_limit is None else limited(Deadline(time_limit)):
+                return all(claim.holds for claim in self.claims())
         except MissingExtra:
             raise
-        except MechdesignError:
+        except MechdesignError as error:
+            if getattr(error, "status", "") == "limit":
+                unchecked = "not all claims were checked within the time limit: give more, or none"
+                raise SolverError(unchecked, solver="checks", status="limit") from None
             return False
 
 

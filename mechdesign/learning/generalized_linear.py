@@ -225,7 +225,7 @@ class TwoClasses(ClassifierMixin):  # type: ignore[misc]
             said = "must be two different labels, both numbers or both texts"
             try:
                 classes = np.unique(np.asarray(self.classes))
-            except TypeError:
+            except (TypeError, ValueError):
                 raise DesignError.of("classes", self.classes, said) from None
             if np.shape(self.classes) != (2,) or len(classes) != 2 or np.any(classes != classes):
                 raise DesignError.of("classes", self.classes, said)

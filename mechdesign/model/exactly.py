@@ -330,7 +330,7 @@ class Face:
     def lowered(self, v: Exact) -> Exact:
         """Return the point with further columns as low as their rows allow."""
         d, found = self.declared, list(v)
-        for _ in range(2):
+        for _ in range(min(2, len(found) - d.cells)):  # they may bound each other
             for j in range(d.cells, len(found)):
                 above = [(row, a) for row in d.rows for c, a in row.terms if c == j]
                 if d.costs[j] >= 0 and not any(row.equal for row, _ in above):

@@ -42,7 +42,7 @@ from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem import checks
-from mechdesign.problem.checks import doubles, field, inside, instance, integer, one_of, settle
+from mechdesign.problem.checks import doubles, field, inside, instance, integer, listed, one_of, settle
 from mechdesign.problem.law_moments import absolute_moment, is_gaussian
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
@@ -271,13 +271,14 @@ class MixedNoise(PerCoordinate):
     sensitivities: Array
 
     def __post_init__(self) -> None:
-        scales, kinds = profile_vector("scales", self.scales), np.asarray(self.laplace)
+        scales, each = profile_vector("scales", self.scales), "must be True or False for each coordinate"
+        kinds = listed("laplace", self.laplace, each)
         lam = profile_vector("sensitivities", self.sensitivities, scales.size)
-        if kinds.dtype != bool or kinds.shape != scales.shape:
-            raise DesignError.of("laplace", self.laplace, "must be True or False for each coordinate")
+        if len(kinds) != scales.size or not all(isinstance(kind, (bool, np.bool_)) for kind in kinds):
+            raise DesignError.of("laplace", self.laplace, each)
         if ((scales == 0) & (lam > 0)).any():
             raise DesignError.of("scales", self.scales, "must be positive where the query changes")
-        settle(self, scales=scales, laplace=kinds, sensitivities=lam)
+        settle(self, scales=scales, laplace=np.array(kinds), sensitivities=lam)
 
     @property
     def noise(self) -> str:

@@ -269,7 +269,10 @@ class Design(Checked, metaclass=_Listed):
                 asked = "asks for numbers that doubles do not hold: choose other units or another budget"
                 raise DesignError(f"{type(self).__name__}: {asked}") from error
             if not incumbent.laws or (clock.passed and incumbent.gap > clock.gap):
-                for known in self.closed_forms() if clock.unmade is None else clock.unmade:
+                unmade = self.closed_forms() if clock.unmade is None else clock.unmade
+                while not incumbent.laws or clock.elapsed < clock.late.seconds:
+                    if (known := next(unmade, None)) is None:
+                        break
                     incumbent.take(known)
             if not incumbent.laws:
                 raise too_late(type(self).__name__)

@@ -43,7 +43,7 @@ from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
-from mechdesign.problem.checks import field, integer, non_negative, one_of, positive, settle
+from mechdesign.problem.checks import array, field, integer, non_negative, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -217,11 +217,11 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             Number of equally spaced knots (outputs inside the range are added), or the knots.
         """
         (lower, upper), bins = self.input_range, self._outputs
-        if np.ndim(knots) == 0:
+        if array("knots", knots, ndim=None).ndim:
+            points = check_bins(knots, "knots")
+        else:
             inside = bins[(bins > lower) & (bins < upper)]
             points = np.union1d(np.linspace(lower, upper, integer("knots", knots, 2, 10**6)), inside)
-        else:
-            points = check_bins(knots)
         P = Table(points, bins)
         rows: list[Any] = [P.private(self.privacy)]
         off = P.bias()

@@ -68,11 +68,11 @@ _WEIGHT_BITS = 72
 _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
 
 
-def check_bins(bins: Numbers) -> Array:
+def check_bins(bins: Numbers, name: str = "bins") -> Array:
     """Return bins as a read-only float array, or raise DesignError."""
-    found = increasing("bins", bins)
+    found = increasing(name, bins)
     if max(-found[0], found[-1]) > LARGEST:
-        raise DesignError.of("bins", found[[0, -1]].tolist(), _UNITS)
+        raise DesignError.of(name, found[[0, -1]].tolist(), _UNITS)
     return found
 
 

@@ -434,7 +434,13 @@ def _check_target(target: Path, result: Path, name: str) -> None:
         raise DesignError.of(name, str(target), "is the result file itself: give another path")
 
 
-def verify(result: File, modules: Modules = None) -> None:
+def verify(
+    result: File,
+    modules: Modules = None,
+    seconds: Annotated[
+        float, typer.Option(help="Work allowed to the stand-alone verifier, beside a second a megabyte.")
+    ] = 5.0,
+) -> None:
     """Check a result file twice: by the stand-alone verifier, and by the package; exit 1 if a claim does not hold.
 
     The two were written separately and share no code. The stand-alone one needs Python's
@@ -451,7 +457,7 @@ def verify(result: File, modules: Modules = None) -> None:
     counts, by = [], []
     for one in found:
         alone = one.result is loaded
-        rows, said = _stand_alone(read_text(result) if alone else dumps(one.result))
+        rows, said = _stand_alone(read_text(result) if alone else dumps(one.result), seconds)
         if alone:
             if rows:
                 show(("claim", "how", "margin", "holds"), rows, "by the stand-alone verifier")
@@ -583,13 +589,13 @@ def certificate(
     typer.echo(f"written to {vipr}: {loaded.lower_bound!r} is a lower bound of {loaded.among}")
 
 
-def _stand_alone(text: str) -> tuple[list[tuple[str, str, str, bool]], str]:
+def _stand_alone(text: str, seconds: float) -> tuple[list[tuple[str, str, str, bool]], str]:
     """Return the claims that the stand-alone verifier checked, and its summary."""
     from mechdesign.verifier.reading import NotCovered, Refused
     from mechdesign.verifier.verify import verify as stand_alone
 
     try:
-        account = stand_alone(text)
+        account = stand_alone(text, seconds)
     except NotCovered as error:
         return [], error.said
     except Refused as error:

@@ -81,7 +81,9 @@ class Deadline:
         """Return the deadline for making a found answer exact and proved: a second after this one, or 5% of it."""
         if not self.finite:
             return self
-        return Deadline(max(self.seconds + max(1.0, 0.05 * self.seconds) - self.elapsed, 1e-9))
+        found = Deadline(self.seconds + max(1.0, 0.05 * self.seconds))
+        found._started = self._started
+        return found
 
     def limit(self, *, most: float = math.inf, least: float = 1e-3) -> float | None:
         """Return the seconds left as ``time_limit`` of a step, between ``least`` and ``most``; None if there is no limit.

@@ -24,7 +24,8 @@ from scipy.spatial.distance import cdist
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import array, finite, indices, integer, listed, one_of, positive, settle
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, array, field, finite, indices, integer, listed
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Numbers
 
@@ -46,9 +47,18 @@ ARRAYS = ("matrix", "points", "parents", "lengths", "leaves")
 MOST = 10**8  # most points of any space
 
 
+def _sizes(name: str, value: object) -> tuple[int, ...]:
+    return tuple(integer(name, n, 1, MOST) for n in listed(name, value, "must be a tuple of integers"))
+
+
+def _gap(name: str, value: object) -> float:
+    """Return the distance, or NaN in place of none."""
+    return value if isinstance(value, float) and math.isnan(value) else checks.positive(name, value)
+
+
 @serializable("metric-space")
 @dataclass(frozen=True, eq=False)
-class MetricSpace:
+class MetricSpace(Checked):
     r"""A finite metric space :math:`(\{0, \dots, n-1\}, d)`.
 
     Build one by `from_matrix`, `euclidean`, `line`, `grid`, `geodesic`, `clustered` or `tree`, not by the bare
@@ -90,41 +100,41 @@ class MetricSpace:
     mechdesign.errors.DesignError: distances: triangle inequality broken at (0, 1, 2): 5.0 > 1.0 + 1.0; ...
     """
 
-    kind: str
+    kind: str = field(check=checks.one_of, allowed=tuple(NEEDS))
     matrix: Array | None = None
     points: Array | None = None
-    unit: str = ""
-    shape: tuple[int, ...] = ()
-    within: float = math.nan
-    across: float = math.nan
+    unit: str = field(str, default="")
+    shape: tuple[int, ...] = field(check=_sizes, default=())
+    within: float = field(check=_gap, default=math.nan)
+    across: float = field(check=_gap, default=math.nan)
     parents: Indices | None = None
     lengths: Array | None = None
     leaves: Indices | None = None
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        needed = NEEDS[one_of("kind", self.kind, tuple(NEEDS))]
-        settle(self, shape=tuple(integer("shape", n, 1, MOST) for n in self.shape))
+        super().__post_init__()
+        needed = NEEDS[self.kind]
         integer("number of points", self.size, 1, MOST)
-        settle(self, names=check_names(self.names, self.size))
+        checks.settle(self, names=check_names(self.names, self.size))
         for name in ARRAYS:
             if (given := getattr(self, name)) is not None or name in needed:
                 held = array(name, given, ndim=None)
                 held = held.astype(np.int64) if name in ("parents", "leaves") else held
                 held.setflags(write=False)
-                settle(self, **{name: held})
+                checks.settle(self, **{name: held})
         for name in {*ARRAYS} - {*needed, *OPTIONAL.get(self.kind, ())}:
             if getattr(self, name) is not None:
                 raise DesignError.of(name, getattr(self, name), f"is not of spaces of the kind {self.kind!r}")
-        for name in ("within", "across") if self.kind != "clustered" else ():
-            if not np.isnan(getattr(self, name)):
-                raise DesignError.of(name, getattr(self, name), "is of spaces of the kind 'clustered'")
+        for name in ("within", "across"):
+            if math.isnan(getattr(self, name)) == (self.kind == "clustered"):
+                raise DesignError.of(
+                    name, getattr(self, name), "is given for spaces of the kind 'clustered' alone"
+                )
         if self.matrix is not None and self.matrix.shape != (self.size, self.size):
             raise DesignError.of("matrix", self.matrix.shape, f"must have shape {(self.size, self.size)}")
-        if self.kind == "clustered":
-            settle(self, within=positive("within", self.within), across=positive("across", self.across))
-            if self.within > self.across:
-                raise DesignError.of("within", self.within, f"must not exceed across = {self.across}")
+        if self.within > self.across:
+            raise DesignError.of("within", self.within, f"must not exceed across = {self.across}")
 
     # ------------------------------------------------------------------ constructors
 
@@ -191,13 +201,13 @@ class MetricSpace:
         """
         rows = integer("rows", rows, 1, MOST // 10)
         columns = integer("columns", columns, 1, MOST // 10 // rows)
-        spacing = positive("spacing", spacing)
+        spacing = checks.positive("spacing", spacing)
         if not math.isfinite(spacing * (rows + columns)):
             raise DesignError.of("spacing", spacing, "makes points too far apart; choose a larger unit")
         i, j = np.divmod(np.arange(rows * columns), columns)
         points = spacing * np.column_stack([i, j])
         matrix = None
-        if one_of("metric", metric, ("euclidean", "manhattan")) == "manhattan":
+        if checks.one_of("metric", metric, ("euclidean", "manhattan")) == "manhattan":
             check_size(rows * columns)
             matrix = cdist(points, points, "cityblock")
         return cls(kind="grid", matrix=matrix, points=points, unit=unit, names=names, shape=(rows, columns))
@@ -361,7 +371,7 @@ class MetricSpace:
 
         α per old unit becomes α/factor per new unit, so that α·d stays the same.
         """
-        factor = positive("factor", factor)
+        factor = checks.positive("factor", factor)
         unit = self.unit if unit is None else unit
         if self.kind == "clustered":
             return replace(self, within=self.within * factor, across=self.across * factor, unit=unit)

@@ -272,7 +272,7 @@ class LinearRelease(Saved):
 
 @serializable("linear-query")
 @dataclass(frozen=True, eq=False)
-class LinearQuery:
+class LinearQuery(checks.Checked):
     """The average of `values` over a dataset.
 
     Parameters
@@ -294,14 +294,13 @@ class LinearQuery:
     (1.0, 1.4)
     """
 
-    space: MetricSpace
-    values: Array
-    name: str = "linear"
+    space: MetricSpace = checks.field(MetricSpace)
+    values: Array = checks.field(check=checks.array, ndim=None)
+    name: str = checks.field(str, default="linear")
 
     def __post_init__(self) -> None:
-        checks.instance("space", self.space, MetricSpace)
-        values = checks.array("values", self.values, ndim=None)
-        values = values[:, None] if values.ndim == 1 else values
+        super().__post_init__()
+        values = self.values[:, None] if self.values.ndim == 1 else self.values
         if values.ndim != 2 or len(values) != self.space.size:
             raise DesignError.of("values", values.shape, f"must have one row per point ({self.space.size})")
         values.setflags(write=False)

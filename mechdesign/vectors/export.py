@@ -192,7 +192,7 @@ def counts_within(rows: list[list[Fraction]], budget: Fraction) -> list[list[int
 
 
 def _copied(name: str, value: object, kinds: str) -> npt.NDArray[np.generic]:
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not value.size:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not min(value.shape, default=0):
         raise DesignError.of(name, value, "must be an array of the kind that IntegerTable.of makes")
     kept = value.copy()  # the caller may change the array that was passed
     kept.setflags(write=False)

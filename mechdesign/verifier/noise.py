@@ -511,7 +511,7 @@ def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) ->
 def bound_of_one(stated: Json, design: Json, privacy: Json, times: int = 1) -> Fraction:
     """The bound of noise for one number that keeps this, of `times` the loss."""
     loss, size, whole = design["loss"], changes(design), design["integer"]
-    every = sorted(points_of(privacy))
+    every = points_of(privacy)
     binding = [point for point in every if point[1] < 1] or every
     points = [(exp_bounds(Fraction(e))[1], Fraction(d)) for e, d in binding]
     if stated[""] not in ONE_NUMBER:

@@ -525,12 +525,11 @@ def flat(nested: Json) -> list[Json]:
 
 
 def points_of(privacy: Json) -> list[tuple[float, float]]:
-    """(ε, δ) of all that is asked at once, where that is finite."""
+    """(ε, δ) of all that is asked at once, each once and in order, where that is finite."""
     if privacy[""] == "membership-advantage":
         return [(0.0, privacy["eta"])]
-    points: list[tuple[float, float]] = privacy.get("points") or [
-        (privacy["epsilon"], privacy.get("delta", 0.0))
-    ]
+    given = privacy.get("points") or [(privacy["epsilon"], privacy.get("delta", 0.0))]
+    points: list[tuple[float, float]] = sorted({(e, d) for e, d in given})
     if not all(0 <= e < math.inf and 0 <= d <= 1 for e, d in points):
         raise Refused("a point (epsilon, delta) that is none")
     return points

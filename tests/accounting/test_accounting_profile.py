@@ -16,6 +16,7 @@ from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm, centred_loss
 from mechdesign.accounting.pld import to_pld
 from mechdesign.accounting.profile import fast_profile, privacy_profile, profile_epsilon
+from mechdesign.errors import DesignError
 from mechdesign.noise.families import discrete_gaussian
 from mechdesign.noise.laws import flipped_huber, osgt, truncated_laplace
 
@@ -82,6 +83,8 @@ def test_the_library_accepts_our_laws():
     mixed = above.compose(library.from_laplace_mechanism(50.0, value_discretization_interval=1e-4))
     deltas = [found.get_delta_for_epsilon(0.5) for found in (below, above, mixed)]
     assert deltas == sorted(set(deltas))
+    with pytest.raises(DesignError, match=r"dimension = .*use a larger step, or delta_interval"):
+        to_pld(law, 1.0, dimension=2**63)
 
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(60)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import cheap
 import cvxpy as cp
 import highspy
 import jsonschema
@@ -22,7 +23,7 @@ import mechdesign as md
 import mechdesign.verifier.table
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.results import AUDIT_COLUMNS
-from mechdesign.evidence.serialize import dumps, result_schema
+from mechdesign.evidence.serialize import dumps, loads, result_schema
 from mechdesign.plan.ledger import consumption
 from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.reading import Refused
@@ -95,6 +96,16 @@ def test_file(kind: str, tmp_path: Path) -> None:
     assert dumps(loaded) == text and loaded.checks()["holds"].all() and str(loaded) == str(result)
     again = loaded.design.subject_to(md.named("rare", loaded.design.unknown[:, 0] <= 0.9)).solve()
     assert again.value >= result.lower_bound
+
+
+def test_points_of_a_curve_in_any_order_and_number_are_the_same_curve() -> None:
+    """The verifier numbered the rows of noise by the points as they stood."""
+    result = md.OptimalNoise(md.TradeOff([(0.5, 0.01), (1.0, 0.001)])).solve()
+    first, last = '{"$tuple":[0.5,0.01]}', '{"$tuple":[1.0,0.001]}'
+    text = dumps(result).replace(f"{first},{last}", f"{last},{first},{first}")
+    changed = cheap.sealed(json.loads(text)["payload"])
+    assert changed != dumps(result)
+    assert loads(changed).checks()["holds"].all() and all(holds for *_, holds in verify(changed).rows)
 
 
 @pytest.mark.parametrize("names", [["home", "work", "gym"], None])

@@ -323,6 +323,8 @@ class Result(Exportable):
         ------
         DesignError
             The ledger has too little left, or there are several answers. Nothing is drawn then.
+        DataError
+            The mechanism does not answer `x`.
         """
         if ledger is None:
             if disjoint is not False:

@@ -143,7 +143,7 @@ class PiecewiseTable:
 
         Raises
         ------
-        DesignError
+        DataError
             An input outside the range (unless `clip`), or NaN.
 
         Examples

@@ -42,7 +42,7 @@ def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Array | float:
 
     Raises
     ------
-    DesignError
+    DataError
         Wrong length, negative entries, or a sum that is not 1.
     MissingExtra
         A space without a closed form, and POT is not installed.

@@ -396,8 +396,8 @@ class MetricSpace(Checked):
 
         Raises
         ------
-        DesignError
-            An empty collection, or an item that is not a point of the space (the first one is named).
+        DataError
+            An empty collection, or an item that is not a point of the space.
         """
         return numbered(name, items, self.size, self.names)
 

@@ -193,7 +193,7 @@ class FrequencyEstimate(Checked):
     Raises
     ------
     DesignError
-        A singular channel; reports that are not among its outputs.
+        A singular channel; by `fit`, a `DataError` for reports that are not among its outputs.
 
     Where all items are equally far apart, `LocalWorkload` of ``Workload.identity(k)`` has the least variance of all local reports.
 

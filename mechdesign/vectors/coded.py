@@ -229,6 +229,8 @@ class CodedMechanism(Saved, ABC):
         ------
         ResultFormatError
             The message is damaged, truncated, or from another version or mechanism.
+        DataError
+            The message is not bytes.
         DesignError
             The message has a seed and one is given, or neither.
         """
@@ -321,6 +323,8 @@ class CodedMechanism(Saved, ABC):
         ------
         ResultFormatError
             A message, named by its index, is damaged, from another mechanism, or has another number of vectors.
+        DataError
+            The messages are no list.
 
         Examples
         --------

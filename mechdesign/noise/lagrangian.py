@@ -116,9 +116,9 @@ class DeclaredScales(OwnRows):
         return f"{'sigma' if self.noise == 'gaussian' else 'beta'}[{j}]"
 
     def meaning(self, asked: Any) -> str:
-        power = "^2" if self.spend == 2 else ""
-        who = asked.bounds or "all |v_i| <= the sensitivities"
-        return f"Σ_i (|v_i|/{self.column(0)[:-3]}[i]){power} <= {asked.budget:.6g} for {who}"
+        power, scale = "^2" if self.spend == 2 else "", self.column(0)[:-3]
+        most, who = ("|v_i|", f" where {asked.bounds}") if asked.bounds else ("λ_i", ", λ the sensitivities")
+        return f"Σ_i ({most}/{scale}[i]){power} <= {asked.budget:.6g}{who}"
 
     @cached_property
     def member(self) -> Indices:

@@ -32,7 +32,7 @@ SHORT = {
         " gaussian_mu gaussian_profile privacy_profile profile_epsilon shuffled_alpha"
     ),
     "as long as what it reads or writes": (
-        "named load c_header flat_json gradient_hook privatize_gradients torch_module flower_strategy flower_update opendp_measurement to_pld emd"
+        "named load c_header flat_json gradient_hook privatize_gradients torch_module flower_strategy flower_update opendp_measurement to_pld emd emd_multisets"
         " emd_error_bound planar_laplace"
     ),
     "one accounting of one mechanism": "accuracy least_epsilon",

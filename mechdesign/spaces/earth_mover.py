@@ -18,8 +18,9 @@ leaves :math:`\min(p, q)` where it is, so EMD(p, q) is the cost of moving :math:
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
-from mechdesign.errors import DataError, MissingExtra
+from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.problem.checks import instance
 from mechdesign.spaces.space import MetricSpace, topological_order
 from mechdesign.typing import Array, Numbers
@@ -62,6 +63,35 @@ def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Array | float:
     shape = check_broadcast("p, q", left.shape[:-1], right.shape[:-1])
     closed = {"line": _line, "clustered": _clusters, "tree": _tree}
     costs = closed.get(space.kind, _transport)((left - right).reshape(-1, space.size), space)
+    return costs.reshape(shape) if shape else float(costs[0])
+
+
+def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Array | float:
+    """Return the earth mover's distance between the normalised histograms of two multisets of point indices.
+
+    Parameters
+    ----------
+    xs, ys : array of int, shape (..., m) and (..., m')
+        Indices of points; leading axes broadcast; m and m' may differ.
+    space : MetricSpace
+
+    Examples
+    --------
+    >>> round(emd_multisets([0, 0, 2], [0, 1, 2], MetricSpace.grid(1, 3)), 6)
+    0.333333
+    """
+    instance("space", space, MetricSpace)
+    left, right = space.indices(xs, name="xs"), space.indices(ys, name="ys")
+    if left.ndim == 0 or right.ndim == 0:
+        raise DesignError("xs, ys: must be collections of point indices, not single indices")
+    shape = check_broadcast("xs, ys", left.shape[:-1], right.shape[:-1])
+    items = left.shape[-1]
+    closed = space.kind in ("line", "clustered", "tree")
+    if closed or items != right.shape[-1] or items > 2 * space.size:
+        return emd(space.histogram(left), space.histogram(right), space)
+    pairs = zip(*(np.broadcast_to(part, (*shape, items)).reshape(-1, items) for part in (left, right)))
+    matrices = (space.distances[np.ix_(*pair)] for pair in pairs)
+    costs = np.array([matrix[linear_sum_assignment(matrix)].sum() / items for matrix in matrices])
     return costs.reshape(shape) if shape else float(costs[0])
 
 

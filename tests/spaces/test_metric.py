@@ -12,7 +12,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.spaces.earth_mover import emd
+from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_distances
 
 SPACES = {
@@ -173,3 +173,17 @@ def test_it_is_a_metric_bounded_by_the_diameter(space, seed):
     assert emd(np.eye(space.size)[i], np.eye(space.size)[j], space) == pytest.approx(
         space.distances[i, j], rel=1e-13
     )
+
+
+@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+def test_multisets_are_an_assignment(space):
+    rng = np.random.default_rng(4)
+    xs, ys = rng.integers(space.size, size=(2, 6, 5))
+    got = emd_multisets(xs, ys, space)
+    np.testing.assert_allclose(
+        got, emd(space.histogram(xs), space.histogram(ys), space), rtol=1e-11, atol=1e-14
+    )
+    # Different sizes, and repeating a multiset does not change it.
+    assert emd_multisets(xs[0], np.tile(ys[0], 3), space) == pytest.approx(got[0], rel=1e-11)
+    many = rng.integers(space.size, size=(2, 500))
+    assert emd_multisets(*many, space) == pytest.approx(emd(*space.histogram(many), space), rel=1e-11)

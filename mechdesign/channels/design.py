@@ -49,7 +49,7 @@ from mechdesign.evidence.proofs import MechanismClass, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact
-from mechdesign.model.problem import Minimize, named
+from mechdesign.model.problem import Minimize
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table
@@ -112,13 +112,7 @@ class MetricChannel(TableDesign):
         ℓ(x, y) of reporting y for x; a matrix may have any number k of reports.
     spanner : float, optional
         Constrain only a spanner of this stretch κ ≥ 1, with budget α divided by its actual stretch. The
-        channel is still α-private for all pairs; its loss is at most the optimum at α/κ. Not used for unbiased reports.
-    unbiased : pair of arrays, shapes (n, j) and (k, j), optional
-        A query g of the items and values h of the reports: requires
-        :math:`\sum_y C[x, y]\, h(y) = g(x)`. The values must reach beyond the query's range.
-    decoder : array, shape (k, n), optional
-        Requires :math:`C\,Q = I` for this decoder Q, so that the channel is invertible and frequencies
-        decoded by Q are unbiased.
+        channel is still α-private for all pairs; its loss is at most the optimum at α/κ.
 
     Raises
     ------
@@ -146,8 +140,6 @@ class MetricChannel(TableDesign):
     prior: Numbers | Mapping[str, float] | None = None
     loss: str | Numbers = "metric"
     spanner: float | None = field(check=_stretch, default=None)
-    unbiased: tuple[Numbers, Numbers] | None = None
-    decoder: Numbers | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,9 +149,7 @@ class MetricChannel(TableDesign):
         if self.prior is not None:
             settle(self, prior=self.weights)
         settle(self, loss=self.loss if isinstance(self.loss, str) else self.losses)
-        if self.unbiased is not None and self.decoder is not None:
-            raise DesignError.of("decoder", "given", "cannot be combined with unbiased; choose one")
-        _ = self.losses, self.equalities
+        _ = self.losses
 
     @property
     def privacy(self) -> MetricDP:
@@ -187,43 +177,18 @@ class MetricChannel(TableDesign):
         """Prior times loss, shape (n, k)."""
         return self.weights[:, None] * self.losses
 
-    @cached_property
-    def equalities(self) -> tuple[Array, Array] | None:
-        """(g, h) of the required equalities, shapes (n, j) and (k, j); None without any."""
-        n, k = self.losses.shape
-        if self.decoder is not None:
-            decoder = array("decoder", self.decoder, ndim=None)
-            if decoder.shape != (k, n):
-                raise DesignError.of("decoder", decoder.shape, f"must have shape (reports, items), {(k, n)}")
-            return np.eye(n), decoder
-        if self.unbiased is None:
-            return None
-        try:
-            parts = [np.atleast_1d(array("unbiased", part, ndim=None)) for part in self.unbiased]
-            query, values = (part.reshape(len(part), -1) for part in parts)
-        except (TypeError, ValueError):
-            raise DesignError.of("unbiased", self.unbiased, "must be (query values, report values)") from None
-        if len(query) != n or len(values) != k or query.shape[1] != values.shape[1]:
-            shapes = query.shape, values.shape
-            raise DesignError.of("unbiased", shapes, f"must have {n} and {k} rows and as many columns")
-        return query, values
-
     def problem(self) -> TableProblem:
-        """Return the model: probabilities of reports, α-d-private for all pairs of items, unbiased if required."""
+        """Return the model: probabilities of reports, α-d-private for all pairs of items."""
         n, k = self.losses.shape
         if n > _MOST_ITEMS:
             raise DesignError.of("space", f"{n} items", f"must be at most {_MOST_ITEMS}; merge points")
         items = self.space.names or range(n)
         P = Table(items, items if isinstance(self.loss, str) else range(k))
-        rows: list[Any] = [P.private(MetricDP(self.alpha, self.space))]
-        if self.equalities is not None:
-            query, values = self.equalities
-            rows.append(named("unbiased", P @ values == query))
         cost = P.expected(self.losses, self.weights)
         cost.set_label(
             f"expected {self._loss_words}, over {'a uniform prior' if self.prior is None else weights_words(self.weights)}"
         )
-        return TableProblem(Minimize(cost), tuple(rows), design=self)
+        return TableProblem(Minimize(cost), (P.private(MetricDP(self.alpha, self.space)),), design=self)
 
     def deployed(self, weights: Weights) -> Channel:
         """Return the channel of these weights."""
@@ -243,8 +208,6 @@ class MetricChannel(TableDesign):
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the best constant report, and the exponential mechanism if the reports are the items."""
-        if self.equalities is not None:
-            return
         constant = np.zeros_like(self.cost)
         constant[:, self.cost.sum(axis=0).argmin()] = 1.0
         tables = [constant]
@@ -260,9 +223,6 @@ class MetricChannel(TableDesign):
         if law.mechanism.weights is not None:
             return law
         return self.repaired(law.mechanism.matrix, report=law.report)
-
-    def _own_way(self, solver: str | None) -> bool:
-        return self.equalities is None and super()._own_way(solver)
 
     def accelerated(
         self, clock: Clock, algorithm: str | None = None, symmetry: bool = True
@@ -289,8 +249,6 @@ class MetricChannel(TableDesign):
         try:
             yield from self._by_orbits(orbits, clock)
         except InfeasibleError as error:
-            if self.equalities is not None:
-                raise
             words = f"a channel that says nothing is private, and HiGHS finds none ({error.reason})"
             raise SolverError(words, solver="highs", status="defect") from None
 
@@ -437,13 +395,11 @@ class MetricChannel(TableDesign):
 
     @property
     def among(self) -> MechanismClass:
-        """Every channel between the points, unbiased if required."""
-        free = self.unbiased is None and self.decoder is None
-        return every("channel between the points" if free else "unbiased channel between the points")
+        """Every channel between the points."""
+        return every("channel between the points")
 
     def asked_by(self, question: Any) -> bool:
-        free = self.unbiased is None and self.decoder is None
-        return free and getattr(question, "asks", "") == self.asks and same(question.loss, self.loss)
+        return getattr(question, "asks", "") == self.asks and same(question.loss, self.loss)
 
     def describe(self, result: Result) -> Description:
         space, unit, channel = self.space, self.space.unit, result.mechanism
@@ -487,7 +443,7 @@ class MetricChannel(TableDesign):
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Yield the exponential mechanism at the same α, alone and remapped."""
         square = self.losses.shape == (self.space.size, self.space.size)
-        if square and self.space.size <= _CALIBRATED and self.equalities is None:
+        if square and self.space.size <= _CALIBRATED:
             channel = Channel.exponential(self.space, self.alpha)
             for name in ("exponential mechanism", "the same, remapped"):
                 yield name, channel.expected_loss(self.losses, self.weights)

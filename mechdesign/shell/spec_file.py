@@ -21,7 +21,7 @@
 
 Outputs to search are tables too (``bins = {kind = "BinSearch", m = 4, max_abs = 3.0}``, or ``"Alphabet"``), so are grids
 (``boxes = {level = [0.6, 0.7], width = [0.01]}``), metric spaces (``space = {kind = "grid", rows = 4, columns = 4}``; also
-matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``). Every task of a plan is
+matrix, line, euclidean, geodesic, clustered) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``). Every task of a plan is
 a table, ``[tasks.visits]`` with ``kind = "Histogram"`` (`TASKS`, or a workload).
 """
 
@@ -67,7 +67,7 @@ _TABLES: dict[str, Kinds] = {
     "box": {"grid": Grid},
     "boxes": {"grid": Grid},
     "grid": {"grid": Grid},
-    "space": _methods(MetricSpace, "grid line euclidean geodesic clustered tree")
+    "space": _methods(MetricSpace, "grid line euclidean geodesic clustered")
     | {"matrix": MetricSpace.from_matrix},
     "workload": _methods(Workload, "prefix_sums identity ranges marginals")
     | {"kron": lambda parts: Workload.kron(*(_value("workload", part) for part in parts))},

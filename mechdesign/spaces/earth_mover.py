@@ -5,12 +5,10 @@ r"""The earth mover's distance (1-Wasserstein) between histograms and between mu
 in the unit of the space. Closed forms where the space has structure,
 
 * line: :math:`\int |F_p - F_q|`, the area between the distribution functions;
-* tree: :math:`\sum_e \ell_e\, |p(\text{below } e) - q(\text{below } e)|`: every path uses each edge as little as
-  the masses on its two sides allow, and one plan attains all of them at once;
-* clusters (distance a inside, b ≥ a across): the tree with edges a/2 to each cluster's centre and (b − a)/2 from
+* clusters (distance a inside, b ≥ a across): along the tree with edges a/2 to each cluster's centre and (b − a)/2 from
   the centres to the root, :math:`\frac a2 \sum_x |p_x - q_x| + \frac{b - a}2 \sum_c |p(c) - q(c)|`,
 
-take 1/76, 1/74 and 1/82 of the time of POT's network simplex (medians; results/ablations, earth-mover), which solves all other spaces (the extra ``emd``). The solver is given only mass that moves: by the triangle inequality some optimal plan
+take 1/76 and 1/82 of the time of POT's network simplex (medians; results/ablations, earth-mover), which solves all other spaces (the extra ``emd``). The solver is given only mass that moves: by the triangle inequality some optimal plan
 leaves :math:`\min(p, q)` where it is, so EMD(p, q) is the cost of moving :math:`(p - q)_+` to
 :math:`(q - p)_+`. Between multisets of equal size m the plan is an assignment (Birkhoff and von Neumann), which SciPy solves 3.2 × as fast.
 """
@@ -22,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.problem.checks import instance
-from mechdesign.spaces.space import MetricSpace, topological_order
+from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Numbers
 
 
@@ -61,7 +59,7 @@ def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Array | float:
     instance("space", space, MetricSpace)
     left, right = space.distribution(p, name="p"), space.distribution(q, name="q")
     shape = check_broadcast("p, q", left.shape[:-1], right.shape[:-1])
-    closed = {"line": _line, "clustered": _clusters, "tree": _tree}
+    closed = {"line": _line, "clustered": _clusters}
     costs = closed.get(space.kind, _transport)((left - right).reshape(-1, space.size), space)
     return costs.reshape(shape) if shape else float(costs[0])
 
@@ -86,7 +84,7 @@ def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Array | float
         raise DesignError("xs, ys: must be collections of point indices, not single indices")
     shape = check_broadcast("xs, ys", left.shape[:-1], right.shape[:-1])
     items = left.shape[-1]
-    closed = space.kind in ("line", "clustered", "tree")
+    closed = space.kind in ("line", "clustered")
     if closed or items != right.shape[-1] or items > 2 * space.size:
         return emd(space.histogram(left), space.histogram(right), space)
     pairs = zip(*(np.broadcast_to(part, (*shape, items)).reshape(-1, items) for part in (left, right)))
@@ -132,13 +130,3 @@ def _clusters(gap: Array, space: MetricSpace) -> Array:
     between = np.abs(gap.reshape(len(gap), *space.shape).sum(axis=2)).sum(axis=1)
     inside = np.abs(gap).sum(axis=1)
     return np.asarray(space.within / 2 * inside + (space.across - space.within) / 2 * between)
-
-
-def _tree(gap: Array, space: MetricSpace) -> Array:
-    """Return the distance on a tree: masses are summed edge by edge from the leaves to the root."""
-    assert space.parents is not None and space.lengths is not None and space.leaves is not None
-    below = np.zeros((space.parents.size, len(gap)))
-    below[space.leaves] = gap.T
-    for node in reversed(topological_order(space.parents)[1:]):
-        below[space.parents[node]] += below[node]
-    return np.asarray(space.lengths @ np.abs(below))

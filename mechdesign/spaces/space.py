@@ -4,7 +4,7 @@ A `MetricSpace` has :math:`n` points with distances :math:`d(x, y)`. Nothing is 
 user's unit (kilometres, say) and a privacy parameter α is per that unit. Code that needs :math:`d \le 1`
 rescales by `MetricSpace.scaled`.
 
-Spaces with structure (lines, trees, clusters) keep it, because the earth mover's distance on them has a
+Spaces with structure (lines, clusters) keep it, because the earth mover's distance on them has a
 closed form (`mechdesign.spaces.earth_mover`) and the matrix of a large one is never built unless asked for.
 """
 
@@ -40,10 +40,9 @@ NEEDS: dict[str, tuple[str, ...]] = {  # fields that define a space of each kind
     "grid": ("points",),
     "geodesic": ("points",),
     "clustered": (),
-    "tree": ("parents", "lengths", "leaves"),
 }
 OPTIONAL = {"matrix": ("points",), "grid": ("matrix",), "euclidean": ("matrix",), "line": ("matrix",)}
-ARRAYS = ("matrix", "points", "parents", "lengths", "leaves")
+ARRAYS = ("matrix", "points")
 MOST = 10**8  # most points of any space
 
 
@@ -61,12 +60,12 @@ def _gap(name: str, value: object) -> float:
 class MetricSpace(Checked):
     r"""A finite metric space :math:`(\{0, \dots, n-1\}, d)`.
 
-    Build one by `from_matrix`, `euclidean`, `line`, `grid`, `geodesic`, `clustered` or `tree`, not by the bare
+    Build one by `from_matrix`, `euclidean`, `line`, `grid`, `geodesic` or `clustered`, not by the bare
     constructor. Points are identified by their index; `points` holds coordinates if there are any.
 
     Attributes
     ----------
-    kind : {"matrix", "euclidean", "line", "grid", "geodesic", "clustered", "tree"}
+    kind : {"matrix", "euclidean", "line", "grid", "geodesic", "clustered"}
     points : ndarray, shape (n, k), or None
         Coordinates; (latitude, longitude) in degrees for ``"geodesic"``.
     unit : str
@@ -77,8 +76,6 @@ class MetricSpace(Checked):
         (rows, columns) of a grid, (clusters, points per cluster) of a clustered space, else (n,).
     within, across : float
         The two distances of a clustered space.
-    parents, lengths, leaves : ndarray
-        The tree: parent of each node (−1 at the root), length of the edge to it, node of each point.
 
     Raises
     ------
@@ -107,9 +104,6 @@ class MetricSpace(Checked):
     shape: tuple[int, ...] = field(check=_sizes, default=())
     within: float = field(check=_gap, default=math.nan)
     across: float = field(check=_gap, default=math.nan)
-    parents: Indices | None = None
-    lengths: Array | None = None
-    leaves: Indices | None = None
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -120,7 +114,6 @@ class MetricSpace(Checked):
         for name in ARRAYS:
             if (given := getattr(self, name)) is not None or name in needed:
                 held = array(name, given, ndim=None)
-                held = held.astype(np.int64) if name in ("parents", "leaves") else held
                 held.setflags(write=False)
                 checks.settle(self, **{name: held})
         for name in {*ARRAYS} - {*needed, *OPTIONAL.get(self.kind, ())}:
@@ -260,44 +253,6 @@ class MetricSpace(Checked):
             kind="clustered", unit=unit, names=names, shape=(clusters, size), within=within, across=across
         )
 
-    @classmethod
-    def tree(
-        cls,
-        parents: Numbers,
-        lengths: Numbers,
-        *,
-        points: Numbers | None = None,
-        unit: str = "",
-        names: Sequence[str] = (),
-    ) -> MetricSpace:
-        """Return the space of path lengths in a rooted tree.
-
-        Parameters
-        ----------
-        parents : array of int, shape (nodes,)
-            Parent of each node, −1 at the one root, in any order.
-        lengths : array, shape (nodes,)
-            Length > 0 of the edge to the parent (the root's entry is ignored).
-        points : array of int, optional
-            The nodes that are points of the space (all of them by default).
-        """
-        length = array("lengths", lengths)
-        up = indices("parents", array("parents", parents) + 1, length.size + 1) - 1
-        if length.shape != up.shape:
-            raise DesignError.of("lengths", length.shape, f"must have the shape of parents, {up.shape}")
-        if (up == -1).sum() != 1 or (up >= up.size).any():
-            raise DesignError.of("parents", up, "must hold node indices and exactly one -1, the root")
-        length[up == -1] = 0.0
-        if (length[up != -1] <= 0).any():
-            raise DesignError.of("lengths", float(length[up != -1].min()), "every edge's must be positive")
-        nodes = np.arange(up.size) if points is None else indices("points", points, up.size).ravel()
-        if np.unique(nodes).size != nodes.size:
-            raise DesignError.of("points", nodes, f"must be distinct nodes in 0..{up.size - 1}")
-        topological_order(up)  # refuses cycles
-        return cls(
-            kind="tree", unit=unit, names=names, shape=(nodes.size,), parents=up, lengths=length, leaves=nodes
-        )
-
     # ------------------------------------------------------------------ distances
 
     @property
@@ -324,9 +279,6 @@ class MetricSpace(Checked):
 
     def _build(self) -> Array:
         check_size(self.size)
-        if self.kind == "tree":
-            assert self.parents is not None and self.lengths is not None and self.leaves is not None
-            return tree_distances(self.parents, self.lengths, self.leaves)
         if self.kind == "clustered":
             return cluster_matrix(self, 0.0, self.within, self.across)
         assert self.points is not None
@@ -375,8 +327,6 @@ class MetricSpace(Checked):
         unit = self.unit if unit is None else unit
         if self.kind == "clustered":
             return replace(self, within=self.within * factor, across=self.across * factor, unit=unit)
-        if self.kind == "tree" and self.lengths is not None:
-            return replace(self, lengths=self.lengths * factor, unit=unit)
         if self.kind == "geodesic":
             return replace(self, kind="matrix", matrix=self.distances * factor, unit=unit)
         points = None if self.points is None else self.points * factor
@@ -519,34 +469,6 @@ def haversine(degrees: Array, others: Array) -> Array:
     turn = np.sin((a[:, None, 1] - b[None, :, 1]) / 2) ** 2
     chord = rise + np.cos(a[:, None, 0]) * np.cos(b[None, :, 0]) * turn
     return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0))))
-
-
-def topological_order(parents: Indices) -> list[int]:
-    """Return the nodes, every parent before its children; refuse a cycle."""
-    children: list[list[int]] = [[] for _ in range(parents.size)]
-    for node, parent in enumerate(parents):
-        if parent >= 0:
-            children[parent].append(node)
-    order = [int(np.flatnonzero(parents == -1)[0])]
-    for node in order:
-        order.extend(children[node])
-    if len(order) < parents.size:
-        lost = min(set(range(parents.size)) - set(order))
-        raise DesignError(f"parents: node {lost} is not connected to the root (a cycle)")
-    return order
-
-
-def tree_distances(parents: Indices, lengths: Array, nodes: Indices) -> Array:
-    """Return the path lengths between `nodes` of a rooted tree."""
-    order = topological_order(parents)
-    matrix = np.zeros((len(order), len(order)))
-    for done, node in enumerate(order[1:], start=1):
-        seen = order[:done]
-        # A node's path to any earlier node (never one of its descendants) leaves through its parent.
-        row = matrix[parents[node], seen] + lengths[node]
-        matrix[node, seen] = row
-        matrix[seen, node] = row
-    return matrix[np.ix_(nodes, nodes)]
 
 
 def check_size(rows: int, columns: int | None = None, *, what: str = "space") -> None:

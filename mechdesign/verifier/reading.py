@@ -358,7 +358,7 @@ def is_chosen(said: dict[str, Json]) -> bool:
     return bool(named and 1 <= said["choose"] <= (names if type(names) is int else len(names)) <= 10**7)
 
 
-SPACES = "matrix", "euclidean", "line", "grid", "geodesic", "clustered", "tree"
+SPACES = "matrix", "euclidean", "line", "grid", "geodesic", "clustered"
 VECTORS = "vector-design sphere-quantizer random-directions sampled-signs sampled-coordinates priv-unit"
 BUDGETED = (
     lambda said: 1e-30 < said["privacy"]["epsilon"] <= 500 and (said.get("bits") or 1) <= 1 << 24,

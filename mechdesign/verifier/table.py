@@ -24,7 +24,7 @@ Cells that rows force to zero are no columns: where the least that a row Σ a P 
 coefficient, is 0, all other cells of these inputs are 0; and a cell is 0 where that of a neighbour under pure privacy is.
 
 *Distances* between the points of a finite metric space, in doubles, are stated as a matrix, or follow from the kind of space: of clusters one
-within and one across, along the edges of a tree, great circles of the mean earth between degrees of latitude and longitude, else straight lines
+within and one across, great circles of the mean earth between degrees of latitude and longitude, else straight lines
 between coordinates.
 
 *A count* in 0, …, n, answered there. A private table C has, for any prior w of the true values and any ψ ≥ 0 of neighbours x, x′ and answers y, a worst (with the question's
@@ -46,7 +46,6 @@ from mechdesign.verifier.reading import (
     Json,
     NotCovered,
     Refused,
-    flat,
     lowest,
     points_of,
     proofs_of,
@@ -96,8 +95,6 @@ def distances(space: Json, account: Account) -> list[list[float]]:
         near, far = map(float, cluster_distances(space))
         each = space["shape"][1]
         found = [[near if x // each == y // each else far for y in range(size)] for x in range(size)]
-    elif kind == "tree":
-        found = along(space)
     elif kind == "geodesic":
         found = [[great_circle(p, q) for q in space["points"]] for p in space["points"]]
     else:
@@ -107,18 +104,6 @@ def distances(space: Json, account: Account) -> list[list[float]]:
     if not whole or not all(0 < d < math.inf for d in apart):
         raise Refused("points of a space that are not apart, or of another number")
     return [[0.0 if x == y else d for y, d in enumerate(row)] for x, row in enumerate(found)]
-
-
-def along(space: Json) -> list[list[float]]:
-    """Lengths of paths in a tree: to where two nodes' ways to the root meet."""
-    ways = []
-    for leaf in space["leaves"]:
-        way, length, node = {}, Fraction(0), leaf
-        while node >= 0 and node not in way:
-            way[node] = length
-            length, node = length + Fraction(space["lengths"][node]), space["parents"][node]
-        ways.append(way)
-    return [[float(min(way[n] + other[n] for n in way if n in other)) for other in ways] for way in ways]
 
 
 def great_circle(one: list[float], other: list[float]) -> float:
@@ -452,19 +437,9 @@ def channel(result: Json, account: Account) -> None:
     account.agrees("the prior is one", len(prior) == len(far) == len(losses) and min(prior) >= 0)
     total, reports = math.fsum(prior), len(losses[0])
     costs = [c * p / total for p, row in zip(prior, losses, strict=True) for c in row]
-    rows, offsets = [], list[float]()
-    if design["unbiased"] is not None or design["decoder"] is not None:
-        asked = design["unbiased"] or ([[float(x == y) for y in items] for x in items], design["decoder"])
-        goal, values = ([flat([row]) for row in part] for part in asked)
-        account.agrees("every report has its values", len(values) == reports and len(goal) == len(far))
-        for j, column in enumerate(zip(*goal, strict=True)):
-            for x, g in enumerate(column):
-                rows.append([(x * reports + y, v[j]) for y, v in enumerate(values) if v[j]])
-                offsets.append(-g)
     metric = {"": "metric-dp", "epsilon": design["alpha"], "metric": space}
-    question = stated(items, range(reports), costs, rows, offsets, metric, "all", far)
-    free = design["unbiased"] is None and design["decoder"] is None
-    declared(question, result, account, f"{'' if free else 'unbiased '}channel between the points")
+    question = stated(items, range(reports), costs, [], metric, "all", far)
+    declared(question, result, account, "channel between the points")
 
 
 def bounded(result: Json, account: Account) -> None:
@@ -489,7 +464,7 @@ def bounded(result: Json, account: Account) -> None:
             raise Refused("no prior of the true values")
         total = math.fsum(prior)
         costs = [c * p / total for p, row in zip(prior, losses) for c in row]
-    question = stated(places, places, costs, rows, None, design["privacy"], pairs)
+    question = stated(places, places, costs, rows, design["privacy"], pairs)
     declared(question, result, account, f"mechanism with answers 0 to {n}")
 
 
@@ -498,17 +473,15 @@ def stated(
     outputs: Json,
     costs: Json,
     rows: Json,
-    goals: Json,
     privacy: Json,
     between: Json,
     far: Json = None,
 ) -> dict[str, Json]:
-    """A problem in numbers: its rows are unbiased, with these offsets, or those of the largest loss."""
-    label = "objective" if goals is None else "unbiased"
+    """A problem in numbers: its rows, if any, are those of the largest loss."""
     return {
         "privacy": [{"label": "private", "privacy": privacy, "between": between, "distances": far}],
-        "inputs": list(inputs), "outputs": list(outputs), "cost": costs, "constant": 0.0, "labels": [label][: len(rows)],
-        "family": [0] * len(rows), "equal": [int(goals is not None)] * len(rows), "offsets": goals or [0.0] * len(rows), "curved": [],
+        "inputs": list(inputs), "outputs": list(outputs), "cost": costs, "constant": 0.0, "labels": ["objective"][: len(rows)],
+        "family": [0] * len(rows), "equal": [0] * len(rows), "offsets": [0.0] * len(rows), "curved": [],
         "places": [[i, j] for i, row in enumerate(rows) for j, _ in row],
         "coefficients": [a for row in rows for _, a in row],
     }  # fmt: skip

@@ -302,8 +302,7 @@ def same_question(design: Json, question: Json) -> str | None:
         alike = question["largest"] is not None and same_counts(design, question)
         return f"no choice by counts of 0 to {question['largest']} does better" if alike else None
     if question[""] == "metric-report":
-        free = design["unbiased"] is None and design["decoder"] is None
-        return CHANNEL if free and design["loss"] == question["loss"] else None
+        return CHANNEL if design["loss"] == question["loss"] else None
     if (
         question[""] != "numeric-query"
         or design["loss"] != question["loss"]

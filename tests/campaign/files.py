@@ -41,7 +41,6 @@ MADE: dict[str, Callable[[], Any]] = {
     "steep-noise": lambda: md.OptimalNoise(privacy=md.ApproximateDP(8.0, 0.05)),
     "steep-pure-noise": lambda: md.OptimalNoise(privacy=md.PureDP(9.0), loss="squared"),
     "noise-of-points": lambda: md.OptimalNoise(md.TradeOff([(0, 0.3), (1, 1e-3)])),
-    "unbiased-channel": lambda: md.MetricChannel(LINE, alpha=0.7, unbiased=([0, 1, 3.0], [-4, 1, 7.0])),
     "squared-channel": lambda: md.MetricChannel(LINE, alpha=0.7, loss="squared", prior=[0.5, 0.2, 0.3]),
     "gaussian-allocation": lambda: md.NoiseAllocation(noise="gaussian", sensitivities=[1, 2, 3.0], privacy=md.ApproximateDP(1.0, 1e-6)),
     "limited-allocation": lambda: md.NoiseAllocation(
@@ -87,7 +86,6 @@ MADE: dict[str, Callable[[], Any]] = {
     "correlated-span": lambda: md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], md.ApproximateDP(1.0, 1e-6), span=True),
     "correlated-weighed": lambda: md.CorrelatedGaussian(np.eye(3) + 0.2, md.ZeroConcentratedDP(0.1), weights=[1.0, 2.0, 3.0]),
     "channel-clustered": lambda: md.MetricChannel(md.MetricSpace.clustered(2, 3, within=0.2), alpha=0.7),
-    "channel-tree": lambda: md.MetricChannel(md.MetricSpace.tree([-1, 0, 0, 1, 1], [0, 1.0, 2.0, 0.5, 0.25]), alpha=0.7),
     "channel-earth": lambda: md.MetricChannel(md.MetricSpace.geodesic([48, 48.01, 48.03], [2, 2.01, 2.05]), alpha=0.7),
     "knorm-spread": lambda: md.noise.KNorm(4, md.ZeroConcentratedDP(0.4, 0.1), md.Sensitivity(linf=1, l0=2)),
     "knorm-round": lambda: md.noise.KNorm(3, md.PureDP(4.0), md.Sensitivity(l2=1.0)),

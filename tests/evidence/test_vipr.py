@@ -36,11 +36,8 @@ def metric(privacy: Any, **more: Any) -> Callable[[], Any]:
     return lambda: md.MetricQuantizer(BINS, privacy, **({"prior": UNIFORM, "inputs": INPUTS} | more)).solve()
 
 
-QUERY = ([[0.0], [1.0], [2.0]], [[-4.0], [0.5], [1.5], [6.0]])
-COSTS = [[1.0, 0.0, 1.0, 4.0], [2.0, 0.5, 0.5, 2.0], [4.0, 1.0, 0.0, 1.0]]
 LINEAR: dict[str, Callable[[], Any]] = {
     "channel": lambda: md.MetricChannel(md.MetricSpace.line(np.arange(5.0)), alpha=ALPHA).solve(),
-    "channel, unbiased": lambda: md.MetricChannel(md.MetricSpace.line([0.0, 1.0, 2.0]), ALPHA, loss=COSTS, prior=[0.25, 0.5, 0.25], unbiased=QUERY).solve(),
     "noise": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1)).solve(cells=3),
     "noise, pure": lambda: md.OptimalNoise(PURE, loss="squared").solve(cells=2),
     "quantizer": quantizer(),

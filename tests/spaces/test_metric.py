@@ -1,7 +1,5 @@
 """Metric spaces: constructors against definitions, and every bad input named."""
 
-import itertools
-
 import numpy as np
 import ot
 import pytest
@@ -22,8 +20,6 @@ SPACES = {
     "manhattan": MetricSpace.grid(3, 3, metric="manhattan"),
     "geodesic": MetricSpace.geodesic([43.7, 43.8, -10.0, 89.0], [7.2, 7.3, 179.0, -170.0]),
     "clustered": MetricSpace.clustered(3, 4, within=0.1),
-    "tree": MetricSpace.tree([2, 2, -1, 0, 0], [1.0, 2.0, 0.0, 0.5, 0.25]),
-    "leaves": MetricSpace.tree([2, 2, -1, 0, 0], [1.0, 2.0, 0.0, 0.5, 0.25], points=[4, 1, 3]),
     "matrix": MetricSpace.from_matrix([[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0]]),
     "named": MetricSpace.geodesic([43.7, 43.8], [7.2, 7.3], names=["Zürich", "$x$ <b>"]),
 }
@@ -41,24 +37,6 @@ def test_every_space_is_a_metric(space):
     assert space.diameter == d.max()
     with pytest.raises(ValueError):
         d[0, 0] = 1.0
-
-
-def test_tree_distances_against_networkx():
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        nodes = int(rng.integers(2, 15))
-        parents = np.array([-1] + [int(rng.integers(0, i)) for i in range(1, nodes)])
-        lengths = rng.random(nodes) + 0.1
-        shuffle = rng.permutation(nodes)  # parents need not come before children
-        moved = np.empty(nodes, dtype=int)
-        moved[shuffle] = np.where(parents < 0, -1, shuffle[parents])
-        span = np.empty(nodes)
-        span[shuffle] = lengths
-        below = np.flatnonzero(moved >= 0)
-        expected = shortest_paths(below, moved[below], span[below], nodes)
-        d = MetricSpace.tree(moved, span).distances
-        for i, j in itertools.product(range(nodes), repeat=2):
-            assert d[i, j] == pytest.approx(expected[i, j], rel=1e-13)
 
 
 def test_geodesic_quarter_meridian_and_antipodes():

@@ -87,8 +87,8 @@ class MetricSpace(Checked):
     Examples
     --------
     >>> space = MetricSpace.euclidean([[0, 0], [3, 4], [6, 8]])
-    >>> space.size, space.diameter
-    (3, 10.0)
+    >>> space, space.size, space.diameter
+    (euclidean space of 3 points, 3, 10.0)
     >>> space.distances[0, 1]
     np.float64(5.0)
     >>> MetricSpace.from_matrix([[0, 1, 5], [1, 0, 1], [5, 1, 0]])
@@ -259,6 +259,9 @@ class MetricSpace(Checked):
     def mapped(self) -> bool:
         """Whether points have two coordinates, so that a map can show them."""
         return self.points is not None and self.points.shape[1:] == (2,)
+
+    def __repr__(self) -> str:
+        return f"{self.kind} space of {' × '.join(map(str, self.shape))} points"
 
     @property
     def size(self) -> int:

@@ -724,12 +724,12 @@ def rows_of(
                 curved.append(label)
                 room, points = (stricter or {}).get(label, 0.0), at.get(label, at[""])
                 parts = [row + room <= 0 for row in _tangents(repr(label), one.expr, unknown, points)]
-                parts += _domain(one.expr)
+                parts += _domain(one.expr, unknown)
         pieces += [(family, row) for part in parts for row in _rows(repr(label), part)]
     if goal.is_convex() and not goal.is_pwl():
         least, names, curved = Further(1, name="objective"), [*names, "objective"], [*curved, "objective"]
         tangents = _tangents("objective", goal, unknown, at.get("objective", at[""]))
-        parts = [*(tangent - least <= 0 for tangent in tangents), *_domain(goal)]
+        parts = [*(tangent - least <= 0 for tangent in tangents), *_domain(goal, unknown)]
         pieces += [(len(names) - 1, part) for part in parts]
         goal = least[0]
     elif not goal.is_affine():
@@ -781,9 +781,10 @@ def _tangents(what: str, expression: Any, unknown: Unknown, points: Iterable[Arr
         yield height - rounding + slope @ cp.vec(unknown, order="F")
 
 
-def _domain(expression: Any) -> list[Any]:
-    """Return the affine rows outside which a function has no value, such as x >= 0.1 for a root of x - 0.1."""
-    found = (row for row in expression.domain if type(row).__name__ in _BELOW)
+def _domain(expression: Any, unknown: Unknown) -> list[Any]:
+    """Return the affine rows outside which a function has no value, such as x >= 0.1 for a root of x - 0.1, but none of the unknown's own bounds."""
+    own = {str(row) for row in unknown.domain}
+    found = (row for row in expression.domain if type(row).__name__ in _BELOW and str(row) not in own)
     return [row for row in found if row.expr.is_affine() and not row.expr.is_nonpos()]
 
 

@@ -160,7 +160,7 @@ class Problem(ModelledDesign):
     objective : cvxpy.Minimize
         A convex expression of a table or of lattice noise, the loss of scales, or a linear or piecewise linear expression of a covariance.
     constraints : sequence
-        Requirements from the unknown's ``private`` and ``unbiased``, and any convex constraint of CVXPY; piecewise linear ones for a `Selection`.
+        Requirements from the unknown's ``private`` and ``unbiased``, and any convex constraint of CVXPY.
         `named` gives them names.
     design : ModelledDesign, optional
         The design whose model it is: without additions, the design's own algorithm solves the problem.
@@ -281,7 +281,9 @@ class Problem(ModelledDesign):
         functions = pd.DataFrame(rows, columns=AUDIT_COLUMNS)
         return pd.concat([audit, functions][: 1 + bool(rows)], ignore_index=True)
 
-    def by_tangents(self, solve: Callable[[Any], tuple[S, Array]], first: Array, clock: Clock) -> S:
+    def by_tangents(
+        self, solve: Callable[[Any], tuple[S, Array]], first: Array, clock: Clock, *, every: bool = False
+    ) -> S:
         """Solve by tangents of the convex functions until a solution satisfies the functions themselves.
 
         A tangent lies below its function: every round gives a lower bound, and its solution is outside. The next tangent is taken
@@ -296,13 +298,15 @@ class Problem(ModelledDesign):
         first : ndarray
             Point of the first tangents.
         clock : Clock
+        every : bool
+            Whether all tangents are kept, as linear programs need, whose solutions are vertices.
 
         Raises
         ------
         SolverError
             No solution was found that satisfies the functions.
         """
-        smooth = {label: not f.is_pwl() for label, f in self.functions().items()}
+        smooth = {label: not (every or f.is_pwl()) for label, f in self.functions().items()}
         points, stricter = {label: [first] for label in smooth}, dict[str, float]()
         latest, before = first, math.inf
         for step in range(_ROUNDS):
@@ -496,7 +500,7 @@ class Problem(ModelledDesign):
 
 def unmet(labels: Iterable[str]) -> SolverError:
     """Return the error that nothing found satisfies the convex functions of these families."""
-    remedy = "are met by nothing found, if at all with no room: allow a millionth more, or state them by sums"
+    remedy = "are met by nothing found: allow a millionth more, or state them by abs, max and sums"
     return SolverError(f"rows called {sorted(labels)} {remedy}", solver="tangents", status="repair")
 
 

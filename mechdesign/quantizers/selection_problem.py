@@ -11,8 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -25,7 +24,7 @@ from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import check_writable, serializable
-from mechdesign.model.declared import Declared, rows_of
+from mechdesign.model.declared import rows_of
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import Block, Programs, Sweep, parameters_of
@@ -40,19 +39,22 @@ from mechdesign.quantizers.optimal import loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
 from mechdesign.quantizers.selection import SelectionFamilies
 from mechdesign.quantizers.selection_program import (
+    MEANING,
     Boxes,
-    Cells,
     Selection,
     SelectionPrivacy,
+    SelectionRows,
     checked_boxes,
     grid_boxes,
     theorem6_boxes,
+    unit_vectors,
 )
 from mechdesign.solvers import Solution
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Indices, instance
 
-_ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients")
+_ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients", "curved")
+_POSITIVE = 1e-12  # least probability at which tangents are taken
 _RARE = 1e-9  # probability below which an output is dropped
 
 
@@ -66,6 +68,10 @@ class SelectionProblem(Problem, QuantizerDesign):
     """
 
     default_gap = 1e-4
+    numbers: ClassVar[Any] = SelectionRows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.objective, self.constraints)
 
     def check(self) -> None:
         """Raise DesignError unless the problem is OPTM's model with affine or piecewise linear rows."""
@@ -78,7 +84,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             raise DesignError("box: need 0 <= o <= u")
         self.loss.check_convex(self.unknown.bins, *self.input_range)
         if self.own:
-            _ = self.own_rows
+            _ = self.declared
 
     # -- the question -------------------------------------------------------------------------------------------
 
@@ -136,20 +142,29 @@ class SelectionProblem(Problem, QuantizerDesign):
     # -- numbers ------------------------------------------------------------------------------------------------
 
     @property
-    def own_rows(self) -> SelectionRows:
-        """Return the user's own rows, in numbers."""
-        held: SelectionRows | None = self.__dict__.get("_own")
+    def declared(self) -> SelectionRows:
+        """The user's own rows, in numbers."""
+        held: SelectionRows | None = self.__dict__.get("_declared")
         if held is None:
             self.check_values()
-            anywhere = {"": [np.full(self.unknown.shape, 1 / self.unknown.shape[-1])]}
-            rows = rows_of(self.unknown, self.objective, self.constraints, anywhere)
-            held = SelectionRows(**self.unknown.stated(), **vars(rows))
-            if held.curved:
-                remedy = "is not piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
-                raise DesignError(f"{held.curved[0]!r}: {remedy}")
+            held = self.compiled()
             if not any(one.parameters() for one in self.own):
-                self.__dict__["_own"] = held
+                self.__dict__["_declared"] = held
         return held
+
+    def compiled(
+        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
+    ) -> SelectionRows:
+        given = {"": [self._even], **(at or {})}
+        points = {label: [np.maximum(q, _POSITIVE) for q in held] for label, held in given.items()}
+        rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter)
+        return SelectionRows(**self.unknown.stated(), **vars(rows))
+
+    @property
+    def _even(self) -> Array:
+        """Return the selection of equal probabilities."""
+        open_ = self.unknown.open
+        return np.asarray(open_ / open_.sum(axis=1, keepdims=True))
 
     # -- solving ------------------------------------------------------------------------------------------------
 
@@ -165,15 +180,20 @@ class SelectionProblem(Problem, QuantizerDesign):
         The search does not prove that no other box is better. HiGHS sweeps the boxes; a named solver solves the best again.
         """
         yield from loss_bounds(self, self.bins, clock)
-        search = BoxSearch(self, clock, solver, options)
-        found = search.best(self.solved_epsilon)
-        if found is None:
-            raise too_late("OPTM") if clock.passed else search.infeasible()
-        yield self.law(found, search, clock)
+
+        def solved(own: SelectionRows) -> tuple[Law, Array]:
+            search = BoxSearch(self, clock, solver, options, own)
+            found = search.best(self.solved_epsilon)
+            if found is None:
+                raise too_late("OPTM") if clock.passed else search.infeasible()
+            law = self.law(found, search, clock)
+            return law, self._value(law.mechanism)
+
+        yield self.by_tangents(solved, self._even, clock, every=True)
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         stated = self.with_initial_box(self.box) if self.searched else self.at_box(self.box)
-        stated.__dict__["_own"] = self.own_rows
+        stated.__dict__["_declared"] = self.declared
         return ModelledDesign._result(stated, incumbent, clock)  # at the parameters' present values
 
     def law(self, found: Found, search: BoxSearch, clock: Clock) -> Law:
@@ -220,7 +240,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         if not self.own:
             families = self._families(found.columns)
             return Deployed(families.exact(self.input_range), families, (), {})
-        own, m = self.own_rows, len(self.unknown.bins)
+        own, m = self.declared, len(self.unknown.bins)
         columns, missed = repaired(own, near(own, [found.columns], clock), clock)
         rows = [row[: 1 + k % (m - 1)] for k, row in enumerate(weights_of(own, columns))]
         ends = map(Fraction, self.input_range)
@@ -241,15 +261,18 @@ class SelectionProblem(Problem, QuantizerDesign):
         )
         found = [fmpq(w, sum(row)) for row in weights for w in (*row, *[0] * (m - 1 - len(row)))]
         found += [rational(x) for x in witness]
-        if not shaped or (symmetric and not mirrored) or len(found) != len(self.own_rows.cost):
+        if not shaped or (symmetric and not mirrored) or len(found) != len(self.declared.cost):
             raise DesignError("law: is no selection of the problem's bins")
         return found
 
-    def points(self, values: Mapping[str, Array]) -> tuple[Programs, Callable[..., Array]]:
+    def points(self, values: Mapping[str, Array]) -> tuple[Programs, Callable[..., Array]] | None:
         """Return the programs for all parameter values of the box, or for the boxes searched, and the function that scores their solutions.
 
-        The box is affine in the parameters, so that its values at 0 and at each unit vector determine it.
+        The box is affine in the parameters, so that its values at 0 and at each unit vector determine it. None with convex functions, whose
+        tangents are programs of their own.
         """
+        if self.own and self.declared.curved:
+            return None
         search, held = BoxSearch(self), parameters_of(self, values)
         before = {name: p.value for name, p in held.items()}
 
@@ -307,7 +330,13 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Tabulate the constraints of the definition, those of the program with its multipliers, and the user's own."""
-        return pd.concat([super().audit(result), result.duals], ignore_index=True)
+        rows = pd.concat([super().audit(result), result.duals], ignore_index=True)
+        return self.with_functions(rows, self._value(result.mechanism))
+
+    def _value(self, mechanism: Quantizer) -> Array:
+        """Return the unknown at a mechanism, in doubles."""
+        chosen: Any = mechanism.selection
+        return np.asarray(np.concatenate([chosen.left, chosen.right])[: len(self.unknown.open)])
 
     # -- files and prints -----------------------------------------------------------------------------------------
 
@@ -323,7 +352,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     def to_fields(self) -> dict[str, object]:
         """Return the fields of a file: the question, the box, and the user's rows in numbers."""
-        own, (o, u) = self.own_rows, self.box
+        own, (o, u) = self.declared, self.box
         families = "symmetric" if self.unknown.symmetric else "separate"
         asked = {"bins": self.bins, "privacy": self.privacy, "prior": self.prior, "loss": self.loss}
         asked |= {"input_range": self.input_range, "constraints": self.asked.theorem, "families": families}
@@ -344,9 +373,9 @@ class SelectionProblem(Problem, QuantizerDesign):
         numbers |= unknown.stated()
         numbers |= {"objective": objective.label, "constant": objective.question.constant}
         cost = np.append(objective.question.cost, np.zeros(held["columns"]))
-        own = SelectionRows(cost=cost, privacy=(asked,), curved=(), **numbers)
+        own = SelectionRows(cost=cost, privacy=(asked,), **numbers)
         made = cls(cp.Minimize(objective), (asked, *own.constraints(in_columns(unknown, own.width))))
-        made.__dict__["_own"] = own
+        made.__dict__["_declared"] = own
         return made
 
     @property
@@ -360,7 +389,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     def families(self) -> list[str]:
         said = [
-            f"{one.label}: {_MEANING[one.label]} ({one.size} {'row' if one.size == 1 else 'rows'})"
+            f"{one.label}: {MEANING[one.label]} ({one.size} {'row' if one.size == 1 else 'rows'})"
             for one in self.asked.constraints()
         ]
         return [*said, *self._said, f"{self.asked}{', boxes searched' if self.searched else ''}"]
@@ -368,7 +397,7 @@ class SelectionProblem(Problem, QuantizerDesign):
     @property
     def _said(self) -> list[str]:
         """Return the user's own rows, a line per family."""
-        return [self.own_rows.printed(k) for k in range(len(self.own_rows.labels))] if self.own else []
+        return [self.declared.printed(k) for k in range(len(self.declared.labels))] if self.own else []
 
 
 class Deployed(NamedTuple):
@@ -378,16 +407,6 @@ class Deployed(NamedTuple):
     families: SelectionFamilies
     witness: tuple[Fraction, ...]
     missed: dict[str, fmpq]
-
-
-_MEANING = {
-    "normalisation": "Σ_i q_n(i) = 1",
-    "dominance": "q_j(i) <= q_i(i), j > i (Lemma 2)",
-    "lower bounds": "o <= q, where o stands for a factor",
-    "upper bounds": "q <= u, where u stands for a factor",
-    "privacy": "z <= e^ε w",
-    "order": "what makes z and w the largest and smallest of all outputs",
-}
 
 
 class BoxSearch:
@@ -404,6 +423,8 @@ class BoxSearch:
         Backend for the best box; HiGHS sweeps them all.
     options : dict
         Options of the backend.
+    own : SelectionRows, optional
+        The user's own rows; those of the problem by default.
 
     Attributes
     ----------
@@ -417,11 +438,12 @@ class BoxSearch:
         clock: Deadline | None = None,
         solver: str | None = None,
         options: dict[str, Any] | None = None,
+        own: SelectionRows | None = None,
     ) -> None:
         clock = Deadline.of(clock)
         self.problem, self.clock, self.solver, self.options = problem, clock, solver, options or {}
         self.sweep, self.count, self.question = Sweep(clock), 0, problem.objective.expr.question
-        self.own = problem.own_rows if problem.own else None  # at the parameters' present values
+        self.own = (own or problem.declared) if problem.own else None  # at the parameters' present values
         self._six = problem.asked.theorem == "theorem6"
 
     def first_boxes(self) -> Boxes:
@@ -619,12 +641,13 @@ class OwnRowsProof(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, SelectionProblem)
         law = instance("law", instance("law", stated.law, Quantizer).law, SelectionLaw)
-        yield from row_claims(design.own_rows, design.exact_columns(law, self.witness))
+        columns = design.exact_columns(law, self.witness)
+        yield from row_claims(design.declared, columns)
+        value = np.reshape([float(x) for x in columns[: design.unknown.size]], design.unknown.shape)
+        yield from design.function_claims(value)
 
 
 # -- the linear programs in numbers: the theorem's rows, and a person's own, of one box or of many -------------------
-
-_DENSE = 300  # unknowns up to which their unit vectors are an array
 
 
 class Found(NamedTuple):
@@ -633,22 +656,6 @@ class Found(NamedTuple):
     box: tuple[Array, Array]
     solution: Solution
     columns: Array
-
-
-class SelectionRows(Declared):
-    """A user's own rows in numbers, as for a table whose entries q_n(i) with i > n are 0."""
-
-    @cached_property
-    def zeros(self) -> frozenset[int]:
-        """Cells that are 0 in every feasible selection."""
-        open_ = np.tile(np.tri(self.m), (self.n // self.m, 1)) > 0
-        return self.forced(np.flatnonzero(~open_).tolist())
-
-    def cell(self, j: int) -> str:
-        """Return the name of an unknown, as in the paper."""
-        n, i = divmod(j, self.m)
-        side = "" if self.n == self.m else " left" if n < self.m else " right"
-        return f"q_{n % self.m + 1}({i + 1}){side}"
 
 
 def _own_blocks(own: SelectionRows, at: Indices) -> tuple[list[Block], int]:
@@ -674,13 +681,6 @@ def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFr
         slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
         parts.append(audit_rows(name, labels, lhs, rhs, slack, dual=dual))
     return pd.concat(parts, ignore_index=True)
-
-
-def unit_vectors(open_: Array) -> Any:
-    """Return the unknowns as unit vectors, in the shape of the unknown: an array, or `Cells` if there are many."""
-    count = int(open_.sum())
-    numbers = (np.cumsum(open_.ravel()) - 1).reshape(open_.shape).astype(np.int64)
-    return Cells(numbers, count) if count > _DENSE else np.eye(count)[numbers] * open_[..., None]
 
 
 def _block(name: str, parts: list[Any]) -> Block:

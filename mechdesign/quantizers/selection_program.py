@@ -21,6 +21,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import cvxpy as cp
@@ -29,6 +30,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from mechdesign.errors import DesignError
+from mechdesign.model.declared import Declared
 from mechdesign.model.parallel import Grid
 from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import integer, number, one_of
@@ -132,6 +134,7 @@ def theorem6_boxes(
 
 
 THEOREMS = ("theorem5", "theorem6", "across-outputs")
+_DENSE = 300  # unknowns up to which their unit vectors are an array
 _LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
 
 
@@ -295,6 +298,13 @@ class Cells:
         return rows if np.ndim(chosen) else rows.toarray()[0]
 
 
+def unit_vectors(open_: Array) -> Any:
+    """Return the unknowns as unit vectors, in the shape of the unknown: an array, or `Cells` if there are many."""
+    count = int(open_.sum())
+    numbers = (np.cumsum(open_.ravel()) - 1).reshape(open_.shape).astype(np.int64)
+    return Cells(numbers, count) if count > _DENSE else np.eye(count)[numbers] * open_[..., None]
+
+
 def _times(bound: Any, form: Any) -> Any:
     """Return a bound times a linear form; for many boxes with each of their bounds, along the first axis."""
     return bound * form if isinstance(form, cp.Expression) else np.multiply.outer(bound, form)
@@ -319,6 +329,17 @@ class Family(NamedTuple):
     labels: list[str]
     left: Any
     right: Any
+
+
+MEANING = {
+    "normalisation": "Σ_i q_n(i) = 1",
+    "dominance": "q_j(i) <= q_i(i), j > i (Lemma 2)",
+    "lower bounds": "o <= q, where o stands for a factor",
+    "upper bounds": "q <= u, where u stands for a factor",
+    "privacy": "z <= e^ε w",
+    "order": "what makes z and w the largest and smallest of all outputs",
+}
+"""What the rows of each family say."""
 
 
 def _compared(groups: Iterable[Comparison], ratio: float) -> Iterator[Family]:
@@ -623,6 +644,22 @@ class Selection(Unknown):
         edges = np.clip(self.bins, *self.input_range)
         found: list[int] = np.searchsorted(edges, np.unique(edges)[1:]).tolist()
         return found
+
+
+class SelectionRows(Declared):
+    """A user's own rows in numbers, as for a table whose entries q_n(i) with i > n are 0."""
+
+    @cached_property
+    def zeros(self) -> frozenset[int]:
+        """Cells that are 0 in every feasible selection."""
+        open_ = np.tile(np.tri(self.m), (self.n // self.m, 1)) > 0
+        return self.forced(np.flatnonzero(~open_).tolist())
+
+    def cell(self, j: int) -> str:
+        """Return the name of an unknown, as in the paper."""
+        n, i = divmod(j, self.m)
+        side = "" if self.n == self.m else " left" if n < self.m else " right"
+        return f"q_{n % self.m + 1}({i + 1}){side}"
 
 
 class Question(NamedTuple):

@@ -65,7 +65,7 @@ from mechdesign.verifier.quantizer_bound import (
     rows_bound,
 )
 from mechdesign.verifier.reading import LOST, NEAR, Account, Json, NotCovered, Refused, flat, proofs_of
-from mechdesign.verifier.table import own_rows, rows_hold
+from mechdesign.verifier.table import own_rows, rows_hold, tangents_of
 
 
 class Segments(NamedTuple):
@@ -584,4 +584,4 @@ def selection_problem(result: Json, account: Account) -> None:
     v += rows["witness"]
     held = own_rows({**design, "cost": v}, len(v) - design["columns"])
     account.divides(sum(len(row.terms) for row in held) + len(v), max(map(sum, left)).bit_length())
-    rows_hold(held, design["labels"], v, account)
+    rows_hold(held, design["labels"], v, account, tangents_of(design))

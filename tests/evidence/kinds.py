@@ -144,7 +144,7 @@ WRITTEN = {
     "selection-problem": {
         "bins": "nums", "privacy": "@pure-dp", "prior": PRIOR, "loss": "@loss", "input_range": "pair",
         "constraints": "'theorem5'|'theorem6'|'across-outputs'", "families": "'symmetric'|'separate'",
-        "o": "arr", "u": "arr", "boxes": "@grid|text|null", "columns": "count", "labels": "texts",
+        "o": "arr", "u": "arr", "boxes": "@grid|text|null", "columns": "count", "labels": "texts", "curved": "texts",
         **dict.fromkeys(("family", "equal", "offsets", "places", "coefficients"), "arr"),
     },
 }  # fmt: skip

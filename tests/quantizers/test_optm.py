@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -441,3 +442,22 @@ def test_a_law_outside_an_own_row_is_refused() -> None:
     mixed = replace(capped.certificate, law=free.mechanism, value=free.value)
     assert not mixed.verify()
     assert "rows called 'cap' hold" in mixed.checks().query("not holds")["claim"].tolist()
+
+
+def test_a_convex_row_that_is_not_piecewise_linear(tmp_path: Path) -> None:
+    """By tangents, to the optimum of CVXPY in the same box; a file holds the tangents only."""
+    model = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.2), stats.uniform(-1, 2)).problem()
+    found = model.subject_to(md.named("even", cp.norm(model.unknown[2]) <= 0.59)).solve()
+    assert found.certificate is not None and found.certificate.verify()
+    assert {"tangents of even", "even"} <= set(found.audit()["family"])
+    reference: Any = found.problem().to_cvxpy()
+    reference.solve(solver=cp.CLARABEL)
+    chosen = found.mechanism.selection.left
+    model.unknown.save_value(chosen)
+    assert np.linalg.norm(chosen[2]) <= 0.59
+    assert model.objective.expr.value == pytest.approx(reference.value, rel=1e-5)
+    found.save(tmp_path / "optm.json")
+    assert all(holds for *_, holds in verify((tmp_path / "optm.json").read_text()).rows)
+    loaded = md.load(tmp_path / "optm.json").design
+    with pytest.raises(md.DesignError, match="declare them again"):
+        loaded.subject_to(loaded.unknown <= 0.9)

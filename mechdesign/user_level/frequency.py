@@ -401,6 +401,7 @@ def emd_error_bound(
 
     Examples
     --------
+    >>> from mechdesign.channels.responses import ClusteredResponse
     >>> space = MetricSpace.clustered(4, 5, within=0.05)
     >>> round(emd_error_bound(ClusteredResponse(space, 20.0), space, reports=10_000), 6)
     0.003781

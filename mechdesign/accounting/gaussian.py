@@ -1,12 +1,14 @@
 r"""The Gaussian privacy profile :math:`\varphi_\varepsilon(\mu)` and its root :math:`\mu_0`.
 
-The Gaussian mechanism with :math:`\mu^2 = \sum_i \lambda_i^2/\sigma_i^2` is (ε, δ)-DP if and only if
+Let :math:`\mu^2` be the largest :math:`\sum_i v_i^2/\sigma_i^2` of a change v of the answer. Gaussian noise of scales :math:`\sigma_i` is (ε, δ)-DP if and
+only if
 
 .. math:: \varphi_\varepsilon(\mu) = Q(a) - e^{\varepsilon} Q(b) \le \delta,
           \qquad a = \varepsilon/\mu - \mu/2,\quad b = \varepsilon/\mu + \mu/2,
 
-with Q the standard normal survival function (Balle and Wang 2018, Theorem 8). As written it overflows
-for large ε and cancels for small μ. Since :math:`e^{\varepsilon}\phi(b) = \phi(a)`,
+with Q the standard normal survival function (Balle and Wang 2018, Theorem 8). Lemma 3 of Muthukrishnan and Kalyani takes the profile λ for v: that is
+sufficient, and necessary where all coordinates may change by :math:`\lambda_i` at once. As written φ overflows for large ε and cancels for small μ.
+Since :math:`e^{\varepsilon}\phi(b) = \phi(a)`,
 
 .. math:: \varphi_\varepsilon(\mu) = \phi(a)\,[M(a) - M(b)] = \phi(a) \int_a^b (1 - xM(x))\,dx,
           \qquad M = Q/\phi,
@@ -178,7 +180,7 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
 
     This is problem P2: the privacy resource :math:`\mu_0` that Gaussian noise may consume. It is found by
     Newton steps on :math:`\log\varphi` inside the proved bracket
-    :math:`R(\delta) \le \mu_0 \le R(\delta + e^\varepsilon Q(\sqrt{2\varepsilon}))`, and the value returned lies
+    :math:`R(\delta) \le \mu_0 \le R(\delta + e^\varepsilon Q(\sqrt{2\varepsilon}))`, which Algorithm 1 of the paper bisects, and the value returned lies
     below the root by a margin larger than the evaluation error.
 
     Parameters

@@ -21,7 +21,7 @@ from .families import discrete_gaussian as discrete_gaussian
 from .families import discrete_laplace_law as discrete_laplace_law
 from .families import opendp_measurement as opendp_measurement
 from .knorm import KNorm as KNorm
-from .knorm import KNormNoise as KNormNoise
+from .knorm_noise import KNormNoise as KNormNoise
 from .lattice import LatticeBound as LatticeBound
 from .laws import flipped_huber as flipped_huber
 from .laws import flipped_huber_sufficient as flipped_huber_sufficient

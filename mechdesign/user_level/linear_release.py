@@ -47,7 +47,7 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.knorm import KNormNoise, norm_order
+from mechdesign.noise.knorm_noise import KNormNoise, norm_order
 from mechdesign.noise.release import RoundedSum
 from mechdesign.problem import checks
 from mechdesign.spaces.space import MetricSpace, check_size

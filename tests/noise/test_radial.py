@@ -22,7 +22,8 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import balls, radial
 from mechdesign.noise.balls import GRAIN, Ball, Planes, hull_of
-from mechdesign.noise.knorm import KNorm, KNormNoise
+from mechdesign.noise.knorm import KNorm
+from mechdesign.noise.knorm_noise import KNormNoise
 from mechdesign.noise.radial import RadialLattice, Shells, round_delta
 from mechdesign.noise.release import RoundedSum, noisy
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon

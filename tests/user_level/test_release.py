@@ -21,7 +21,7 @@ from spaces.test_metric import SPACES
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
-from mechdesign.noise.knorm import KNormNoise
+from mechdesign.noise.knorm_noise import KNormNoise
 from mechdesign.noise.release import RoundedSum
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.user_level.frequency import LaplaceHistogram

@@ -16,7 +16,7 @@ from .correlated import CountsGaussian as CountsGaussian
 from .correlated import MatrixMechanism as MatrixMechanism
 from .correlated_noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .correlated_noise import StrategyNoise as StrategyNoise
-from .covariance_problem import CovarianceBound as CovarianceBound
+from .covariance_bound import CovarianceBound as CovarianceBound
 from .families import discrete_gaussian as discrete_gaussian
 from .families import discrete_laplace_law as discrete_laplace_law
 from .families import opendp_measurement as opendp_measurement

@@ -63,12 +63,7 @@ from mechdesign.noise.correlated_noise import (
     StrategyNoise,
     within_budget,
 )
-from mechdesign.noise.covariance_problem import (
-    ROUNDING,
-    budget_claims,
-    loss_root,
-    trace_loss,
-)
+from mechdesign.noise.covariance_bound import ROUNDING, budget_claims, loss_root, trace_loss
 from mechdesign.noise.fixed_point import (
     Chain,
     Dense,

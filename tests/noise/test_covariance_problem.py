@@ -17,7 +17,7 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import CovarianceBound
 from mechdesign.noise.correlated_noise import inverse_rows, largest_spent
-from mechdesign.noise.covariance_problem import cost_between, dual_below, factor_below, is_below, polar
+from mechdesign.noise.covariance_bound import cost_between, dual_below, factor_below, is_below, polar
 from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 

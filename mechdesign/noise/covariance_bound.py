@@ -1,0 +1,335 @@
+r"""What a covariance of Gaussian noise costs, and what every covariance costs at least: proofs, and a declared problem in numbers.
+
+**Proofs** show that no change consumes more than the budget, what a covariance costs, and a lower bound for every covariance.
+For a design they are exact sums and saddle points; for a declared problem (`DeclaredCovariance`) everything is rounded outward.
+
+**Cost.** Let :math:`R B = I + D`. Then :math:`(R^\top R)^{-1} = B K B^\top` with :math:`\lVert K - I \rVert \le (1 - \lVert D \rVert)^{-2} - 1`, and
+:math:`\operatorname{tr}(G (R^\top R)^{-1})` is :math:`\operatorname{tr} H`, :math:`H = B^\top G B`, but for :math:`\sqrt r \lVert H \rVert` times that.
+
+**Bound.** Let S keep the budget, :math:`v^\top S^{-1} v \le \mu^2` for each change v, and let N have the rows :math:`r_k v_k`. For every X and every Q of norm
+at most 1
+
+.. math:: \operatorname{tr}(X S X^\top) \, \mu^2 \sum r_k^2 \ge \lVert S^{1/2} X^\top \rVert^2 \, \lVert S^{-1/2} N^\top \rVert^2 \ge (\operatorname{tr}(X N^\top Q))^2
+
+(Cauchy and Schwarz). Own rows :math:`\operatorname{tr}(G_i S) + k_i \le 0` with multipliers :math:`\nu \ge 0` shift the weights of the loss alone: with
+:math:`V' = V + \sum \nu_i G_i \succeq X^\top X` every such S costs at least :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu_i k_i`. With
+:math:`Q` the polar factor of :math:`N X^\top` this is :math:`(\operatorname{tr} \sqrt{V'^{1/2} M V'^{1/2}})^2/(\mu^2 \sum y)`, M = Σ y v vᵀ, y = r².
+
+Products in doubles of n terms are off by at most n + 2 roundings of the product of the sizes; sums are exact (`math.fsum`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mechdesign.accounting.profile import gaussian_most
+from mechdesign.doubles import TINY, UNIT
+from mechdesign.errors import DesignError
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.serialize import serializable
+from mechdesign.model.declared import Linear
+from mechdesign.noise.correlated_noise import inverse_rows
+from mechdesign.problem.checks import array
+from mechdesign.problem.workload import Span
+from mechdesign.typing import Array, instance
+
+
+def product(one: Array, other: Array) -> tuple[Array, Array]:
+    """Return a product in doubles, and bounds on the errors of its entries."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = (one.shape[-1] + 2) * 2 * UNIT * (np.abs(one) @ np.abs(other)) + TINY
+        return one @ other, error
+
+
+def cost_between(rows: Array, weights: Array) -> tuple[float, float]:
+    """Return lower and upper bounds on tr(G (RᵀR)⁻¹); infinite where R is too ill-conditioned for doubles."""
+    back = inverse_rows(rows)
+    near, error = product(rows, back)
+    off = float(np.linalg.norm(np.abs(near - np.eye(len(rows))) + error)) * (1 + 1e-9)
+    if not off < 1e-3:
+        return -math.inf, math.inf
+    half, first = product(weights, back)
+    found, second = product(back.T, half)
+    off_found = second + np.abs(back.T) @ first * (1 + 1e-9)
+    trace = math.fsum(np.diag(found).tolist())
+    size = float(np.linalg.norm(np.abs(found) + off_found)) * math.sqrt(len(rows))
+    room = (
+        size * ((1 - off) ** -2 - 1) * (1 + 1e-9)
+        + float(np.trace(off_found)) * (1 + 1e-9)
+        + abs(trace) * 2 * UNIT
+    )
+    return trace - room, trace + room
+
+
+def polar(rows: Array, factor: Array) -> Array:
+    """Return the polar factor Q of N Xᵀ."""
+    outer, _, inner = np.linalg.svd(rows @ factor.T, full_matrices=False)
+    return np.asarray(outer @ inner)
+
+
+def dual_below(changes: Array, roots: Array, factor: Array, contraction: Array, most: Fraction) -> Fraction:
+    """Return (tr X Nᵀ Q)²/(‖Q‖² μ² Σ r²), rounded down; 0 where nothing is proved."""
+    held = roots[:, None] * changes
+    core, error = product(held, factor.T)
+    error = error + 2 * UNIT * (np.abs(held) @ np.abs(factor.T))  # of the rows of N
+    with np.errstate(over="ignore", invalid="ignore"):
+        trace = math.fsum((core * contraction).ravel().tolist())
+        lost = math.fsum(
+            (error * np.abs(contraction) + 2 * UNIT * np.abs(core * contraction)).ravel().tolist()
+        )
+    least = trace - lost * (1 + 1e-9)
+    if not (least > 0 and math.isfinite(trace)):
+        return Fraction(0)
+    gram, off = product(contraction.T, contraction)
+    norm = Fraction(float((np.abs(gram) + off).sum(axis=1).max() * (1 + 1e-12)))
+    spent = sum((Fraction(r) ** 2 for r in roots.tolist()), Fraction(0))
+    return Fraction(least) ** 2 / (norm * most * spent)
+
+
+def factor_below(weights: Array) -> Array | None:
+    """Return X with XᵀX below a positive definite matrix, by Cholesky after its diagonal is lowered a little; None if it is not positive definite.
+
+    Coordinates without weight are left out: X has a row less for each.
+    """
+    kept = np.flatnonzero(np.diag(weights) != 0)
+    inner = weights[np.ix_(kept, kept)]
+    if not len(kept) or not (np.diag(inner) > 0).all():
+        return None
+    scale = np.sqrt(np.diag(inner))
+    unit = inner / np.outer(scale, scale)
+    try:
+        found = np.linalg.cholesky(unit - 1e-13 * len(kept) * np.eye(len(kept)))
+    except np.linalg.LinAlgError:
+        return None
+    factor = np.zeros((len(kept), len(weights)))
+    factor[:, kept] = found.T * scale
+    return factor
+
+
+def is_below(factor: Array, exact: list[list[Fraction]]) -> bool:
+    """Return whether XᵀX is below a matrix of fractions: whether their difference, scaled, is diagonally dominant."""
+    columns = [[Fraction(x) for x in column] for column in factor.T.tolist()]
+    size = len(exact)
+    scale = [Fraction(2) ** (-(math.frexp(float(exact[i][i]) or 1.0)[1] // 2)) for i in range(size)]
+    left = [
+        [
+            (exact[i][j] - sum(x * y for x, y in zip(columns[i], columns[j]) if x and y))
+            * scale[i]
+            * scale[j]
+            for j in range(i + 1)
+        ]
+        for i in range(size)
+    ]
+    for i in range(size):
+        others = sum(abs(left[max(i, j)][min(i, j)]) for j in range(size) if j != i)
+        if left[i][i] < others:
+            return False
+    return True
+
+
+MOST_NUMBERS, MOST_ENTRIES = 64, 4_000_000
+"""Largest number of coordinates, and of entries of changes and own rows: larger semidefinite programs take minutes."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredCovariance(Linear):
+    """A problem on one covariance in numbers; its columns are the entries of S, row by row, then further variables.
+
+    Parameters
+    ----------
+    changes, neighbours
+        As in `Covariance`.
+    """
+
+    changes: Array
+    neighbours: str
+
+    def __post_init__(self) -> None:
+        self.check_rows(self.cost, self.changes, np.array(self.constant))
+        size = max(self.changes.size, len(self.family) * self.n**2)
+        if self.n > MOST_NUMBERS or size > MOST_ENTRIES:
+            allowed = f"numbers, and {size} entries of changes and rows, are too many: at most {MOST_NUMBERS} and {MOST_ENTRIES}"
+            raise DesignError.of("covariance", self.n, allowed)
+        if self.further < 0:
+            raise DesignError("rows: do not fit the unknown")
+
+    def column(self, j: int) -> str:
+        """Return the name of an entry or of a further variable."""
+        i, k = divmod(j, self.n)
+        return f"S[{i}, {k}]" if i < self.n else f"t{j - self.cells + 1}"
+
+    def meaning(self, asked: Any) -> str:
+        return f"v' S^-1 v <= {asked.budget:.6g} for each change v ({len(self.changes)} rows)"
+
+    @property
+    def n(self) -> int:
+        """Number of coordinates that get noise."""
+        return int(self.changes.shape[1])
+
+    @property
+    def cells(self) -> int:
+        """Number of entries of S."""
+        return self.n**2
+
+    @property
+    def further(self) -> int:
+        """Number of further variables, those of piecewise linear atoms."""
+        return len(self.cost) - self.cells
+
+    @cached_property
+    def budget(self) -> float:
+        r""":math:`\mu^2`, rounded down; the least of several requirements."""
+        return float(min(asked.budget for asked in self.privacy))
+
+    @cached_property
+    def most(self) -> Fraction:
+        """μ², rounded up: no covariance that consumes more keeps the requirement."""
+        return min(gaussian_most(asked.privacy) for asked in self.privacy)
+
+    @cached_property
+    def weights(self) -> Array:
+        """G of each own row, symmetric, shape (rows, n, n)."""
+        found = self.matrix[:, : self.n**2].toarray().reshape(-1, self.n, self.n)
+        return np.asarray((found + found.swapaxes(1, 2)) / 2)
+
+    @cached_property
+    def cost_weights(self) -> Array:
+        """V of the objective, symmetric."""
+        found = self.cost[: self.n**2].reshape(self.n, self.n)
+        return np.asarray((found + found.T) / 2)
+
+    @property
+    def start(self) -> Array:
+        """Multipliers that leave own rows out: equal ones on the objective's rows."""
+        own = np.array([label == "objective" for label in self.labels], dtype=bool)[self.family]
+        return np.where(own & (self.equal == 0), 1 / max(int(own.sum()), 1), 0.0)
+
+    @property
+    def plain_weights(self) -> Array:
+        """V of the objective without own rows."""
+        return np.asarray(self.cost_weights + np.tensordot(self.start, self.weights, axes=1))
+
+    def shifted(
+        self, multipliers: tuple[Fraction, ...]
+    ) -> tuple[list[list[Fraction]], list[Fraction], Fraction]:
+        """Return V', the charge of each further variable, and the constant, exactly."""
+        total = [Fraction(x) for x in self.cost.tolist()]
+        for (row, column), value in zip(self.places.tolist(), self.coefficients.tolist()):
+            if multipliers[row]:
+                total[column] += multipliers[row] * Fraction(value)
+        constant = sum(
+            (nu * Fraction(k) for nu, k in zip(multipliers, self.offsets.tolist())),
+            Fraction(self.constant),
+        )
+        n = self.n
+        shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
+        return shifted, total[n * n :], constant
+
+    def admissible(self, multipliers: tuple[Fraction, ...]) -> bool:
+        """Return whether multipliers have the signs that their rows require."""
+        return len(multipliers) == len(self.family) and all(
+            nu >= 0 or equal for nu, equal in zip(multipliers, self.equal.tolist())
+        )
+
+    def row(self, i: int) -> tuple[Array, dict[int, float], float]:
+        """Return G as stated, the coefficients of further variables, and the constant of an own row."""
+        start, end = self.matrix.indptr[i : i + 2]
+        columns, values = self.matrix.indices[start:end], self.matrix.data[start:end]
+        found, inside = np.zeros(self.n**2), columns < self.n**2
+        found[columns[inside]] = values[inside]
+        own = zip((columns[~inside] - self.n**2).tolist(), values[~inside].tolist())
+        return found.reshape(self.n, self.n), dict(own), float(self.offsets[i])
+
+
+@serializable("covariance-bound")
+@dataclass(frozen=True, eq=False)
+class CovarianceBound(Proof):
+    r"""No covariance within the rows costs less than :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu k` (`rigorous`).
+
+    Multipliers :math:`\nu` of own rows :math:`\operatorname{tr}(G S) + k \le 0` shift the weights of the loss, V' = V + Σ ν G, and X has
+    :math:`X^\top X \preceq V'`. Everything is rounded outward.
+
+    Parameters
+    ----------
+    multipliers : tuple of Fraction, one an own row
+        ν: at least 0 for an inequality, of either sign for an equality.
+    roots : ndarray, shape (k,)
+        r, the square roots of the weights of the changes.
+    factor : ndarray, shape (m, n)
+        X.
+    contraction : ndarray, shape (k, m)
+        Q.
+    """
+
+    multipliers: tuple[Fraction, ...]
+    roots: Array
+    factor: Array
+    contraction: Array
+
+    speaks_of = ("lower bound",)
+
+    def __post_init__(self) -> None:
+        for name, ndim in (("roots", 1), ("factor", 2), ("contraction", 2)):
+            array(name, getattr(self, name), ndim=ndim, empty=True)
+        if self.contraction.shape != (len(self.roots), len(self.factor)):
+            raise DesignError(
+                "factor: must be a matrix, with a column of the contraction for each of its rows"
+            )
+
+    def bound(self, declared: DeclaredCovariance) -> Fraction | float:
+        """Return the bound; minus infinity if the data are no multipliers of the problem."""
+        fits = (len(self.roots), self.factor.shape[1]) == declared.changes.shape
+        if not fits or not declared.admissible(self.multipliers):
+            return -math.inf
+        shifted, charges, constant = declared.shifted(self.multipliers)
+        if any(charges) or not is_below(self.factor, shifted):
+            return -math.inf
+        return constant + dual_below(
+            declared.changes, self.roots, self.factor, self.contraction, declared.most
+        )
+
+    def prices(self, declared: DeclaredCovariance) -> Array:
+        """Return the decrease of the bound a unit of budget, shared out among the changes."""
+        least = float(dual_below(declared.changes, self.roots, self.factor, self.contraction, declared.most))
+        shares = self.roots**2 / (self.roots**2).sum()
+        return np.asarray(shares * least / declared.budget)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        declared = instance("question", getattr(stated.question, "declared", None), DeclaredCovariance)
+        yield self.least(stated, self.bound(declared))
+
+
+ROUNDING = 9e-12
+"""Relative tolerance for the roundings of a cost and of a dual bound."""
+
+
+def loss_root(span: Span, weights: Array | None) -> Array:
+    """Return L with LᵀL = EᵀWE: in coordinates L x the loss is the trace."""
+    if span.lift is None and weights is None:
+        return np.eye(span.rank)
+    lifted = span.matrix
+    gram = lifted.T @ (lifted if weights is None else weights @ lifted)
+    scale = np.sqrt(np.diag(gram))
+    root: Array = np.linalg.cholesky(gram / np.outer(scale, scale)).T * scale
+    return root
+
+
+def trace_loss(whitening: Array, root: Array | None) -> float:
+    """Return tr(WΣ) = ‖L R⁻¹‖²_F, or tr Σ without L."""
+    held = whitening if root is None else np.asarray(np.linalg.solve(root.T, whitening.T).T, dtype=float)
+    return float((inverse_rows(held) ** 2).sum())
+
+
+def budget_claims(spent: tuple[float, bool], budget: float, worth: float) -> Iterator[Claim]:
+    """Claim that no change consumes more than the budget, rational or not, and that the budget meets the requirement."""
+    most, exact = spent
+    claim = f"the budget covers every change ({'rational' if exact else 'rounded up'})"
+    yield Claim(claim, PROVED, budget - most, most <= budget)
+    yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)

@@ -1,8 +1,8 @@
 from .additive import AdditiveNoise as AdditiveNoise
 from .allocation import NoiseAllocation as NoiseAllocation
-from .buffered_toeplitz import BufferedNoise as BufferedNoise
+from .buffered_noise import BufferedNoise as BufferedNoise
+from .buffered_noise import Stream as Stream
 from .buffered_toeplitz import BufferedToeplitz as BufferedToeplitz
-from .buffered_toeplitz import Stream as Stream
 from .calibration import Calibration as Calibration
 from .calibration import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise

@@ -39,7 +39,8 @@ from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Minimize, Problem
 from mechdesign.model.scales import LARGEST, Covariance
-from mechdesign.noise.buffered_toeplitz import BUFFERS, BufferedToeplitz
+from mechdesign.noise.buffered_noise import BUFFERS
+from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
 from mechdesign.noise.changes import (
     LISTED,
     Changes,

@@ -40,35 +40,17 @@ from mechdesign.typing import Array, Numbers
 
 MOST = 10**7
 """Most steps of a stream."""
-
-
 BUFFERS = 8
-
-
 _BITS = 62
-
-
 UNIT = 1 << _BITS
-
-
 _FAR = 1 << 221
 """Public number added to every count in steps. Larger counts are clipped to half of it, which moves no two further apart."""
-
-
 _OFFSET = 3 << 285
 """Public number added to every state, larger than any state: integers of one length take the same time whatever the data are."""
-
-
 _BLOCK = 4096
-
-
 _DIGITS = 700
-
-
 _FINEST = 2.0**52
 """Most lattice steps in one standard deviation of the noise."""
-
-
 _SECRET = (
     "This state holds sums of the data before noise: keep it as secret as the data, and go on from it once."
 )
@@ -330,8 +312,6 @@ class BufferedNoise(Checked, NormalNoise):
 
 
 _FORMAT = "mechdesign-stream"
-
-
 _COPIED = "stream: a copy would answer with the same noise: save it, and resume it once, in one process"
 
 

@@ -39,8 +39,9 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.buffered_noise import BUFFERS, MOST, UNIT, BufferedNoise, Terms, decoder, residues
-from mechdesign.noise.changes import MOST_BOUNDED, Participation, least_toeplitz
+from mechdesign.noise.changes import Participation
 from mechdesign.noise.correlated_noise import GaussianDesign
+from mechdesign.noise.toeplitz_bound import MOST_BOUNDED, least_toeplitz
 from mechdesign.problem.checks import UP, field, instance, integer, magnitude, one_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -55,8 +56,6 @@ _LEAST = 1 << 20
 """Weights up to this, out of 2⁶², are dropped."""
 _ROOM = 1e-8
 """Relative slack below the bound, so that a verifier that rounds its multipliers differently proves it too."""
-
-
 _SLOWEST = 0.01
 """Least x, times n: slower buffers do the same over n steps, with more rounding."""
 _STARTS = ((3.0, 3.0), (10.0, 1.5))

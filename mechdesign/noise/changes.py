@@ -1,4 +1,4 @@
-r"""What one person changes, listed: the corners of a sensitivity, and the steps of a stream in which one person takes part several times; and strategies for them.
+r"""Changes by one person: the corners of a sensitivity, and the steps of a stream in which one person takes part several times.
 
 What a strategy R consumes, :math:`\lVert R d \rVert^2`, is convex in the change d, so that vertices are enough.
 
@@ -13,74 +13,29 @@ matrix factorization for differentially private model training*), and none needs
 
 Of a lower triangular R of b bands columns at least b apart have no row in common: a pattern consumes the sum of their squared lengths, whatever its
 signs, and the largest such sum is found by dynamic programming.
-
-**Strategies** for linear queries on counts: those published, to compare with, and Toeplitz and banded ones for streams whose patterns are too many to list.
-
-**Lower bound** of every Toeplitz strategy for counts of which one changes, in integers for any n.
-
-Let c be a Toeplitz strategy's coefficients, b those of :math:`1/((1 - z)\,c(z))`, and w = 1 for the largest error (:math:`\sum w b^2`, at the last step), w_t = n − t for the
-total. As :math:`\sum_{i + j = t} c_i b_j = 1`, for every :math:`y \ge 0` and the Hankel matrix :math:`H = (y_{i + j})`, 0 from i + j = n on,
-
-.. math:: \sum_t y_t = c^\top H b \le |c|\, |W^{1/2} b|\, \lVert H W^{-1/2} \rVert, \qquad
-          |c|^2 \sum_t w_t b_t^2 \ge \frac{(\sum_t y_t)^2}{\lVert H W^{-1/2} \rVert^2},
-
-and :math:`\lVert H W^{-1/2} \rVert^2 \le \max_i (H H x)_i / (w_i x_i)` for every x > 0 (Collatz and Wielandt). [new]
-
-*Largest error.* With h the coefficients of :math:`1/\sqrt{1 - z}` and Y(z) = h_{n-1} + h_{n-2} z + … over h(z) up to z^(n−1), reversed, Hh = h; and y > 0, as the coefficients of
-:math:`\sqrt{1 - z}` after the first are negative and at least −1 in sum, and h falls. So no Toeplitz strategy costs less than :math:`(\sum h_t^2)^2`, which c = b = h attains.
-
-*Total error.* The best y is nearly :math:`g(t/n)/(2t + 1)`, one g for all n, as :math:`h_t h_{n - t}` is nearly x; x becomes better by power iteration. Within .02% of the best
-strategy found at 1,000 and 4,096 steps, .2% at a million.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import combinations, pairwise, product
 
 import numpy as np
-from flint import fmpz_poly
-from numpy.polynomial import chebyshev
-from scipy import fft, linalg, optimize, signal
+from scipy import linalg
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated_noise import (
-    EXACT,
-    FULL,
-    alike,
-    column_spent,
-    integers,
-    largest_spent,
-)
-from mechdesign.problem.checks import (
-    UP,
-    Checked,
-    field,
-    instance,
-    integer,
-    magnitude,
-    one_of,
-    settle,
-)
+from mechdesign.noise.correlated_noise import EXACT, FULL, alike, column_spent, integers, largest_spent
+from mechdesign.problem.checks import UP, Checked, field, instance, integer, magnitude, one_of, settle
 from mechdesign.problem.sensitivity import Sensitivity, count_of, signed_supports
-from mechdesign.problem.workload import Workload
-from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
-
-_SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
-"""Chebyshev coefficients of log g, fitted at 2,048 steps: any others prove a bound, these a good one."""
-_ITERATIONS = 10
-_TOTAL_BITS = 48
-MOST_BOUNDED = 2_000_000
-"""Longest stream whose total error gets a lower bound: the integers take a kilobyte a step."""
 
 LISTED = 10_000_000
 """Largest number of entries in a list of changes."""
@@ -493,249 +448,3 @@ def _most_apart(strategy: Array, times: int, apart: int) -> Fraction:
         for j in reversed(range(size)):
             best[j] = max(best[j + 1], squares[j] + rest[j + apart])
     return best[0] * unit**2
-
-
-# -- strategies ---------------------------------------------------------------------------------------------------
-
-
-def square_root(size: int) -> Array:
-    r"""Return the square root of the matrix of prefix sums: Toeplitz, :math:`c_k = \binom{2k}{k} 4^{-k}`.
-
-    Both factors of Fichtenberger, Henzinger and Upadhyay (2023), *Constant matters: fine-grained error bound on differentially
-    private continual observation*.
-
-    Examples
-    --------
-    >>> bool(np.allclose(square_root(5) @ square_root(5), np.tri(5)))
-    True
-    """
-    k = np.arange(1, integer("size", size, 1, 10**5))
-    column = np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
-    return np.asarray(np.tril(linalg.toeplitz(column)))
-
-
-def binary_tree(size: int) -> Array:
-    """Return the sums over the intervals of a binary tree over the counts, one a row (Dwork et al. 2010, Chan, Shi and Song 2011)."""
-    size, rows, width = integer("size", size, 1, 10**5), [], 1
-    while True:
-        starts = range(0, size, width)
-        for start in starts:
-            row = np.zeros(size)
-            row[start : start + width] = 1.0
-            rows.append(row)
-        if width >= size:
-            return np.unique(np.array(rows), axis=0)
-        width *= 2
-
-
-def _tree_answers(size: int, tree: Array) -> Array:
-    """Return each prefix as a sum of the fewest intervals of the tree."""
-    known = {tuple(np.flatnonzero(row)[[0, -1]].tolist()): k for k, row in enumerate(tree)}
-    found = np.zeros((size, len(tree)))
-    for t in range(size):
-        start = 0
-        while start <= t:
-            width = 1
-            while start % (2 * width) == 0 and start + 2 * width - 1 <= t:
-                width *= 2
-            found[t, known[(start, start + width - 1)]] = 1.0
-            start += width
-    return found
-
-
-def strategy_error(
-    workload: Workload, changes: ChangeSet, strategy: Array, *, largest: bool, answers: Array | None = None
-) -> float:
-    """Return the error of the workload from a strategy at μ = 1, by least squares or by the matrix `answers`."""
-    spent = changes.spent(strategy)[0]
-    if answers is None:
-        spread = np.linalg.inv(np.linalg.qr(strategy, mode="r"))
-        if not largest:
-            return spent * float(((workload.root @ spread) ** 2).sum())
-        answers = workload.apply(spread)
-    variances = (answers**2).sum(axis=1)
-    return spent * float(variances.max() if largest else variances.sum())
-
-
-def svd_bound(workload: Workload, changes: ChangeSet) -> float:
-    r"""Return the lower bound :math:`a^2 (\sum_i \sigma_i(A))^2/n` on the total error of every strategy at μ = 1 (Li and Miklau 2013)."""
-    singular = np.linalg.svd(workload.root, compute_uv=False)
-    return changes.most**2 * float(singular.sum()) ** 2 / workload.size
-
-
-def published(workload: Workload, changes: ChangeSet, *, largest: bool) -> dict[str, float]:
-    """Return the errors at μ = 1 of published strategies for such a workload, by name."""
-    n = workload.size
-    found = {"noise on the counts": strategy_error(workload, changes, np.eye(n), largest=largest)}
-    if workload.count <= FULL:
-        matrix = workload.dense()
-        own = np.eye(len(matrix))
-        found["noise on the answers"] = strategy_error(
-            workload, changes, matrix, largest=largest, answers=own
-        )
-        if workload.count > n and len(workload.root) == n:
-            found["noise on the answers, least squares"] = strategy_error(
-                workload, changes, matrix, largest=largest
-            )
-    if workload.kinds in (("prefix",), ("ranges",)):
-        tree = binary_tree(n)
-        if workload.kinds == ("prefix",):
-            root = square_root(n)
-            found["square root factorization"] = strategy_error(workload, changes, root, largest=largest)
-            found["binary tree"] = strategy_error(
-                workload, changes, tree, largest=largest, answers=_tree_answers(n, tree)
-            )
-        found["binary tree, least squares"] = strategy_error(workload, changes, tree, largest=largest)
-    return {name: error for name, error in found.items() if error < math.inf}
-
-
-def toeplitz(changes: Patterns, *, largest: bool) -> Array:
-    r"""Find a strategy for prefix sums by descent: lower triangular, Toeplitz, of coefficients :math:`c_0 \ge c_1 \ge \dots \ge 0`.
-
-    The worst pattern is p = {0, b, 2b, …}, and :math:`A R^{-1}` has the coefficients s of :math:`1/((1 - z)\,c(z))`: the error is
-    :math:`\lVert p * c \rVert^2 \sum_t s_t^2`, for the total with the weight n − t. At n = 32, four times and 8 apart, it lies 11% above the optimum.
-    """
-    size, pattern = changes.size, changes.first[0]
-    place, weights = np.arange(1.0, size + 1), np.ones(size) if largest else np.arange(size, 0.0, -1)
-
-    def divided(by: Array, what: Array) -> Array:
-        return np.asarray(signal.lfilter([1.0], by, what))
-
-    def back(filtering: Array, gradient: Array) -> Array:
-        return np.asarray(signal.lfilter(filtering, [1.0], gradient[::-1]))[::-1]
-
-    def error(falls: Array) -> tuple[float, Array]:
-        """Return the logarithm of the error and its gradient in the falls (k + 1)(c_k − c_{k+1})."""
-        c = np.cumsum((falls / place)[::-1])[::-1]
-        moved, s = signal.lfilter(pattern, [1.0], c), divided(c, np.ones(size))
-        spent, left = float(moved @ moved), float(weights @ s**2)
-        slope = 2 * back(pattern, moved) / spent - 2 * back(divided(c, s), weights * s) / left
-        return math.log(spent * left), np.cumsum(slope) / place
-
-    start = -np.diff(square_root(size)[:, 0], append=0.0) * place
-    found = optimize.minimize(error, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * size)
-    return np.asarray(np.tril(linalg.toeplitz(np.cumsum((found.x / place)[::-1])[::-1])))
-
-
-def banded(workload: Workload, changes: Patterns, *, largest: bool, deadline: Deadline) -> Array:
-    r"""Find a strategy R of b bands by descent, lower triangular: its columns b steps apart are orthogonal.
-
-    So a pattern P consumes :math:`\sum_{i \in P} x_i`, x the squared lengths of the columns. Sets of b steps in a row, and the set of all, are intervals:
-    the largest such sum is the least :math:`k t + \sum_w u_w` with :math:`x_i \le t + \sum_{w \le i < w + b} u_w` and t, u ≥ 0. The descent
-    is over the columns' directions, t and u; the largest error is the 1000-norm of the errors there. At (1, 1e-6) and k times of n steps (k, n, b) it costs 9% less than
-    the best Toeplitz strategy at (4, 256, 64) and (5, 100, 20), 10% less at (20, 100, 5), and 6% more at (5, 200, 13), 37% more at (10, 100, 2).
-    """
-    size, k, b = changes.size, changes.participation.times, changes.participation.step
-    asked = (workload.dense() if largest else workload.root).T
-    rows, columns = np.nonzero(np.tri(size) - np.tri(size, k=-b))
-    count, window = len(rows), np.ones(b)
-
-    def strategy(free: Array) -> tuple[Array, Array, Array]:
-        squares = free[-1] + signal.lfilter(window, [1.0], free[count:-1])
-        scale = np.sqrt(squares / np.bincount(columns, free[:count] ** 2))
-        found = np.zeros((size, size))
-        found[rows, columns] = free[:count] * scale[columns]
-        return found, squares, scale
-
-    def error(free: Array) -> tuple[float, Array]:
-        """Return the logarithm of the error and its gradient in the columns' directions, u and t."""
-        found, squares, scale = strategy(free)
-        factor = linalg.solve_triangular(found, asked, lower=True, trans=1)
-        left, loads = _norm((factor**2).sum(axis=0), 1000 if largest else 1)
-        slope = (
-            -2 / left * linalg.solve_triangular(found, (factor * loads) @ factor.T, lower=True)[columns, rows]
-        )
-        along = np.bincount(columns, slope * found[rows, columns]) / squares
-        across = slope * scale[columns] - free[:count] * (along * scale**2)[columns]
-        spent = free[count:-1].sum() + k * free[-1]
-        prices = signal.lfilter(window, [1.0], along[::-1])[::-1] / 2 + 1 / spent
-        return math.log(left * spent), np.concatenate([across, prices, [along.sum() / 2 + k / spent]])
-
-    def until(_: Array) -> None:
-        if deadline.passed:
-            raise StopIteration
-
-    start = np.concatenate([square_root(size)[:, 0][rows - columns], np.full(size, 0.5 / b), [0.5]])
-    least = np.concatenate([np.full(count, -np.inf), np.zeros(size), [1e-9]])
-    found = optimize.minimize(
-        error,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=optimize.Bounds(least, np.full(len(start), np.inf)),
-        callback=until,
-        options={"ftol": 1e-6, "maxcor": 20, "maxiter": 1000},
-    )
-    return strategy(found.x)[0]
-
-
-def _norm(values: Array, order: int) -> tuple[float, Array]:
-    """Return the norm of values of at least 0, and its gradient."""
-    top = values.max()
-    share = values / top
-    total = float((share**order).sum())
-    return float(top) * total ** (1 / order), share ** (order - 1) * total ** (1 / order - 1)
-
-
-# -- lower bounds of Toeplitz strategies --------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=64)
-def least_toeplitz(n: int, *, largest: bool) -> float:
-    """Return a lower bound, rounded down, on the error of every Toeplitz strategy at μ = 1 and a change of 1.
-
-    Examples
-    --------
-    >>> round(least_toeplitz(1000, largest=True), 6)
-    10.660245
-    >>> 9296 < least_toeplitz(1000, largest=False) < 9297
-    True
-    """
-    if not largest and n > MOST_BOUNDED:
-        raise DesignError.of(
-            "size", n, f"must be at most {MOST_BOUNDED} steps for a lower bound of the total"
-        )
-    return round_down(_least_largest(n) if largest else _least_total(n))
-
-
-def _least_largest(n: int) -> Fraction:
-    unit, term, total = 1 << 128, 1 << 128, 0
-    for t in range(1, n + 1):
-        total += term
-        term = term * (2 * t - 1) ** 2 // (2 * t) ** 2
-    return Fraction(total, unit) ** 2
-
-
-def _least_total(n: int) -> Fraction:
-    t, weights = np.arange(n), np.arange(n, 0, -1.0)
-    y = np.exp(chebyshev.chebval((2 * t + 1) / n - 1, _SHAPE)) / (2 * t + 1)
-    root = np.concatenate([[1.0], np.cumprod(1 - 0.5 / np.arange(1, n + 1))])
-    x, hankel = root[:n] * root[n - t], _hankel(y)
-    for _ in range(_ITERATIONS):
-        x = np.maximum(hankel(hankel(x)) / weights, 1e-9 * x)
-        x /= x[0]
-    held, weighed = (_integers(values) for values in (y, x))
-    image = _exact_hankel(held, _exact_hankel(held, weighed))
-    ratios = np.array([moved / old for moved, old in zip(image, weighed)]) / weights
-    near = np.flatnonzero(ratios >= ratios.max() * (1 - 1e-12)).tolist()
-    return Fraction(sum(held)) ** 2 / max(Fraction(image[i], (n - i) * weighed[i]) for i in near)
-
-
-def _integers(values: Array) -> list[int]:
-    """Return positive integers nearly in proportion to the values; any such vector is valid."""
-    whole = np.ldexp(values / values.max(), _TOTAL_BITS).astype(np.int64)
-    return [max(1, int(v)) for v in whole.tolist()]
-
-
-def _hankel(y: Array) -> Callable[[Array], Array]:
-    """Return the map from x to H x in doubles: the sums of y_(i + j) x_j."""
-    n = len(y)
-    size = fft.next_fast_len(2 * n, real=True)
-    transformed = fft.rfft(y[::-1], size)
-    return lambda x: np.asarray(fft.irfft(transformed * fft.rfft(x, size), size)[:n][::-1])
-
-
-def _exact_hankel(y: list[int], x: list[int]) -> list[int]:
-    """Return H x, in integers."""
-    product = fmpz_poly(y[::-1]) * fmpz_poly(x)
-    return [int(product[k]) for k in range(len(y) - 1, -1, -1)]

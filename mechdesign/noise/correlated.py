@@ -41,21 +41,7 @@ from mechdesign.model.problem import Minimize, Problem
 from mechdesign.model.scales import LARGEST, Covariance
 from mechdesign.noise.buffered_noise import BUFFERS
 from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
-from mechdesign.noise.changes import (
-    LISTED,
-    Changes,
-    ChangeSet,
-    Listed,
-    Participation,
-    Patterns,
-    banded,
-    corners,
-    published,
-    square_root,
-    strategy_error,
-    svd_bound,
-    toeplitz,
-)
+from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Participation, Patterns, corners
 from mechdesign.noise.correlated_noise import (
     FULL,
     CorrelatedGaussianNoise,
@@ -77,6 +63,7 @@ from mechdesign.noise.fixed_point import (
     proved_bound,
     triangular,
 )
+from mechdesign.noise.strategies import banded, published, square_root, strategy_error, svd_bound, toeplitz
 from mechdesign.problem.checks import array, field, instance, integer, one_of, settle
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign

@@ -41,7 +41,8 @@ from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import SHOWN, Description
 from mechdesign.typing import Array, instance
 
-# -- the problem --------------------------------------------------------------------------------------------------
+MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)
+"""How much stricter budget and rows are in the program, relatively; the first margin whose law keeps them is used."""
 
 
 @serializable("covariance-problem")
@@ -261,7 +262,3 @@ class CovarianceProblem(Problem):
     def over(self) -> str:
         n = self.declared.n
         return f"S, the covariance of the noise on {n} numbers, {n} x {n}, positive semidefinite"
-
-
-MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)
-"""How much stricter budget and rows are in the program, relatively; the first margin whose law keeps them is used."""

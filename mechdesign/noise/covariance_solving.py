@@ -29,12 +29,8 @@ from mechdesign.typing import Array
 
 _MIXED = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
 """Shares of the objective's own weights mixed into V'; the first that makes it positive definite is used."""
-
-
 _ROOM = 1e-6
 """Own rows that are all broken by more than this, relatively, contradict each other."""
-
-
 _DIGITS = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 """Tolerances of Clarabel: it stalls at closer ones, and the bounds show how much is left."""
 

@@ -71,8 +71,6 @@ _MOST_COUNTED = 64.0, 0.5
 """Largest ε and δ at which the δ of ℓ₂ noise is computed: sums for larger ones need thousands of digits."""
 _MOST_TERMS = 5_000_000
 """Largest size of a list of changes with its faces' determinants: the stand-alone verifier takes 5 s for it."""
-
-
 _NORMS = (1.0, 2.0, math.inf)
 
 

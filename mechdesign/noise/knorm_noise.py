@@ -67,12 +67,8 @@ if TYPE_CHECKING:
 
 MOST_CAPPED = 400
 """Largest dimension of a hull with a cap: beyond, its volume needs sums of too many digits, and most draws are rejected."""
-
-
 _MOST_LISTED = 32
 """Largest number of coordinates that listed changes move."""
-
-
 LEAST_LISTED = 1e-6
 """Least share of the box around listed changes that their hull fills: a release takes seconds."""
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import Participation
-from mechdesign.noise.changes import Patterns, banded, binary_tree, square_root, strategy_error
+from mechdesign.noise.changes import Patterns
 from mechdesign.noise.release import ExactNoise
+from mechdesign.noise.strategies import banded, binary_tree, square_root, strategy_error
 from mechdesign.solvers import Deadline
 from mechdesign.verifier.verify import verify
 

@@ -1,28 +1,12 @@
-r"""Calibration: the least noise of a family that meets a privacy requirement, and the least common factor of several mechanisms' noise.
+"""Calibration: the least noise of a family that meets a privacy requirement.
 
 minimise    the variance (or E|T|) of the law, over its shape and scale
 subject to  δ(ε) ≤ δ in K dimensions, each coordinate of sensitivity Δ
 
 `mechdesign.noise.calibration_search` finds the law (`ShapeSearch`); what it consumes is enclosed there too (`consumed`), on a different grid, which is the proof.
 The laws and their privacy losses: `laws`, flipped Huber noise among them, and `families`. δ(ε) of one number: `mechdesign.accounting.profile`; of K numbers:
-`mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`. Claims, audit and lower bound are below.
-
-**Lower bound** of all symmetric laws. A change v of the answer moves the statistic :math:`\sum_i v_i T_i/\lVert v\rVert_2` by
-:math:`\lVert v\rVert_2`; its variance is that of one coordinate, it is symmetric, and (ε, δ)-private as the answer is.
-In units of that move, its survival function S has S(0) = ½ and :math:`S(t + 1) \ge e^{-\varepsilon}(S(t) - \delta)`; if
-the law is log-concave, so is S, and between 0 and 1 it lies above the logarithmic chord. Var = ∫ 4tS(t) dt and E|T| = ∫ 2S(t) dt
-over t > 0 are then bounded from below by a sum. Rounds are more coordinates. A round that is sampled at rate q is
-(log(1 + (e^ε − 1)/q), δ/q)-private without sampling. Under zCDP the variance is at least
-:math:`\lVert v\rVert^2/(e^{\xi + 2\rho} - 1)` by the Hammersley–Chapman–Robbins inequality; under μ-GDP the exponent is μ².
-
-**Several mechanisms** about the same people, whose noise is multiplied by one factor: the least at which all of it is private.
-
-minimise    f > 0
-subject to  δ(ε) ≤ δ of all mechanisms together, mechanism i answering :math:`r_i` rounds, each about a Poisson sample
-            at rate :math:`q_i`, with noise of its own law at f times its scale
-
-Pairs of laws that dominate each mechanism's neighbours compose to one that dominates all of them, however later questions are chosen
-(`mechdesign.accounting.sampling`).
+`mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`. Claims, audit and pages are below.
+The lower bound: `symmetric_bound`. Several mechanisms together: `joint_calibration`.
 """
 
 from __future__ import annotations
@@ -32,24 +16,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.interval import (
-    DeltaInterval,
-    Rounds,
-    joint_interval,
-    joint_upper,
-)
-from mechdesign.accounting.losses import AtomicLoss, loss_of
-from mechdesign.accounting.sampling import loss_before
+from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.exact import excess, least_kept
-from mechdesign.evidence.page import Saved
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     INDEPENDENT_NOISE,
@@ -65,12 +40,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.additive import (
-    AdditiveNoise,
-    law_name,
-    stated_parameters,
-    worst_cases,
-)
+from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters, worst_cases
 from mechdesign.noise.calibration_search import (
     OFF,
     Query,
@@ -78,15 +48,18 @@ from mechdesign.noise.calibration_search import (
     budget_of,
     consumed,
     cost_of,
+    enclosure_of,
     evaluated,
     exceeds,
     laws_of,
     too_small,
 )
 from mechdesign.noise.families import FAMILIES, Family, family_of
+from mechdesign.noise.joint_calibration import JointCalibration
 from mechdesign.noise.laws import draw_laws, half_width
+from mechdesign.noise.symmetric_bound import least_symmetric
 from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
+from mechdesign.problem.checks import field
 from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -100,17 +73,13 @@ from mechdesign.problem.privacy import (
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
-from mechdesign.typing import FrozenLaw, Numbers, Values
+from mechdesign.typing import FrozenLaw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 _FITS = "the law is of the family and for the query asked for"
-_POINTS = 2**13
-"""Points of the search's grid: as coarse as that of the stand-alone verifier."""
-_WIDEST = 60.0
-"""Largest logarithm of a factor in the search."""
 
 
 @serializable("calibration")
@@ -329,7 +298,7 @@ class Calibration(Design):
     # -- what a result asks --------------------------------------------------------------------------------
 
     def audit(self, result: Result) -> pd.DataFrame:
-        if (spent := _enclosure(result)) is None:
+        if (spent := enclosure_of(result)) is None:
             return super().audit(result)
         budget = budget_of(self.privacy)
         slack = budget - spent.upper
@@ -353,7 +322,7 @@ class Calibration(Design):
 
     def lines(self, result: Result) -> list[str]:
         """Say what the law is, whether its worst change is exact, how it is released, and what it consumes."""
-        noise, spent = result.mechanism, _enclosure(result)
+        noise, spent = result.mechanism, enclosure_of(result)
         out = [noise.summary()]
         if not noise.worst_cases.exact and not isinstance(self.privacy, PureDP):
             out.append(
@@ -366,7 +335,7 @@ class Calibration(Design):
         return out
 
     def describe(self, result: Result) -> Description:
-        noise, spent, size = result.mechanism, _enclosure(result), self.dimension
+        noise, spent, size = result.mechanism, enclosure_of(result), self.dimension
         family, deviation = law_name(noise.law), shown(noise.standard_deviation)
         each = "the number" if size == 1 else "a number"
         consumed = ""
@@ -422,12 +391,6 @@ def _release_words(noise: AdditiveNoise) -> str:
     )
 
 
-def _enclosure(result: Result) -> DeltaInterval | None:
-    """Return the enclosure of the budget that a proof holds, if any does."""
-    found = (getattr(proof, "given", None) for proof in result.proofs)
-    return next((given for given in found if isinstance(given, DeltaInterval)), None)
-
-
 def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
     """Return whether noise is for the query and of the family, and of its shape if only the scale is free."""
     asked = (design.sensitivity, design.dimension, design.rounds, design.sampling_rate)
@@ -436,268 +399,6 @@ def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
     family = design.family
     member, known, _, _ = frozen_parts(family.member)
     return bool(same and dist.name == member.name and (shapes == known or not family.scale_only))
-
-
-def least_symmetric(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:
-    """Return a lower bound on the cost of every symmetric law that is as private, log-concave unless `noise` is a staircase; 0 for discrete laws.
-
-    Examples
-    --------
-    >>> from scipy import stats
-    >>> from mechdesign.problem.privacy import PureDP
-    >>> three = AdditiveNoise(stats.laplace(scale=3.0), 1.0, 3)
-    >>> round(least_symmetric(three, PureDP(1.0), "squared"), 2), three.variance   # three coordinates: 3 · 2/ε²
-    (6.0, 18.0)
-    """
-    if not noise.continuous:
-        return 0.0
-    if isinstance(privacy, TradeOff):
-        return max(least_symmetric(noise, part, loss) for part in parts_of(privacy))
-    top, square = _moves(noise)
-    rounds, rate = noise.rounds, noise.sampling_rate
-    if isinstance(privacy, ZeroConcentratedDP | GaussianDP):
-        exponent = privacy.mu**2 if isinstance(privacy, GaussianDP) else privacy.xi + 2 * privacy.rho
-        known = loss == "squared" and exponent < 700
-        return rounds * square / math.expm1(exponent) * (1 - OFF) if known else 0.0
-    epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
-    if rate < 1:
-        epsilon, delta, rounds = loss_before(epsilon, rate), delta / rate, 1
-    steps = isinstance(loss_of(noise.law, top), AtomicLoss)
-    least = unit_cost(epsilon * (1 + 1e-12), delta * (1 + 1e-12), loss, log_concave=not steps)
-    return least * (rounds * square if loss == "squared" else top) * (1 - OFF)
-
-
-def _moves(noise: AdditiveNoise) -> tuple[float, float]:
-    """Return the largest change of one coordinate, and the largest ‖v‖₂² of an allowed change."""
-    s, k = noise.sensitivity, noise.dimension
-    if isinstance(s, Sensitivity) and noise.sampling_rate < 1 and s.own is not None:
-        move = min(s.own, s.largest_l2(k))  # the other record may contribute nothing
-        return move, move * move
-    if not isinstance(s, Sensitivity):
-        return s, k * s * s
-    changes = s.attained(k)
-    return max(v[0][0] for v in changes), max(sum(count * size * size for size, count in v) for v in changes)
-
-
-def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = True) -> float:
-    """Return a lower bound on the variance or E|T| of every symmetric law that is (ε, δ)-private for a shift of 1.
-
-    Examples
-    --------
-    >>> round(unit_cost(0.1, 0.0, "squared"), 1)   # Laplace noise: 200
-    199.9
-    """
-    epsilon = max(epsilon, 1e-9)  # privacy at ε implies it above
-    after = math.exp(-epsilon) * (0.5 - delta)  # S(1)
-    if after <= 0:
-        return 0.0
-    reach = 60 / epsilon
-    if delta > 0:
-        reach = min(
-            reach, (math.log(-math.expm1(-epsilon) / (2 * delta) + math.exp(-epsilon)) + epsilon) / epsilon
-        )
-    t = (reach + 1) * np.linspace(0.0, 1.0, 20_001) ** 2
-    whole = np.floor(t)
-    part = t - whole
-    first = 0.5 * (2 * after) ** part if log_concave else np.where(part > 0, after, 0.5)
-    fallen = np.exp(-epsilon * whole)
-    spent = delta * math.exp(-epsilon) * np.expm1(-epsilon * whole) / math.expm1(-epsilon)
-    kept = first * fallen
-    survival = np.maximum(kept - spent - 1e-14 * (kept + spent) * (1 + whole * epsilon), 0.0)
-    moment = 2 * t**2 if loss == "squared" else 2 * t
-    return float(np.sum(survival[1:] * np.diff(moment))) * (1 - OFF)
-
-
-# -- several mechanisms -------------------------------------------------------------------------------------------
-
-
-def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
-    """Read a tuple of continuous noise, all for the same neighbours."""
-    found = tuple(checks.instance(name, v, AdditiveNoise) for v in checks.instance(name, value, tuple, list))
-    if not found or not all(noise.continuous for noise in found):
-        raise DesignError.of(
-            name, value, "must be AdditiveNoise of laws with a scale: none is for whole numbers"
-        )
-    if len({noise.neighbours for noise in found}) > 1:
-        raise DesignError.of(name, value, "must be noise for the same neighbours")
-    return found
-
-
-@serializable("joint-noise")
-@dataclass(frozen=True)
-class JointNoise(Checked, Saved):
-    """Independent additive noise of several mechanisms about the same people.
-
-    Parameters
-    ----------
-    noises : tuple of AdditiveNoise
-        Each with its rounds and its sampling rate.
-    """
-
-    noises: tuple[AdditiveNoise, ...] = field(check=_noises)
-
-    @property
-    def rounds(self) -> list[Rounds]:
-        """Return the terms that accounting composes."""
-        return [(n.worst_cases.alternatives[0], n.rounds, n.sampling_rate) for n in self.noises]
-
-    @property
-    def stated(self) -> list[Any]:
-        """Laws, changes and rounds, in a form that can be compared."""
-        laws = [(n.law.dist.name, frozen_parts(n.law)[1:]) for n in self.noises]
-        return [
-            (law, n.sensitivity, n.dimension, n.rounds, n.sampling_rate) for law, n in zip(laws, self.noises)
-        ]
-
-    def times(self, factor: float) -> JointNoise:
-        """Return the same noise with every scale multiplied."""
-        parts = ((noise, frozen_parts(noise.law)) for noise in self.noises)
-        return JointNoise(
-            tuple(
-                replace(noise, law=dist(*shapes, scale=scale * factor))
-                for noise, (dist, shapes, _, scale) in parts
-            )
-        )
-
-    def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Enclose δ(ε) of all rounds of all mechanisms, with the options of `mechdesign.accounting.interval.joint_interval`."""
-        found = joint_interval(self.rounds, epsilon, neighbours=self.noises[0].neighbours, **options)
-        return found if all(n.worst_cases.exact for n in self.noises) else replace(found, lower=0.0)
-
-    def release(self, x: Numbers, *, term: int) -> Values:
-        """Return one round's answer of one mechanism (`AdditiveNoise.release`); rounds are not counted.
-
-        Parameters
-        ----------
-        x : array
-        term : int
-            Which mechanism answers.
-
-        Raises
-        ------
-        DataError
-            The mechanism's `AdditiveNoise.release` refuses `x`.
-        """
-        return self.noises[checks.integer("term", term, 0, len(self.noises) - 1)].release(x)
-
-
-@serializable("joint-calibration")
-@dataclass(frozen=True)
-class JointCalibration(Design):
-    """The least factor on the scales of several mechanisms whose composition meets the requirement.
-
-    Parameters
-    ----------
-    terms : tuple of AdditiveNoise
-        Noise of continuous laws, each with its rounds and its sampling rate; the ratios of their scales are kept.
-    privacy : ApproximateDP
-        With δ > 0.
-    """
-
-    central: ClassVar[bool] = True
-
-    terms: tuple[AdditiveNoise, ...] = field(check=_noises)
-    privacy: ApproximateDP = field(ApproximateDP)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.privacy.delta:
-            raise DesignError.of("delta", 0.0, "must be positive: sampled rounds are composed at some delta")
-
-    @property
-    def neighbours(self) -> str:
-        return self.terms[0].neighbours
-
-    @property
-    def answer_size(self) -> int:
-        remedy = "must be released term by term: enter all rounds by Ledger.charge, then call mechanism.release(x, term=...)"
-        raise DesignError.of("terms", len(self.terms), remedy)
-
-    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield the noise at the least factor within the budget, on a grid as coarse as the verifier's."""
-        start, epsilon, delta = JointNoise(self.terms), self.privacy.epsilon, self.privacy.delta
-
-        def over(log_factor: float) -> float:
-            noise = start.times(math.exp(log_factor))
-            return excess(
-                joint_upper(noise.rounds, epsilon, neighbours=self.neighbours, points=_POINTS), delta
-            )
-
-        found = least_kept(over, 0.0, step=0.3, least=-_WIDEST, most=_WIDEST, xtol=1e-5, deadline=clock)
-        if not abs(found) < _WIDEST:
-            raise DesignError.of("delta", delta, "is kept by no factor, or by every one: state other terms")
-        factor = math.exp(found)
-        yield Law(start.times(factor), factor, report=SolveReport("scale search"))
-
-    def certified(self, law: Law, clock: Clock) -> Law:
-        return replace(law, proofs=(LawProof(self._consumed(law.mechanism)),))
-
-    @np.errstate(under="ignore")
-    def _consumed(self, noise: JointNoise) -> DeltaInterval:
-        """Enclose δ at ε on another grid than the search's; if that exceeds the budget, by the search's own upper bound."""
-        found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2)
-        if found.upper > self.privacy.delta:
-            again = joint_upper(
-                noise.rounds, self.privacy.epsilon, neighbours=self.neighbours, points=_POINTS
-            )
-            found = replace(found, lower=min(found.lower, again), upper=min(found.upper, again))
-        return found
-
-    law_takes = DeltaInterval
-
-    def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
-        """Recompute the budget of all rounds of all mechanisms, and check that every scale is the factor times the one asked for."""
-        noise = checks.instance("law", stated.law, JointNoise)
-        same = noise.stated == JointNoise(self.terms).times(stated.value).stated
-        fresh = self._consumed(noise) if same else DeltaInterval(0.0, 1.0)
-        margin = self.privacy.delta - fresh.upper
-        yield Claim(f"{self.privacy} is kept by all mechanisms together", fresh.how, margin, margin >= 0)
-        agrees, claim = given.vouched(fresh, self.privacy.delta), "the enclosure stored is that of the noise"
-        yield Claim(claim, RECOMPUTED, given.upper - fresh.upper, agrees, ABOUT_FILE)
-        exact = 0.0 if same else math.nan
-        yield Claim(f"every scale is {stated.value:.9g} times the one asked for", PROVED, exact, same)
-
-    def audit(self, result: Result) -> pd.DataFrame:
-        spent = (_enclosure(result) or self._consumed(result.mechanism)).upper
-        budget = self.privacy.delta
-        unit, slack = f"δ at ε = {self.privacy.epsilon:g}", budget - spent
-        row = ("privacy", unit, spent, budget, slack, math.nan, slack <= 1e-2 * budget)
-        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
-
-    def frame(self, result: Result) -> pd.DataFrame:
-        """One row a mechanism."""
-        rows = [
-            {
-                "noise": n.law.dist.name,
-                "dimension": n.dimension,
-                "rounds": n.rounds,
-                "sampling rate": n.sampling_rate,
-            }
-            | {"standard deviation": n.standard_deviation}
-            for n in result.mechanism.noises
-        ]
-        return pd.DataFrame(rows)
-
-    def errors(self, result: Result, question: object = None) -> Any:
-        raise DesignError.of("terms", len(self.terms), "err each by itself: ask mechanism.noises[k].errors()")
-
-    def lines(self, result: Result) -> list[str]:
-        return [
-            f"{shown(n.rounds)} rounds at rate {n.sampling_rate:g}: {n.summary()}"
-            for n in result.mechanism.noises
-        ]
-
-    def describe(self, result: Result) -> Description:
-        said = "; ".join(
-            f"{n.rounds} rounds at sampling rate {n.sampling_rate:g} ({stated_parameters(n)})"
-            for n in result.mechanism.noises
-        )
-        return Description(
-            title=f"Noise of {len(self.terms)} mechanisms together",
-            what="Mechanisms answer about the same people, each with noise of its own. All scales are multiplied by one factor.",
-            loss="factor on every scale",
-            more=(f"The factor found is {at_most(result.value)}: {said}.",),
-        )
 
 
 def calibrate(

@@ -42,6 +42,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import least_kept, round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
+from mechdesign.evidence.results import Result
 from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.noise.families import Family
 from mechdesign.problem.law_moments import frozen_parts, integrated_cost, is_gaussian, law_variance
@@ -212,6 +213,12 @@ def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadlin
     changes = cases.attained or (cases.alternatives[:1] if cases.exact else ())
     seen = {**noise.in_rounds, "deadline": deadline}
     return any(lower_delta(terms, privacy.epsilon, **seen) > delta for terms in changes)
+
+
+def enclosure_of(result: Result) -> DeltaInterval | None:
+    """Return the enclosure of the budget that a proof holds, if any does."""
+    found = (getattr(proof, "given", None) for proof in result.proofs)
+    return next((given for given in found if isinstance(given, DeltaInterval)), None)
 
 
 # -- the search ---------------------------------------------------------------------------------------------------

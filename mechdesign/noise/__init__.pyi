@@ -31,13 +31,13 @@ from .laws import staircase as staircase
 from .laws import staircase_law as staircase_law
 from .laws import truncated_laplace as truncated_laplace
 from .optimal import OptimalNoise as OptimalNoise
-from .optimal import SubsetBound as SubsetBound
 from .scales_problem import AllocationProof as AllocationProof
 from .separable import disparity as disparity
 from .separable import gini as gini
 from .separable import layer_profile as layer_profile
 from .separable import majorizes as majorizes
 from .staircase_dual import StaircaseDual as StaircaseDual
+from .subset_bound import SubsetBound as SubsetBound
 from .vector_noise import CellProduct as CellProduct
 from .vector_noise import IndependentNoise as IndependentNoise
 from .vector_noise import MixedNoise as MixedNoise

@@ -56,7 +56,8 @@ from mechdesign.noise.calibration_search import (
 )
 from mechdesign.noise.families import FAMILIES, Family, family_of
 from mechdesign.noise.joint_calibration import JointCalibration
-from mechdesign.noise.laws import draw_laws, half_width
+from mechdesign.noise.laws import half_width
+from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.symmetric_bound import least_symmetric
 from mechdesign.problem import checks
 from mechdesign.problem.checks import field

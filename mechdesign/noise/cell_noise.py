@@ -36,7 +36,8 @@ from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.laws import draw_laws, half_width
+from mechdesign.noise.laws import half_width
+from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.release import noisy
 from mechdesign.noise.repeated_tail import RepeatedTail, fall
 from mechdesign.problem import checks

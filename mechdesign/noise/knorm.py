@@ -39,7 +39,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import Ball, Hull, Planes, Vectors, hull_of, planes_around, planes_cached, short
 from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, KNormNoise, norm_order, spanning
-from mechdesign.noise.laws import draw_vectors
+from mechdesign.noise.pictures import draw_vectors
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
 from mechdesign.problem.checks import field, instance, integer, one_of, positive, settle
 from mechdesign.problem.privacy import (

@@ -58,7 +58,7 @@ from mechdesign.noise.lattice import (
     reach,
     refined,
 )
-from mechdesign.noise.laws import draw_laws
+from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.staircase_dual import staircase
 from mechdesign.noise.subset_bound import lower_bounds, one_number, shared_bound
 from mechdesign.noise.vector_noise import CellProduct

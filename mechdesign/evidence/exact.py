@@ -20,7 +20,7 @@ from scipy import optimize
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.solvers.deadline import Deadline, too_late
 
-_BITS = 256
+EXP_BITS = 256
 LARGEST = 2**14  # exponent: sums have as many digits
 
 
@@ -58,8 +58,8 @@ def exp_lower(x: Fraction | float) -> Fraction:
     x = _exponent(x)
     if x < 0:
         return 1 / exp_upper(-x)
-    total, _, _ = _series(x, _BITS)
-    return Fraction(total, 1 << _BITS)
+    total, _, _ = _series(x, EXP_BITS)
+    return Fraction(total, 1 << EXP_BITS)
 
 
 def exp_upper(x: Fraction | float) -> Fraction:
@@ -71,10 +71,10 @@ def exp_upper(x: Fraction | float) -> Fraction:
     x = _exponent(x)
     if x < 0:
         return 1 / exp_lower(-x)
-    total, n, _ = _series(x, _BITS)
+    total, n, _ = _series(x, EXP_BITS)
     # Each floor loses under 1 unit of its term; carried into later terms it grows by at most Σ x^k/k! = e^x.
-    slack = (n + 2) * (math.floor(total >> _BITS) + 2)
-    return Fraction(total + slack, 1 << _BITS)
+    slack = (n + 2) * (math.floor(total >> EXP_BITS) + 2)
+    return Fraction(total + slack, 1 << EXP_BITS)
 
 
 def log_upper(ratio: Fraction) -> float:

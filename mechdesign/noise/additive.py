@@ -56,8 +56,6 @@ from mechdesign.problem.words import stated
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
 Terms = tuple[NoiseTerm, ...]
-_DELTA = 1e-6
-"""δ at which noise of unbounded loss prints its ε."""
 
 
 @dataclass(frozen=True)
@@ -604,7 +602,9 @@ class AdditiveNoise(Checked, AddedNoise):
 
     def __str__(self) -> str:
         unit, often = f"{self.neighbours} neighbours", (self.rounds, self.sampling_rate)
-        delta = 0.0 if math.isfinite(self.worst_cases.largest_loss()) else _DELTA
+        delta = (
+            0.0 if math.isfinite(self.worst_cases.largest_loss()) else 1e-6
+        )  # ε of unbounded loss needs a δ
         asked = f"ε = {at_most(self.epsilon(delta, width=0.1))}, δ = {delta:g}"
         return folded(f"{stated(asked, unit, self.standard_deviation, *often)}\n  {self.summary()}")
 

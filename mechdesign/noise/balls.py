@@ -45,8 +45,6 @@ PLANES = 1024
 """Number of faces that replace a hull of too many. For 1,770 changes of ten numbers twice as many cost 4% less variance and take twice as long."""
 GRAIN = 2**24
 """Coefficients of a plane are whole multiples of 1/GRAIN."""
-_FIRST = 64
-"""Number of planes tested first: most points of a box of ten numbers lie beyond one of them."""
 _DIRECTIONS = 1 << 17
 """Number of directions that simulate a moment, to .5%."""
 
@@ -320,7 +318,8 @@ class Polytope:
     def within(self, z: Indices, radius: Indices) -> Kept:
         """Return whether whole vectors have norm at most a whole number: decided in doubles, or exactly where these leave doubt."""
         doubt = 2.0**-46 * self.wide * (1 + np.abs(z).max(axis=1, initial=0))
-        kept: Kept = np.abs(z @ self.normals[:_FIRST].T).max(axis=1, initial=0.0) <= radius + doubt
+        # most points of a box of ten numbers lie beyond one of the first 64 planes
+        kept: Kept = np.abs(z @ self.normals[:64].T).max(axis=1, initial=0.0) <= radius + doubt
         inside = np.flatnonzero(kept)
         sizes = self.gauge(z[inside].astype(float))
         kept[inside] = sizes <= radius[inside]

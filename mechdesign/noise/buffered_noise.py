@@ -43,12 +43,16 @@ MOST = 10**7
 BUFFERS = 8
 _BITS = 62
 UNIT = 1 << _BITS
+"""Poles and weights are integers over this."""
 _FAR = 1 << 221
 """Public number added to every count in steps. Larger counts are clipped to half of it, which moves no two further apart."""
-_OFFSET = 3 << 285
-"""Public number added to every state, larger than any state: integers of one length take the same time whatever the data are."""
+_OFFSET = 3 * _FAR << _BITS + 2
+"""Public number added to every state. States are sums of counts over 1 − p ≥ 1/UNIT, so that it is larger than any: integers of one length take the same time whatever
+the data are."""
 _BLOCK = 4096
+"""Steps for which noise is drawn at a time."""
 _DIGITS = 700
+"""Bits of ball arithmetic."""
 _FINEST = 2.0**52
 """Most lattice steps in one standard deviation of the noise."""
 _SECRET = (

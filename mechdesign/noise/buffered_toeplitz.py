@@ -49,19 +49,8 @@ from mechdesign.problem.words import Description
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
-_TIMES = 10_000
-_SECONDS = 2e-5
-"""Seconds a step that the lower bound of the total takes."""
-_LEAST = 1 << 20
-"""Weights up to this, out of 2⁶², are dropped."""
-_ROOM = 1e-8
-"""Relative slack below the bound, so that a verifier that rounds its multipliers differently proves it too."""
-_SLOWEST = 0.01
-"""Least x, times n: slower buffers do the same over n steps, with more rounding."""
 _STARTS = ((3.0, 3.0), (10.0, 1.5))
 """Least x times n, and greatest x. Of four starts these two were kept: in 14 questions each of them ends up to .8% above the other, and the others are never better by 1e-8."""
-_NEAR = 0.03
-"""Below this n·s the triangular sum is expanded in s."""
 
 
 def geometric(s: Terms, n: int) -> Terms:
@@ -72,7 +61,7 @@ def geometric(s: Terms, n: int) -> Terms:
 
 def triangular(s: Terms, n: int) -> Terms:
     """Return the sum of (n − t) e^(−st) over t < n."""
-    near = np.abs(n * s) < _NEAR
+    near = np.abs(n * s) < 0.03  # there the series below is more accurate
     held = np.where(near, 1.0, s)
     far = (n - np.exp(-held) * geometric(held, n)) / -np.expm1(-held)
     q = float(n)
@@ -118,7 +107,8 @@ def best(
     """Find the rates x and y of the strategy of least error, by descent from two spacings."""
 
     def roots(free: Terms) -> tuple[Terms, Terms]:
-        rates = _SLOWEST / n + np.exp(free[..., :1] + _gaps(free))
+        # slower buffers than at .01/n do the same over n steps, with more rounding
+        rates = 0.01 / n + np.exp(free[..., :1] + _gaps(free))
         return rates[..., 0::2], rates[..., 1::2]
 
     def cost(free: Terms) -> Terms:
@@ -216,7 +206,7 @@ class BufferedToeplitz(GaussianDesign):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.participation.check(self.size)
-        integer("times", self.participation.times, 1, _TIMES)
+        integer("times", self.participation.times, 1, 10_000)
         _ = self.budget
 
     @property
@@ -249,9 +239,11 @@ class BufferedToeplitz(GaussianDesign):
         value = round_up(law.cost(largest=self.largest))
         report = SolveReport("BFGS", variables=2 * useful, constraints=0)
         yield Law(law, value, (LawProof(),), report)
-        quick = self.size <= MOST_BOUNDED and _SECONDS * self.size <= clock.left
+        # the bound of the total takes some 20 μs a step
+        quick = self.size <= MOST_BOUNDED and 2e-5 * self.size <= clock.left
         if self.once and (self.largest or quick):
-            yield Bound(self._least * (1 - _ROOM), ClosedBound())
+            # less by 1e-8, so that a verifier that rounds its multipliers differently proves it too
+            yield Bound(self._least * (1 - 1e-8), ClosedBound())
 
     @property
     def _least(self) -> float:
@@ -285,7 +277,8 @@ class BufferedToeplitz(GaussianDesign):
         for pole, weight in zip(np.exp(-x).tolist(), weights.tolist()):
             whole = min(int(pole * UNIT), UNIT - 1)
             held[whole] = held.get(whole, 0) + int(weight * UNIT)
-        kept = sorted(((p, w) for p, w in held.items() if p and w > _LEAST), reverse=True)
+        # weights of less than 2⁻⁴² are dropped
+        kept = sorted(((p, w) for p, w in held.items() if p and w > UNIT >> 42), reverse=True)
         # in doubles the sum may exceed 1 where two poles nearly meet
         over = max(Fraction(1), sum((Fraction(w, p) for p, w in kept), Fraction(0)))
         often = self.participation

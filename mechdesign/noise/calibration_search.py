@@ -62,10 +62,6 @@ OFF = 1e-9
 """Relative error allowed to sums in doubles."""
 _SHARES = (1 - 3e-9, 1 - 6e-7, 0.999, 0.99, 0.97, 0.94, 0.9, 0.8, 0.65, 0.5)
 """Shares of the scale found at which the budget may be proved exceeded, the largest first; exact accounting stops at one of the first."""
-_VERIFIED = 4.5e-7
-"""Relative increase of a scale whose losses are composed: the verifier's grid splits atoms that lie on points of the search's grid."""
-_FAR = 1e200
-"""Cost of a shape that was not evaluated in time."""
 Meter = Callable[[FrozenLaw], float]
 """Upper bound of the budget that a law consumes; decreases in the law's scale."""
 
@@ -527,7 +523,8 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
     finer = finer and not over_budget(r.query.noise(near), r.privacy, deadline)
     if finer and r.final(near, fine=True) <= r.target:  # so coarse a grid that part of the budget was left
         scale = min(scale, kept(partial(r.final, fine=True), scale))
-    return make(shape, scale * (1 + _VERIFIED))
+    # the verifier's grid splits atoms that lie on points of the search's grid: its δ is that much larger
+    return make(shape, scale * (1 + 4.5e-7))
 
 
 @np.errstate(under="ignore")
@@ -633,10 +630,10 @@ class ShapeSearch:
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Return the cost of the law of this shape that consumes the budget; `_FAR` past the deadline once a shape is known."""
+        """Return the cost of the law of this shape that consumes the budget; 1e200 past the deadline once a shape is known."""
         shape = float(shape)
         if self.deadline.passed and self.known:
-            return _FAR
+            return 1e200
         guess = self.requirement.guess
         if self.spread > 0:
             # keep the standard deviation: neighbouring shapes need nearly the same

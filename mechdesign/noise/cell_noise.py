@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.exact import exp_lower, round_up
+from mechdesign.evidence.exact import EXP_BITS, exp_lower, round_up
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
@@ -51,9 +51,8 @@ if TYPE_CHECKING:
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SUMS = 5_000_000
 """Largest number of pairs of cells that the check of a law compares, in numbers of 1,000 bits: a few seconds."""
-POWER_BITS = 320
-"""Bits of the bounds on e^ε."""
 MOST_SPANS = 2000
+"""Largest number of spans of a law."""
 
 
 # -- the noise ----------------------------------------------------------------------------------------------------
@@ -229,7 +228,8 @@ class CellNoise(_OnCells):
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
         if self.decay and (sum(spans) or len(weights)) < 2 * n:
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
-        bits = POWER_BITS + max(weights).bit_length() + 2 * Fraction(self.decay).denominator.bit_length()
+        # of the integers in the sums: e^ε has EXP_BITS bits behind the point and some 64 before it
+        bits = EXP_BITS + 64 + max(weights).bit_length() + 2 * Fraction(self.decay).denominator.bit_length()
         pairs = len(weights) ** 2 if spans else n * (len(weights) + 4 * n)
         if pairs * (1 + bits / 1000) > MOST_SUMS:
             allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"

@@ -7,7 +7,7 @@ of the :math:`U_i` are searched. At order :math:`1 + \theta` of the Rényi diver
    \sum_i \kappa_i(\theta) \le \theta\varepsilon + \log\delta + \log(1 + \theta) + \theta\log(1 + 1/\theta),
 
 :math:`\kappa_i(\theta) = \log E e^{\theta L_i}` of the privacy loss (the conversion: Canonne, Kamath and Steinke 2020, Proposition 12). One multiplier chooses
-a shape and a scale for each of at most `_LEVELS` levels of :math:`w_i \lambda_i^p`, on a grid that is then refined around the choice. Under
+a shape and a scale for each of at most 12 levels of :math:`w_i \lambda_i^p`, on a grid that is then refined around the choice. Under
 pure privacy :math:`\kappa_i` is the largest loss. All scales are multiplied by the least common factor at which the exact composition keeps the requirement.
 
 **A type for each coordinate:** Laplace noise where one coordinate's loss matters alone, Gaussian where many add up. Gaussian noise costs half of what
@@ -59,24 +59,12 @@ COORDINATE_FAMILIES = tuple(
 )
 """The families whose laws are searched; those of `CLOSED` types are not."""
 _LOSSES = {1.0: "absolute", 2.0: "squared"}
-_LEVELS = 12
-_CELLS = 400
-_RATIOS = 40
-_ORDERS = 12
-_WIDTH = 1e-2
-"""Width of the intervals of the composition in the search; the proof's are finer."""
-_TRIED = 2
-"""Number of orders, those of least cost, whose choice is composed exactly."""
 _Parameters = list[tuple[float, float]]
 """Shapes, and ratios of a change of 1 to the scale."""
 _MIX_LEVELS = 8
 """Largest number of different Laplace ratios: each is composed by itself. With 4 one of six designs costs 1.1% more (results/ablations)."""
-_MIX_WIDTH = 0.03
-"""Width of the intervals of the composition in the search for a mix."""
 _FAR = 1e200
 """Cost that stands for a missing mix."""
-_SPREAD = 16.0
-"""Largest factor between Laplace ratios of a mix. Without it 200 coordinates take at least 14 times as long (results/ablations)."""
 REACH = 0.02
 """Largest size of the logarithm of the factor that scales a mix until it is proved private."""
 
@@ -273,7 +261,7 @@ class Allocating:
             values, mass, infinite = loss.values, loss.mass, loss.infinity
         else:
             far = float(loss.isf(max(1e-6 * self.least, 1e-290)))
-            ends = np.linspace(max(0.5 - far, -loss.edge), min(far + 0.5, loss.edge), _CELLS + 1)
+            ends = np.linspace(max(0.5 - far, -loss.edge), min(far + 0.5, loss.edge), 401)
             values, mass = loss.loss((ends[1:] + ends[:-1]) / 2), loss.masses(ends)[0]
             infinite = float(loss.sf(ends[-1] - 0.5))
         finite = logsumexp(np.log(mass)[:, None] + values[:, None] * orders, axis=0)
@@ -320,11 +308,11 @@ class Allocating:
         epsilon, size = max(epsilon for epsilon, _ in self.points), int(self.counts.sum())
         starts = sorted({*self.family.starts(epsilon, self.least, size)}) if self.family.starts else [0.0]
         shapes = np.interp(np.arange(2 * len(starts) - 1) / 2, np.arange(len(starts)), starts)
-        ratios = np.geomspace((epsilon + self.least) / (30 * size), 4 * max(epsilon, 1.0), _RATIOS)
-        orders = np.geomspace(0.3, 300, _ORDERS if self.least else 1) * max(1.0, 1 / max(epsilon, 1e-6))
+        ratios = np.geomspace((epsilon + self.least) / (30 * size), 4 * max(epsilon, 1.0), 40)
+        orders = np.geomspace(0.3, 300, 12 if self.least else 1) * max(1.0, 1 / max(epsilon, 1e-6))
         steps = (ratios[1] / ratios[0]) ** np.linspace(-1, 1, 9)
         coarse = [(s, r) for s in shapes.tolist() for r in ratios.tolist()]
-        for _, order, best in self.choices(coarse, orders, clock)[:_TRIED]:
+        for _, order, best in self.choices(coarse, orders, clock)[:2]:  # each is composed exactly
             fine = set()
             for shape, ratio in best:
                 at = np.searchsorted(shapes, shape) + np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
@@ -353,7 +341,8 @@ class Allocating:
                 return CoordinateNoise(units, self.which, lam)
 
             def over(log: float, noise: Callable[[float], CoordinateNoise] = noise) -> float:
-                return excess(noise(log).composed(self.privacy, _WIDTH)[0], budget)
+                # the proof's width is finer
+                return excess(noise(log).composed(self.privacy, 1e-2)[0], budget)
 
             factor = least_kept(over, 0.0, step=0.05, xtol=1e-5, rtol=1e-9, deadline=clock)
             if factor < math.inf:
@@ -361,10 +350,10 @@ class Allocating:
 
 
 def _levels(coefficients: Array, order: float) -> Indices:
-    """Return the level of each coordinate, at most `_LEVELS`: the level of widest spread is split until there are enough."""
+    """Return the level of each coordinate, at most 12: the level of widest spread is split until there are enough."""
     x, share = np.log(coefficients), coefficients ** (2 / (order + 2))
     which = np.zeros(len(x), dtype=np.int64)
-    for level in range(1, _LEVELS):
+    for level in range(1, 12):
         mass = np.bincount(which, weights=share)
         mean = np.bincount(which, weights=share * x) / mass
         spread = share * (x - mean[which]) ** 2
@@ -419,7 +408,8 @@ class MixedProblem:
     @property
     def most(self) -> int:
         """Largest number of coordinates with Laplace noise: smaller ratios gain nothing by it."""
-        return int((self.ratios > self.ratios.max() / _SPREAD).sum())
+        # a mix with ratios further apart than 16 takes 200 coordinates at least 14 times as long (results/ablations)
+        return int((self.ratios > self.ratios.max() / 16).sum())
 
     @cached_property
     def order_of_laplace(self) -> Indices:
@@ -473,7 +463,7 @@ class MixedProblem:
             ratio = math.exp(log_ratio)
             terms = [NoiseTerm(stats.norm(), mu, 1)]
             terms += [NoiseTerm(stats.laplace(), float(ratio * v), int(c)) for v, c in zip(sizes, counts)]
-            used = (upper_delta(tuple(terms), epsilon, width=_MIX_WIDTH) / delta for epsilon, delta in points)
+            used = (upper_delta(tuple(terms), epsilon, width=0.03) / delta for epsilon, delta in points)
             return math.log(max(*used, 1e-300))
 
         high = math.log(reach)

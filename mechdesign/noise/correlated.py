@@ -72,9 +72,6 @@ from mechdesign.problem.workload import Span, Workload, span_of
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers
 
-_AUDITED = 1_000_000
-"""Largest number of entries of changes that an audit lists."""
-
 
 @serializable("correlated-gaussian")
 @dataclass(frozen=True, eq=False)
@@ -464,7 +461,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         """Changes that an audit lists, the worst among them; none where they are too many."""
         if self.symmetric:  # all others are permutations of these, or have other signs
             return self.change_set.most * np.tri(self.changes.l0, self.changes.size)
-        few = self.change_set.listed and self.change_set.count * self.change_set.size <= _AUDITED
+        few = self.change_set.listed and self.change_set.count * self.change_set.size <= 10**6
         return self.change_set.vectors() if few else np.zeros((0, self.change_set.size))
 
     @property

@@ -47,9 +47,6 @@ from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
-_PATIENCE = 2000
-"""Steps in which the gap shrinks by less than a hundredth, after which the best balance so far is returned."""
-
 
 @dataclass(frozen=True, eq=False)
 class Balance:
@@ -176,7 +173,8 @@ def _iterated(problem: Weighing, gap: float, deadline: Deadline) -> tuple[Balanc
         )
     best, step, seen = now, 0, (0, now.excess)
     path: list[tuple[Array, Array]] = []
-    while best.excess > gap and not deadline.passed and step - seen[0] < _PATIENCE:
+    # 2,000 steps that shrink the gap by less than a hundredth are enough
+    while best.excess > gap and not deadline.passed and step - seen[0] < 2000:
         step += 1
         logs, gains = _logs_of(now), _gains(now)
         path = [*path[-5:], (logs, gains)]  # an extrapolation looks back six steps

@@ -42,8 +42,6 @@ from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.typing import Array, Flags, Indices
 
 ZERO = fmpq(0)
-_NEAR = 1e-12
-"""Rows that double precision finds farther than this from equality, relatively, are not computed exactly."""
 
 
 class Coupled(NamedTuple):
@@ -237,7 +235,7 @@ class DeclaredScales(OwnRows):
         """
         size, found = abs(self.matrix) @ scales + abs(self.offsets), dict[int, fmpq]()
         sides = self.sides(scales)
-        close = (np.abs(sides) <= _NEAR * size) | (sides > 0) | (self.equal == 1)
+        close = (np.abs(sides) <= 1e-12 * size) | (sides > 0) | (self.equal == 1)
         for number in np.flatnonzero(close).tolist():
             side = self.exact_side(number, scales)
             if side > 0 or (side and self.equal[number]):
@@ -255,7 +253,6 @@ def _log(row: Coupled) -> bool:
     return row.ratio or row.positive
 
 
-_BITS = 192
 _APART = (1e-10, 1e-7, 1e-4)
 """Relative distances from a minimum in doubles at which ends a and b are tried, in this order."""
 
@@ -352,7 +349,7 @@ def power(s: fmpq, exponent: float) -> arb:
 
 @contextmanager
 def _precise() -> Iterator[None]:
-    before, ctx.prec = ctx.prec, _BITS
+    before, ctx.prec = ctx.prec, 192
     try:
         yield
     finally:

@@ -551,11 +551,6 @@ class LatticeProblem(FiniteProblem):
 
 
 MOST_CELLS = 50_000
-SMALLEST_DELTA = 1e-7
-"""Least δ at which one real number gets lattices: below, none is as good as the staircase."""
-SMALLEST_WHOLE = 1e-8
-"""Least δ at which whole numbers get lattices: at 1e-9 the staircase is within 3.4e-6 of the optimum for ε of .1 to 8, at 1e-6 within 1.4e-3."""
-_ATTEMPTS = 14  # lattices
 
 
 @dataclass(frozen=True)
@@ -680,7 +675,7 @@ def refined(
         Whether a law is known: then a lattice that is too large ends the search without an error.
     """
     n, window = cells or 1, reach(question)
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(14):
         side = max(math.ceil(window * n), n + 1)
         if 2 * side > MOST_CELLS:
             if known or attempt:

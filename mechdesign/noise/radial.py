@@ -65,8 +65,6 @@ _MOST_STEPS = 1 << 48
 """Largest rate in steps: its coins fit 63 bits. In ℓ_∞ rate times dimension may be 2⁶ times as large: numbers 256 times that fit 62 bits."""
 _DOUBT = 1e-9
 """Bound on the error of a probability computed in doubles."""
-_BLOCK = 2**20
-"""Largest number of integers drawn at a time."""
 
 
 def whole_bits(gamma: float) -> float:
@@ -257,7 +255,7 @@ class RadialLattice:
 
     def draw(self, rows: int) -> Indices:
         """Draw the noise of that many vectors, in steps, shape (rows, d)."""
-        most, share = max(1, _BLOCK // (self.ball.dimension + 1)), self.ball.around[1]
+        most, share = max(1, 2**20 // (self.ball.dimension + 1)), self.ball.around[1]
 
         def proposed(missing: int) -> Indices:
             z, kept = self._proposed(min(math.ceil(missing / share) + 1, most))

@@ -48,8 +48,6 @@ from mechdesign.noise.laws import Staircase
 from mechdesign.problem.law_moments import frozen_parts, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
-_MOST_BITS = 46
-"""Largest number of bits for a place in a cell: the other bits of a word decide most coins."""
 _BLOCK = 1 << 15
 """Number of proposals, or of uniform numbers, at a time: they stay in the cache."""
 _UNIT = 1 << 512
@@ -216,7 +214,7 @@ class ExactNoise:
         """b, such that a cell holds 2^b half steps."""
         cells = math.ldexp(1.0, math.frexp(self._reach)[1] - 11)
         bits = max(0, math.frexp(cells / self.half_step)[1] - 1)
-        if bits > _MOST_BITS:
+        if bits > 46:  # a word must have bits left that decide most coins
             raise DesignError.of(
                 "law",
                 self.dist.name,

@@ -485,9 +485,6 @@ def _counted(kinds: tuple[str, ...]) -> str:
     return ", ".join(f"{kind} on {kinds.count(kind)}" for kind in sorted({*kinds}, reverse=True))
 
 
-_BARS = 60  # coordinates that are drawn one by one; more are sorted by sensitivity
-
-
 class AllocationPage(ScalesDesign):
     """Prints, pages and pictures of allocations of scales or of searched laws."""
 
@@ -695,7 +692,7 @@ class AllocationPage(ScalesDesign):
         lam, scales, spent = self.sensitivities, result.mechanism.scales, self.spent(result)
         others = self.compare(result).set_index("mechanism")["scales"]
         fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
-        few = len(lam) <= _BARS
+        few = len(lam) <= 60  # more are sorted by sensitivity
         order = np.arange(len(lam)) if few else np.argsort(lam)[np.linspace(0, len(lam) - 1, 400).astype(int)]
         x = np.arange(len(order)) if few else np.linspace(0, len(lam) - 1, len(order))
         if few:

@@ -46,9 +46,6 @@ from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 
-_NEAR = 1e-3
-"""Cost of the squared distance from the reference, relative to slack."""
-_STEPS = 20
 _ACTIVE, _SLACK = 1e-8, 1e-5
 """Rows whose multipliers pay less than the first share, or whose slack exceeds the second, are inactive until they are broken."""
 
@@ -298,7 +295,7 @@ def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[M
     pays = np.abs(values) * sizes > _ACTIVE * (np.abs(values) @ sizes)
     values = np.where(free | (pays & (sides * units > -_SLACK * sizes)), values, 0.0)
     best, norm = (found, groups), 1e-3
-    for _ in range(_STEPS):
+    for _ in range(20):
         multipliers = replace(found, budgets=values[: len(budgets)], rows=values[len(budgets) :])
         lagrangian = Lagrangian.of(asked, multipliers)
         s = lagrangian.minimisers()
@@ -375,7 +372,7 @@ def _of_largest_slack(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
     """Return scales near the reference with large common slack of budgets and rows, relative to their sizes."""
     program, room = ScalesProgram(asked), cp.Variable(name="room")
     near = cp.sum_squares(program.variable - (0.0 if program.logarithmic else 1.0)) / program.variable.size
-    inner = cp.Problem(cp.Minimize(_NEAR * near - room), [*program.rows(room), room <= 0.5])
+    inner = cp.Problem(cp.Minimize(1e-3 * near - room), [*program.rows(room), room <= 0.5])
     solution = answered(inner, "clarabel", deadline, {})
     return program.scales(), program.prices(solution)
 

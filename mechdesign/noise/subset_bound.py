@@ -42,12 +42,6 @@ if TYPE_CHECKING:
     pass
 
 
-_MOST = 128  # copies; the rest are left out
-
-
-_STEPS = 6000  # of a proof: a second, at most
-
-
 @dataclass(frozen=True)
 class Copies:
     """Independent copies that are (ε, δ)-DP together when all of them move.
@@ -74,7 +68,7 @@ class Copies:
     @classmethod
     def of(cls, moved: int, mean: int, epsilon: float, delta: float) -> Copies:
         """Return the copies that are means of `mean` coordinates each, out of `moved`."""
-        return cls(min(moved // mean, _MOST), epsilon, delta)
+        return cls(min(moved // mean, 128), epsilon, delta)  # more are left out
 
     def least(self, p: Array) -> Array:
         """Return max_j q_j(p) in doubles."""
@@ -88,7 +82,7 @@ class Copies:
         if (epsilon, delta) == (self.epsilon, self.delta):
             return True  # one copy moves, the others do not
         growth, ratio, at = exp_lower(epsilon), Fraction(0), 0.0
-        for _ in range(_STEPS):
+        for _ in range(6000):  # a second, at most
             lost = 1 - growth * ratio  # per unit of p
             if lost <= delta:
                 return True

@@ -32,8 +32,6 @@ from mechdesign.typing import Array
 
 _SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
 """Chebyshev coefficients of log g, fitted at 2,048 steps: any others prove a bound, these a good one."""
-_ITERATIONS = 10
-_TOTAL_BITS = 48
 MOST_BOUNDED = 2_000_000
 """Longest stream whose total error gets a lower bound: the integers take a kilobyte a step."""
 
@@ -69,7 +67,7 @@ def _least_total(n: int) -> Fraction:
     y = np.exp(chebyshev.chebval((2 * t + 1) / n - 1, _SHAPE)) / (2 * t + 1)
     root = np.concatenate([[1.0], np.cumprod(1 - 0.5 / np.arange(1, n + 1))])
     x, hankel = root[:n] * root[n - t], _hankel(y)
-    for _ in range(_ITERATIONS):
+    for _ in range(10):  # any x is valid; later ones are hardly better
         x = np.maximum(hankel(hankel(x)) / weights, 1e-9 * x)
         x /= x[0]
     held, weighed = (_integers(values) for values in (y, x))
@@ -81,7 +79,7 @@ def _least_total(n: int) -> Fraction:
 
 def _integers(values: Array) -> list[int]:
     """Return positive integers nearly in proportion to the values; any such vector is valid."""
-    whole = np.ldexp(values / values.max(), _TOTAL_BITS).astype(np.int64)
+    whole = np.ldexp(values / values.max(), 48).astype(np.int64)
     return [max(1, int(v)) for v in whole.tolist()]
 
 

@@ -45,8 +45,8 @@ from .evidence.results import Result as Result
 from .evidence.serialize import load as load
 from .evidence.serialize import register_law as register_law
 from .evidence.serialize import register_loss as register_loss
+from .model.grid import Grid as Grid
 from .model.lattice import LatticeNoise as LatticeNoise
-from .model.parallel import Grid as Grid
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
 from .model.problem import named as named

@@ -1,6 +1,6 @@
+from .grid import Grid as Grid
 from .lattice import LatticeNoise as LatticeNoise
 from .lattice import ShiftPrivacy as ShiftPrivacy
-from .parallel import Grid as Grid
 from .problem import Minimize as Minimize
 from .problem import Problem as Problem
 from .problem import Requirement as Requirement

@@ -29,8 +29,8 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, LawProof, MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.declared import rows_of
 from mechdesign.model.exactly import RESIDUAL
+from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Covariance
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, largest_spent

@@ -53,7 +53,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.parallel import Grid
+from mechdesign.model.grid import Grid
 from mechdesign.problem.checks import instance, integer, non_negative, number, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior

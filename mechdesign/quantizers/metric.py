@@ -66,9 +66,10 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.model.declared import Declared
+from mechdesign.model.exactly import audit_table
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
-from mechdesign.model.table_problem import TableDesign, TableProblem, audit_table, proved_bounds
+from mechdesign.model.table_problem import TableDesign, TableProblem, proved_bounds
 from mechdesign.problem.checks import field, increasing, instance, integer, interval, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior

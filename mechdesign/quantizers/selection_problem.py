@@ -24,10 +24,11 @@ from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import check_writable, serializable
-from mechdesign.model.declared import rows_of
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
+from mechdesign.model.expressions import rows_of
+from mechdesign.model.grid import Block, Programs, Sweep
 from mechdesign.model.problem import Problem, in_columns
-from mechdesign.model.search import Block, Programs, Sweep, parameters_of
+from mechdesign.model.search import parameters_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
@@ -181,7 +182,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         """
         yield from loss_bounds(self, self.bins, clock)
 
-        def solved(own: SelectionRows) -> tuple[Law, Array]:
+        def solved(own: SelectionRows | None) -> tuple[Law, Array]:
             search = BoxSearch(self, clock, solver, options, own)
             found = search.best(self.solved_epsilon)
             if found is None:
@@ -189,7 +190,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             law = self.law(found, search, clock)
             return law, self._value(law.mechanism)
 
-        yield self.by_tangents(solved, self._even, clock, every=True)
+        yield self.by_tangents(solved, self._even, clock, every=True) if self.own else solved(None)[0]
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         stated = self.with_initial_box(self.box) if self.searched else self.at_box(self.box)

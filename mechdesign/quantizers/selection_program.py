@@ -31,7 +31,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError
 from mechdesign.model.declared import Declared
-from mechdesign.model.parallel import Grid
+from mechdesign.model.grid import Grid
 from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import integer, number, one_of
 from mechdesign.problem.losses import Loss

@@ -42,7 +42,7 @@ import mechdesign
 from mechdesign import choose
 from mechdesign.choose.questions import Question
 from mechdesign.errors import DesignError, unlike
-from mechdesign.model.parallel import Grid
+from mechdesign.model.grid import Grid
 from mechdesign.problem import privacy
 from mechdesign.problem.checks import instance, interval, number, one_of
 from mechdesign.problem.priors import clipped, truncated

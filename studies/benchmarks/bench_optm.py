@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.model.search import Programs
+from mechdesign.model.grid import Programs
 from mechdesign.quantizers.optm import authors_bins
 from mechdesign.quantizers.selection_problem import BoxSearch
 from mechdesign.quantizers.selection_program import authors_boxes

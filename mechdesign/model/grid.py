@@ -1,0 +1,267 @@
+"""A grid of points, and the linear programs of all its points in numbers, solved by changing one program inside HiGHS."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.linear_program import LinearProgram
+from mechdesign.typing import Array, Indices, Numbers, Status, no_numbers
+
+
+@serializable("grid")
+class Grid:
+    """The Cartesian product of named axes, in the order given, the last axis fastest.
+
+    Parameters
+    ----------
+    **axes : sequence of numbers
+        The values of each axis.
+
+    Examples
+    --------
+    >>> grid = Grid(delta=[1.0, 2.0], inner=[0.1, 0.2, 0.3])
+    >>> len(grid)
+    6
+    >>> next(iter(grid))
+    {'delta': 1.0, 'inner': 0.1}
+    """
+
+    def __init__(self, **axes: Numbers) -> None:
+        if not axes:
+            raise DesignError("a Grid needs at least one axis")
+        self.axes: dict[str, tuple[float, ...]] = {}
+        for name, values in axes.items():
+            allowed = "an axis is a non-empty sequence of finite numbers"
+            if no_numbers(values):
+                raise DesignError.of(name, values, allowed)
+            try:
+                array = np.atleast_1d(np.asarray(values, dtype=float))
+            except (TypeError, ValueError, OverflowError):
+                raise DesignError.of(name, values, allowed) from None
+            if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)):
+                raise DesignError.of(name, values, allowed)
+            self.axes[name] = tuple(float(v) for v in array)
+
+    def __len__(self) -> int:
+        return math.prod(len(v) for v in self.axes.values())
+
+    def __iter__(self) -> Iterator[dict[str, float]]:
+        for values in itertools.product(*self.axes.values()):
+            yield dict(zip(self.axes, values))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Grid) and self.axes == other.axes
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.axes.items()))
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{k}: {len(v)} from {v[0]:g} to {v[-1]:g}" for k, v in self.axes.items())
+        return f"Grid({len(self)} points; {inner})"
+
+    def columns(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Return the coordinates of all points, an array for each axis, in the order of iteration."""
+        mesh = np.meshgrid(*self.axes.values(), indexing="ij")
+        return {name: values.ravel() for name, values in zip(self.axes, mesh)}
+
+    def frame(self) -> pd.DataFrame:
+        """Return all points as a table."""
+        return pd.DataFrame(self.columns())
+
+    def to_fields(self) -> dict[str, object]:
+        return {"axes": {k: list(v) for k, v in self.axes.items()}}
+
+    @classmethod
+    def from_fields(cls, fields: object) -> Grid:
+        axes = fields.get("axes") if isinstance(fields, dict) else None
+        if not isinstance(axes, dict) or not all(isinstance(name, str) for name in axes):
+            raise DesignError.of("fields", fields, 'must be a dict with the dict "axes"')
+        return cls(**axes)
+
+
+class Block(NamedTuple):
+    """A family of rows ``sum(a x) <= right`` (or equal), for many points if arrays have a first axis for them.
+
+    Parameters
+    ----------
+    name : str
+    rows, columns : int arrays, shape (t,)
+        Places of the coefficients.
+    values : array, shape (t,) or (points, t)
+    right : array, shape (count,) or (points, count)
+    equal : bool
+    """
+
+    name: str
+    rows: Indices
+    columns: Indices
+    values: Array
+    right: Array
+    equal: bool = False
+
+    @classmethod
+    def of(cls, name: str, matrix: Any, right: Any, *, equal: bool = False) -> Block:
+        """Return a family with the same coefficients at all points."""
+        entries = sparse.coo_array(matrix)
+        rows, columns = (place.astype(np.int64) for place in entries.coords)
+        shape = (*np.shape(right)[:-1], entries.shape[0])
+        return cls(name, rows, columns, entries.data, np.broadcast_to(np.asarray(right, float), shape), equal)
+
+
+@dataclass(frozen=True, eq=False)
+class Programs:
+    """The programs of all points: their common data, and the rows, some of which vary.
+
+    Parameters
+    ----------
+    cost : array, shape (columns,)
+    constant : float
+    lower, upper : arrays
+        Bounds of the columns.
+    blocks : sequence of Block
+    """
+
+    cost: Array
+    constant: float
+    lower: Array
+    upper: Array
+    blocks: Sequence[Block]
+
+    @property
+    def count(self) -> int:
+        """Number of points."""
+        moving = [len(v) for b in self.blocks for v, still in ((b.values, 1), (b.right, 1)) if v.ndim > still]
+        return max(moving, default=1)
+
+    def structure(self) -> bytes:
+        """Return a key that is equal for programs that differ in numbers only."""
+        names = ",".join(f"{b.name}{b.right.shape[-1]}{b.equal}" for b in self.blocks).encode()
+        places = [part.tobytes() for b in self.blocks for part in (b.rows, b.columns)]
+        return b"|".join([names, *places, self.lower.tobytes(), self.upper.tobytes()])
+
+    def program(self, point: int = 0, **options: Any) -> LinearProgram:
+        """Return the program of one point."""
+        found = LinearProgram("program of the sweep", **options)
+        found.constant = self.constant
+        found.add_columns("x", self.cost, lower=self.lower, upper=self.upper)
+        for b in self.blocks:
+            values, right = (v[point] if v.ndim > 1 else v for v in (b.values, b.right))
+            matrix = sparse.coo_array((values, (b.rows, b.columns)), shape=(len(right), len(self.cost)))
+            found.add_rows(b.name, {"x": matrix}, lower=right if b.equal else -np.inf, upper=right)
+        return found
+
+
+class Sweep:
+    """Solves the points of `Programs`; those of one structure are solved by changing one program inside HiGHS.
+
+    Parameters
+    ----------
+    deadline : Deadline, optional
+        Points after it have no answer.
+
+    Attributes
+    ----------
+    failed : list of str
+        HiGHS's status of points that it could not solve.
+    """
+
+    def __init__(self, deadline: Deadline | None = None) -> None:
+        self._deadline = deadline
+        self._held: dict[bytes, _Warm] = {}
+        self.failed: list[str] = []
+
+    def __call__(self, programs: Programs) -> tuple[Array, Array]:
+        """Return objective values (points,) and solutions (points, columns), from a cold start; NaN if infeasible, or too late.
+
+        Raises
+        ------
+        SolverError
+            HiGHS failed, and no point has an answer.
+        """
+        key, count = programs.structure(), programs.count
+        if key not in self._held:
+            self._held[key] = _Warm(programs, self._deadline)
+        warm = self._held[key]
+        values, found = np.full(count, np.nan), np.full((count, len(programs.cost)), np.nan)
+        for k, status in enumerate(warm.solve(programs)):
+            if status is Status.OPTIMAL:
+                values[k], found[k] = warm.lp.value, warm.lp.x
+            elif status not in (Status.INFEASIBLE, Status.LIMIT):
+                self.failed.append(warm.lp.word)
+        if self.failed and np.isnan(values).all():
+            said = f"HiGHS failed in {len(self.failed)} of {count} programs ({self.failed[-1]})"
+            raise SolverError(said, solver="highs", status=self.failed[-1])
+        return values, found
+
+
+class _Warm:
+    """One program inside HiGHS, and the coefficients that it holds."""
+
+    def __init__(self, programs: Programs, deadline: Deadline | None) -> None:
+        self.lp = programs.program(deadline=deadline)
+        blocks = programs.blocks
+        sizes = [b.right.shape[-1] for b in blocks]
+        first = np.cumsum([0, *sizes])
+        self._rows = np.concatenate([start + b.rows for start, b in zip(first, blocks)]).astype(np.int32)
+        self._columns = np.concatenate([b.columns for b in blocks]).astype(np.int32)
+        self._all = np.arange(first[-1], dtype=np.int32)
+        self._equal = np.repeat([b.equal for b in blocks], sizes)
+        self._now = _first(b.values for b in blocks)
+
+    def solve(self, programs: Programs) -> Iterator[Status]:
+        """Solve all points, the first from scratch."""
+        lp, highs = self.lp, self.lp.highs
+        blocks = programs.blocks
+        lp.constant = programs.constant
+        lp.change_costs("x", programs.cost)
+        lp.forget_basis()
+        values, right = _first(b.values for b in blocks), _first(b.right for b in blocks)
+        self._change(np.flatnonzero(values != self._now), values)
+        highs.changeRowsBounds(len(right), self._all, np.where(self._equal, right, -np.inf), right)
+        places, moving = _moving(b.values for b in blocks)
+        rows, moved = _moving(b.right for b in blocks)
+        below, numbers = np.full(len(rows), -np.inf), self._all[rows]
+        at = list(zip(self._rows[places].tolist(), self._columns[places].tolist()))
+        for k in range(programs.count):
+            if k:
+                for (row, column), value in zip(at, moving[k].tolist()):
+                    highs.changeCoeff(row, column, value)
+                highs.changeRowsBounds(len(rows), numbers, below, moved[k])
+            yield lp.run()
+        values[places] = moving[-1]
+        self._now = values
+
+    def _change(self, places: Indices, values: Array) -> None:
+        rows, columns = self._rows[places].tolist(), self._columns[places].tolist()
+        for row, column, value in zip(rows, columns, values[places].tolist()):
+            self.lp.highs.changeCoeff(row, column, value)
+
+
+def _first(parts: Iterable[Array]) -> Array:
+    """Return the numbers of the first point."""
+    return np.concatenate([part[0] if part.ndim > 1 else part for part in parts])
+
+
+def _moving(parts: Iterable[Array]) -> tuple[Indices, Array]:
+    """Return the places of numbers that differ between points, and the numbers, shape (points, places)."""
+    held, start, places, values = list(parts), 0, [np.zeros(0, dtype=np.int64)], []
+    for part in held:
+        if part.ndim > 1:
+            own = np.flatnonzero((part != part[0]).any(axis=0))
+            places.append(start + own)
+            values.append(part[:, own])
+        start += part.shape[-1]
+    count = max((len(v) for v in values), default=1)
+    return np.concatenate(places), np.hstack([np.zeros((count, 0)), *values])

@@ -634,9 +634,11 @@ def stated_parameters(noise: AdditiveNoise) -> str:
     >>> stated_parameters(AdditiveNoise(stats.laplace(scale=1.00000001), 1.0))
     'scale = 1.00001'
     """
-    parts = []
-    for key, value in noise.parameters.items():
-        if key == "scale":
+    parts, held = [], noise.parameters
+    if "alpha" in held:  # flipped Huber noise, whose scale is γ in its paper
+        del held["scale"]
+    for key, value in held.items():
+        if key == "scale" or (key == "gamma" and "alpha" in held):
             text = at_most(value)
         else:
             text = at_least(value) if (noise.law.dist.name, key) == ("dlaplace", "a") else f"{value:.6g}"

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechdesign.errors import DataError, DesignError, MissingExtra
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
@@ -233,33 +233,6 @@ class Quantizer(PiecewiseTable, Saved):
 
     # -- privacy --------------------------------------------------------------------------------------
 
-    def to_opendp(self) -> Any:
-        """Return the certified mechanism as an ``opendp.mod.Measurement`` (extra ``[opendp]``), from a float to an output.
-
-        Its function is the exact sampler of the certified law; its privacy map states that law's loss, rounded up, for any two
-        different inputs. OpenDP calls third-party functions "honest but curious"; that feature and ``contrib`` are
-        enabled here, as the exact law is the proof that these flags require.
-
-        Raises
-        ------
-        MissingExtra
-            OpenDP is not installed.
-        """
-        try:
-            import opendp.prelude as dp
-        except ImportError:
-            raise MissingExtra.of("opendp", "an OpenDP measurement") from None
-        certified = self.certified()
-        dp.enable_features("contrib", "honest-but-curious")
-        loss = certified.privacy_loss()
-        return dp.m.make_user_measurement(
-            input_domain=dp.atom_domain(T=float, nan=False),
-            input_metric=dp.discrete_distance(),
-            output_measure=dp.max_divergence(),
-            function=lambda x: float(certified.release(x, clip=True)),
-            privacy_map=lambda distance: loss if distance else 0.0,
-        )
-
     def privacy_loss(self) -> float:
         """Exact ε of local differential privacy, rounded up; ∞ when an output is impossible for some inputs only.
 
@@ -335,26 +308,6 @@ class Quantizer(PiecewiseTable, Saved):
         return PiecewiseTable(bins, knots, self.starts, self.ends), centre
 
     # -- pictures -------------------------------------------------------------------------------------
-
-    def describe(self, x: Numbers, *, width: int = 40) -> str:
-        """Draw the output distribution at the inputs `x` as text bars.
-
-        Examples
-        --------
-        >>> print(Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)).describe(0.0, width=8))
-        x = 0
-              -2  0.2083 ######
-              -1  0.2917 ########
-               1  0.2917 ########
-               2  0.2083 ######
-        """
-        longest, lines = checks.integer("width", width, 1, 1000), []
-        for value in checks.array("x", x, ndim=None).ravel():
-            row = self.probabilities(value)
-            scale = longest / max(row.max(), 0.3)
-            lines.append(f"x = {value:g}")
-            lines += [f"{b:>8.4g}  {p:.4f} {'#' * round(scale * p)}".rstrip() for b, p in zip(self.bins, row)]
-        return "\n".join(lines)
 
     def plot(self, x: Numbers = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""

@@ -78,7 +78,7 @@ class TableAudit:
     biases : pandas.DataFrame
         For every input: bias and expected loss.
     value : float
-        Expected loss under the weights, rounded up.
+        Expected loss, all inputs equally likely, rounded up.
     lower_bound, lower_bound_same_bias : float or None
         Proved lower bound on the loss of mechanisms between these inputs and outputs with the claimed privacy that are unbiased, or have the
         table's bias at every input. None if there is no such mechanism, or the program is too large (`notes`).
@@ -152,7 +152,6 @@ def audit_table(
     outputs: Numbers | None = None,
     privacy: PureDP | ApproximateDP | None = None,
     *,
-    weights: Numbers | None = None,
     loss: object = "squared",
     rounding: float | None = None,
     time_limit: float | None = None,
@@ -171,8 +170,6 @@ def audit_table(
         Distinct numbers; only if `table` is an array.
     privacy : PureDP or ApproximateDP
         The claimed privacy.
-    weights : array_like, shape (n,), optional
-        Weights of the inputs in the expected loss; equal by default.
     loss : "squared", "absolute", dict of the two, or callable
     rounding : float, optional
         Half a unit of the last printed digit; by default that of the entry with the most decimals, and at least 1e-9.
@@ -217,7 +214,7 @@ def audit_table(
     )
     cells, x, y = _read(table if lines is None else lines, inputs, outputs, percent, faults)
     measure = Loss.of(loss)
-    w = np.full(len(x), 1 / len(x)) if weights is None else _weights(weights, len(x))
+    w = np.full(len(x), 1 / len(x))
     decimals = max((_decimals(cell) for row in cells for cell in row if cell is not None), default=0)
     unit = (
         Fraction(non_negative("rounding", rounding))
@@ -423,13 +420,6 @@ def _cell(value: Any, x: float, y: float, percent: bool) -> Decimal | Fraction:
 def _decimals(value: Decimal | Fraction) -> int:
     """Return the number of decimals of an entry as printed."""
     return max(0, -int(value.as_tuple().exponent)) if isinstance(value, Decimal) else 0
-
-
-def _weights(values: Numbers, size: int) -> Array:
-    found = array("weights", values)
-    if len(found) != size or (found < 0).any() or not found.sum() > 0:
-        raise DesignError.of("weights", values, f"must be {size} numbers of at least 0, not all of them 0")
-    return np.asarray(found / found.sum())
 
 
 def _off(rows: list[list[Fraction]], places: list[float], unit: Fraction) -> Iterator[str]:

@@ -332,12 +332,6 @@ def flat(mechanism: Any) -> list[str]:
     return sorted(json.loads(md.vectors.flat_json(mechanism)))
 
 
-def opendp(result: Any) -> list[str]:
-    measurement = result.mechanism.to_opendp()
-    assert measurement(0.1) in result.mechanism.bins
-    return [f"epsilon {measurement.map(1):.9f}" if hasattr(measurement, "map") else "a measurement"]
-
-
 def fit(kind: str, **options: Any) -> list[str]:
     """An estimator of scikit-learn's: its public attributes after a fit."""
     rng = np.random.default_rng(0)
@@ -372,7 +366,6 @@ def facts(solved: Callable[[str], Any]) -> dict[str, Callable[[], list[Any]]]:
     for name in ("OPTM/1", "RQM/1", "OptimalQuantizer/2"):
         found[f"header({name})"] = lambda name=name: header(solved(name).mechanism)
         found[f"flat({name})"] = lambda name=name: flat(solved(name).mechanism)
-        found[f"opendp({name})"] = lambda name=name: opendp(solved(name))
     small, privacy = (
         md.NumericQuery(dimension=20, sensitivity=few_changed(3), integer=True),
         approximate(1, 1e-6),

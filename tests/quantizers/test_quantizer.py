@@ -249,18 +249,6 @@ def test_biased_mechanisms(m: int, q: float, beta: float, delta: float, seed: in
     assert mechanism.expected_loss(UNIFORM) == pytest.approx(true, rel=1e-6)
 
 
-def test_opendp_measurement() -> None:
-    """The measurement releases outputs of the mechanism and states the certified loss."""
-    pytest.importorskip("opendp")
-    result = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve()
-    measurement = result.mechanism.to_opendp()
-    assert measurement.map(1) == result.mechanism.privacy_loss() <= 1.0 and measurement.map(0) == 0.0
-    draws = [measurement(0.25) for _ in range(400)]
-    assert set(draws) <= {-3.0, -0.5, 0.5, 3.0}
-    counts = np.array([draws.count(b) for b in (-3.0, -0.5, 0.5, 3.0)])
-    assert stats.chisquare(counts, result.mechanism.probabilities(0.25) * 400).pvalue > 1e-8
-
-
 # -- MVU as a design: Table 1, more outputs, its programs against the optimum on the grid --------------------
 
 POINTS = np.linspace(-1, 1, 51)

@@ -91,7 +91,9 @@ def test_equations_of_the_papers_are_where_the_guide_says() -> None:
     places = re.findall(r"``(\w+/\w+)\.py``, ``([\w.]+)``$", page, re.M)
     assert len(places) == page.count(".py``, ``") > 50
     for file, name in places:
-        functools.reduce(getattr, name.split("."), import_module(f"mechdesign.{file.replace('/', '.')}"))
+        home = import_module(f"mechdesign.{file.replace('/', '.')}")
+        functools.reduce(getattr, name.split("."), home)
+        assert getattr(home, name.split(".")[0]).__module__ == home.__name__, f"{file}.py imports {name}"
 
 
 # -- Every benchmark runs as its docstring says: it names its command, and that module imports and has a `main`

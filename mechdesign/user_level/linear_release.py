@@ -28,7 +28,7 @@ the central guarantee holds for datasets of any sizes too. With equal sizes it i
 
 Numbers of theorems are those of Imola, Roy Chowdhury and Chaudhuri 2024.
 
-**Where the rest is.** The density of K-norm noise: `mechdesign.noise.knorm`. Its exact draws, and why a rounded sum keeps the guarantee: `RoundedSum` in
+**Where the rest is.** The density of K-norm noise: `mechdesign.noise.knorm_noise`. Its exact draws, and why a rounded sum keeps the guarantee: `RoundedSum` in
 `mechdesign.noise.release`. A certificate, an audit and a lower bound are of a histogram that is released so: `UserHistogram` in `histogram`.
 """
 

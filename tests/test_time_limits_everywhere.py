@@ -261,4 +261,8 @@ def test_one_evaluation_takes_some_of_the_time_that_is_left(
             patch.setattr(Deadline, "left", property(lambda self: left if self.finite else math.inf))
             wide = delta_interval(term, epsilon, time_limit=1.0, points=2**18, **options)
         assert 0 <= wide.lower <= wide.upper <= 1
+    with monkeypatch.context() as patch:  # without a limit the last scale took 20 million points
+        patch.setattr(Deadline, "left", property(lambda self: left if self.finite else math.inf))
+        deep = md.Calibration("gennorm", md.ApproximateDP(7e3, 1e-250), 1.0, rounds=10**7)
+        deep.solve(time_limit=1.0, certify=False)
     assert made and max(size * (8 if kind is np.longdouble else 1) for size, kind in made) <= 2**18

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mechdesign.accounting.composition import affordable, cumulants
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
@@ -166,13 +166,16 @@ def delta_interval(
         and (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None
     ):
         return found
+    asked: list[Rounds] = [] if replaced else [(terms, rounds, sampling_rate)]
     if sampling_rate < 1 and (apart(terms) or typical(terms) > _APART):
         # A record in no sample loses nothing; losses this large are beyond the grid.
-        return DeltaInterval(0.0, min(-math.expm1(rounds * math.log1p(-sampling_rate)) * (1 + ROUNDED), 1.0))
+        most = min(-math.expm1(rounds * math.log1p(-sampling_rate)) * (1 + ROUNDED), 1.0)
+        return _seen_at_once(DeltaInterval(0.0, most), asked, epsilon)
     if apart(terms):
-        return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
+        return DeltaInterval(1.0, 1.0)
     plan = _planned(terms, epsilon, 0.01, rounds, sampling_rate, neighbours)
-    return _attained(plan, epsilon, deadline, _refine(plan, epsilon, width, points, told_from, deadline))
+    found = _attained(plan, epsilon, deadline, _refine(plan, epsilon, width, points, told_from, deadline))
+    return _seen_at_once(found, asked, epsilon)
 
 
 def _unsampled(epsilon: float, sampling_rate: float) -> tuple[float, float]:
@@ -212,11 +215,33 @@ def _closed(
         return DeltaInterval(*enclosed_gaussian(epsilon, [in_sigmas(t) for t in terms]), PROVED)
     if len(terms) > 1 or terms[0].count > 1:
         return None
-    law, sensitivity = terms[0].law, terms[0].sensitivity
+    return _alone(terms[0], epsilon)
+
+
+def _alone(term: NoiseTerm, epsilon: float) -> DeltaInterval:
+    """Return δ(ε) of one coordinate."""
+    law, sensitivity = term.law, term.sensitivity
     found = enclosed_delta(law, sensitivity, epsilon, loss_of(law, sensitivity))
     if found is not None:
         return DeltaInterval(*found, PROVED)
     return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
+
+
+def _seen_at_once(found: DeltaInterval, mechanisms: Sequence[Rounds], epsilon: float) -> DeltaInterval:
+    r"""Raise a lower end far below the upper one by the event that one coordinate alone, in one of n rounds, has a loss far above ε.
+
+    Far is :math:`l = \varepsilon + 50 + \log n`: the event S of a loss above l before sampling has :math:`Q(S) \le e^{-l}`, so that its union over
+    the rounds has Q of at most :math:`e^{-\varepsilon - 50}`, and P of at least :math:`1 - (1 - s\,\delta(l))^n`.
+    """
+    least = 0.0
+    for terms, rounds, rate in mechanisms if found.lower < found.upper / 2 else ():
+        for term in terms:
+            n = rounds if rate < 1 else rounds * term.count
+            if (far := epsilon + 50 + math.log(n)) < _APART:
+                once = rate * _alone(term, far).lower * (1 - ROUNDED)
+                seen = -math.expm1(n * math.log1p(-once)) if once < 1 else 1.0
+                least = max(least, seen * (1 - ROUNDED) - 2e-22)
+    return replace(found, lower=max(found.lower, min(least, found.upper)))
 
 
 def _planned(
@@ -271,10 +296,12 @@ def joint_interval(
     """
     for terms, _, rate in mechanisms:
         _replaced(terms, rate, neighbours)
+    asked = [] if neighbours == "replace" else mechanisms
     if any(apart(terms) for terms, *_ in mechanisms):
-        return DeltaInterval(0.0, 1.0)
+        return _seen_at_once(DeltaInterval(0.0, 1.0), asked, epsilon)
     plan, clock = _together(mechanisms, epsilon, 0.01, neighbours), Deadline.of(deadline)
-    return _attained(plan, epsilon, clock, _refine(plan, epsilon, width, 2**20, 0.0, clock))
+    found = _attained(plan, epsilon, clock, _refine(plan, epsilon, width, 2**20, 0.0, clock))
+    return _seen_at_once(found, asked, epsilon)
 
 
 def joint_upper(
@@ -292,19 +319,17 @@ def joint_upper(
     return _upper(plan, epsilon, 1e-3, points, Deadline.of(deadline))
 
 
-def _in_time(
-    plan: GridPlan | SampledPlan, epsilon: float, step: float, deadline: Deadline, *, pessimistic: bool
+def in_time(
+    plan: GridPlan | SampledPlan, epsilon: float, step: float, deadline: Deadline, **options: Any
 ) -> float:
     """Return δ on the grid of this step, or of a wider one that fits into the time; the trivial bound if none does."""
     most = affordable(deadline)
     while True:
         try:
-            return plan.delta(epsilon, step, pessimistic=pessimistic, most=most)
-        except DesignError:
-            if not deadline.finite:
-                raise
-        if step > plan.finest(4):
-            return 1.0 if pessimistic else 0.0
+            return plan.delta(epsilon, step, most=most, **options)
+        except DesignError:  # too many points
+            if step > plan.finest(4):
+                return 1.0 if options["pessimistic"] else 0.0
         step *= 8
 
 
@@ -314,7 +339,7 @@ def _attained(
     """Return the interval with the lower end of two actual records, if the plan's pair only dominates all of them."""
     if not isinstance(plan, SampledPlan) or (real := plan.attained) is None:
         return found
-    lower = _in_time(real, epsilon, plan.align(plan.step / 4), deadline, pessimistic=False)
+    lower = in_time(real, epsilon, plan.align(plan.step / 4), deadline, pessimistic=False)
     return replace(found, lower=min(lower, found.upper))
 
 
@@ -332,7 +357,7 @@ def _refine(
         for pessimistic in (True, False):
             if deadline.passed and (best.upper < 1 or not pessimistic):  # waits for the first upper bound
                 return best
-            found = _in_time(plan, epsilon, step, deadline, pessimistic=pessimistic)
+            found = in_time(plan, epsilon, step, deadline, pessimistic=pessimistic)
             best = (
                 replace(best, upper=min(best.upper, found))
                 if pessimistic
@@ -385,7 +410,7 @@ def _upper(
     least = 1.0
     for _ in range(4):
         step = plan.align(max(plan.step / 2, plan.finest(points)))
-        least = min(least, _in_time(plan, epsilon, step, deadline, pessimistic=True))
+        least = min(least, in_time(plan, epsilon, step, deadline, pessimistic=True))
         cut = plan.count * plan.upper_tail
         if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR or deadline.passed:
             break
@@ -426,7 +451,7 @@ def verified_delta(
     least = max(max(loss for _, loss in tops) / 2**15, span / 2**16)
     unit = (epsilon or tops[-1][1]) / sum(count for count, _ in tops)
     step = unit * 2.0 ** math.ceil(math.log2(2 * least / unit))
-    return _in_time(plan, epsilon, plan.align(step), clock, pessimistic=True)
+    return in_time(plan, epsilon, plan.align(step), clock, pessimistic=True)
 
 
 def lower_delta(
@@ -453,7 +478,7 @@ def lower_delta(
     plan = _planned(terms, epsilon, width, rounds, sampling_rate, neighbours)
     if isinstance(plan, SampledPlan):
         plan = plan.attained or plan
-    return _in_time(plan, epsilon, plan.step, clock, pessimistic=False)
+    return in_time(plan, epsilon, plan.step, clock, pessimistic=False)
 
 
 def epsilon_bound(

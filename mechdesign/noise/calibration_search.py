@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.composition import affordable, composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.accounting.interval import (
     DeltaInterval,
     delta_interval,
+    in_time,
     lower_delta,
     upper_delta,
     verified_delta,
@@ -356,7 +357,7 @@ class Requirement:
 
     def final(self, law: FrozenLaw, *, fine: bool = False) -> float:
         """Return the budget that the returned law consumes, from above; `fine`: as small as the verifier proves."""
-        return spent(self.query.noise(law), self.privacy, fine=fine)
+        return spent(self.query.noise(law), self.privacy, fine=fine, deadline=self.deadline)
 
 
 def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
@@ -388,10 +389,13 @@ def _of_points(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
     )
 
 
-def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) -> float:
+def spent(
+    noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False, deadline: Deadline | None = None
+) -> float:
     """Return an upper bound on the budget that all rounds consume, on a coarse grid; `fine`: as small as the verifier proves."""
     if isinstance(privacy, TradeOff):
-        return max(spent(noise, part, fine=fine) / budget_of(part) for part in parts_of(privacy))
+        share = partial(spent, noise, fine=fine, deadline=deadline)
+        return max(share(part) / budget_of(part) for part in parts_of(privacy))
     if not getattr(privacy, "delta", 0.0):
         # the verifier encloses the moments of laws without a closed form on cells, off by less than this
         closed = is_gaussian(noise.law) or noise.law.dist.name == "discrete_gaussian"
@@ -399,7 +403,7 @@ def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) 
         return consumed(noise, privacy).upper * (1 + room)
     epsilon, cases = privacy.epsilon, noise.worst_cases.alternatives  # type: ignore[union-attr]
     if noise.sampling_rate < 1:
-        return min(verified_delta(terms, epsilon, **noise.in_rounds) for terms in cases)
+        return min(verified_delta(terms, epsilon, **noise.in_rounds, deadline=deadline) for terms in cases)
 
     def one(terms: Terms) -> float:
         if is_gaussian(noise.law):
@@ -407,7 +411,8 @@ def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) 
         if len(terms) == terms[0].count == noise.rounds == 1:
             # in doubles: the certificate proves the one law that is left
             return profile_interval(noise.law, terms[0].sensitivity, epsilon)[1]
-        return (verified_delta if fine else upper_delta)(terms, epsilon, rounds=noise.rounds)
+        bound = verified_delta if fine else upper_delta
+        return bound(terms, epsilon, rounds=noise.rounds, deadline=deadline)
 
     return min(map(one, cases))
 
@@ -419,7 +424,7 @@ def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
         return lambda law: max(meter(law) / budget for meter, budget in parts)
     delta, epsilon = getattr(privacy, "delta", 0.0), getattr(privacy, "epsilon", 0.0)
     if delta and query.sampling_rate == 1:
-        return _Planned(epsilon, delta, query)
+        return _Planned(epsilon, delta, query, deadline)
     if not delta:
         return lambda law: spent(query.noise(law), privacy)
 
@@ -440,8 +445,8 @@ class _Planned:
     tilt come from a full plan, which is made again only where shape or scale have changed by more than a few percent.
     """
 
-    def __init__(self, epsilon: float, delta: float, query: Query) -> None:
-        self._epsilon, self._query = epsilon, query
+    def __init__(self, epsilon: float, delta: float, query: Query, deadline: Deadline) -> None:
+        self._epsilon, self._query, self._deadline = epsilon, query, deadline
         # below this no double differs from 0 next to δ, and a closer value takes seconds
         self._nothing = 1e-18 * delta
         self._plans: dict[int, tuple[GridPlan, Array]] = {}
@@ -462,8 +467,14 @@ class _Planned:
         if plan is None or np.abs(kind - at).max() > 0.18 or len(plan.losses) != len(terms):
             plan, at = plan_grid(terms, self._epsilon, 0.01), kind
         plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
-        parts = plan.parts(plan.align(plan.step), pessimistic=True)
-        value, tilt = composed_delta(parts, self._epsilon, guess=plan.theta, enough=self._nothing)
+        step, most = plan.align(plan.step), affordable(self._deadline)
+        try:
+            parts = plan.parts(step, pessimistic=True)
+            value, tilt = composed_delta(
+                parts, self._epsilon, guess=plan.theta, enough=self._nothing, most=most
+            )
+        except DesignError:  # too many points for the time
+            return in_time(plan, self._epsilon, 8 * step, self._deadline, pessimistic=True)
         self._plans[which] = replace(plan, theta=tilt.theta), at
         return value
 

@@ -21,6 +21,7 @@ from mechdesign.accounting.interval import (
     NoiseTerm,
     delta_interval,
     epsilon_bound,
+    joint_interval,
     lower_delta,
     upper_delta,
     verified_delta,
@@ -28,6 +29,7 @@ from mechdesign.accounting.interval import (
 from mechdesign.accounting.planning import plan_grid
 from mechdesign.accounting.sampling import SampledPlan, SampledRounds
 from mechdesign.noise import discrete_gaussian
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.verify import verify
 
 REFERENCE = [  # σ, q, rounds, ε, an upper end on a uniform grid, computed apart from this package
@@ -328,3 +330,22 @@ def test_many_gaussian_coordinates_compose_to_one(count: int) -> None:
     assert lower <= exact <= upper <= lower * 1.05
     assert composed_delta(parts, 1.0, enough=exact / 1e3)[0] == pytest.approx(upper, rel=1e-12)
     assert upper <= composed_delta(parts, 1.0, enough=0.5)[0] * (1 + 1e-12)
+
+
+FAR_APART = [  # what a sample shows of a record, it shows for certain: δ is the probability that it is in one
+    (NoiseTerm(stats.truncnorm(-8, 8, scale=1e-3), 1.0, 5), 4e-11, 10**7),
+    (NoiseTerm(stats.laplace(scale=1e-3), 1.0), 3e-8, 1000),
+    (NoiseTerm(stats.norm(scale=1e-5), 1.0), 1e-3, 10**4),
+    (NoiseTerm(stats.gennorm(4, scale=2e-5), 1.0, 5), 1.0, 1),
+]
+
+
+@pytest.mark.parametrize(("term", "rate", "rounds"), FAR_APART, ids=range(len(FAR_APART)))
+def test_neighbours_far_apart_are_told_from_both_sides(term: NoiseTerm, rate: float, rounds: int) -> None:
+    exact = -math.expm1(rounds * math.log1p(-rate)) if rate < 1 else 1.0
+    seen = (NoiseTerm(stats.laplace(scale=1e9), 1.0),), 1, 1.0
+    for found in (
+        delta_interval(term, 0.5, rounds=rounds, sampling_rate=rate, time_limit=5),
+        joint_interval([((term,), rounds, rate), seen], 0.5, deadline=Deadline(5)),
+    ):
+        assert exact * (1 - 1e-6) <= found.lower <= exact * (1 + 1e-15) and exact <= found.upper

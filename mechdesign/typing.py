@@ -35,7 +35,7 @@ class Status(enum.StrEnum):
     ``OPTIMAL``: value and lower bound are as close as asked, and the bound is one for every mechanism that answers the
     question. ``BEST``: as close as asked, in a smaller class: independent noise of one law, one family, one menu; others may
     do better. ``GAP``: a bound for the design's class is known, farther from the value than asked. ``FEASIBLE``: a mechanism
-    that keeps its requirement, from a search that bounds no more than a larger class, or nothing. ``LIMIT``: a limit was reached; the best so far, with the gap proved by then.
+    that keeps its requirement, from a search that bounds no more than a larger class, or nothing. ``LIMIT``: a limit was reached, or Ctrl-C was pressed; the best so far, with the gap proved by then.
     ``UNCERTIFIED``: computed, but no exact law was asked for or found. ``INACCURATE``: a backend's answer within a looser tolerance than its own. The
     others come from backends and never from a result: there is no mechanism.
     """

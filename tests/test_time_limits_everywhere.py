@@ -177,9 +177,13 @@ def test_an_interrupt_ends_the_search_whose_step_it_meets(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(md.Calibration, "improve", interrupted)
     privacy = md.ApproximateDP(1.0, 1e-6)
-    assert md.Calibration("gennorm", privacy, 1.0).solve().certificate.verify()  # the best so far
-    with pytest.raises(KeyboardInterrupt):
-        md.NoiseAllocation("gennorm", [1.0, 2.0], privacy).solve()
+    design = md.Calibration("gennorm", privacy, 1.0)
+    result = design.solve()
+    assert result.certificate.verify() and result.status is Status.LIMIT
+    assert "no lower bound was proved" in str(result) and "interrupted after" in result.notes[-1]
+    for cut in (md.NoiseAllocation("gennorm", [1.0, 2.0], privacy).solve, lambda: design.solve(certify=False)):
+        with pytest.raises(KeyboardInterrupt):
+            cut()
 
 
 # -- Limits that pass at any question: what is returned then is private, certified, and says that time was short

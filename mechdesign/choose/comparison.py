@@ -34,6 +34,7 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.words import guarantee
 from mechdesign.quantizers.bins import Alphabet
 from mechdesign.quantizers.optimal import OptimalQuantizer
+from mechdesign.solvers.deadline import progress_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -479,7 +480,8 @@ def _least_report(
         input_range=q.input_range,
     )
     try:
-        bound = design.any_outputs_bound(design.solve(gap=gap, time_limit=time_limit))
+        with progress_bar("lower bound", None):  # raises interrupts
+            bound = design.any_outputs_bound(design.solve(gap=gap, time_limit=time_limit))
     except MechdesignError:
         return None, ""
     if bound is None or bound <= 0:

@@ -488,7 +488,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     def remarks(self, result: Result) -> list[str]:
         if result.status is Status.GAP and self.dimension == 1:
             return ["the gap asked for was not reached: raise cells or max_cells"]
-        return ["the time limit came before the search ended"] if result.status is Status.LIMIT else []
+        return []
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the law and its tail; for one number with the usual laws at the same privacy."""

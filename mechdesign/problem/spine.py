@@ -103,6 +103,8 @@ class Clock(Deadline):
         self.gap, self.certify = gap, certify
         self.unmade: Iterator[Law | Bound] | None = None
         """Closed forms of which the limit left some to be made."""
+        self.interrupted = False
+        """Whether Ctrl-C ended the search."""
 
 
 class Incumbent:
@@ -236,6 +238,8 @@ class Design(Checked, metaclass=_Listed):
             No mechanism meets the requirement.
         SolverError
             Nothing feasible was found, or not within the time limit.
+        KeyboardInterrupt
+            Ctrl-C before a mechanism was found, or with ``certify=False``; after that, the best so far is returned and its notes say so.
 
         Examples
         --------
@@ -260,8 +264,10 @@ class Design(Checked, metaclass=_Listed):
                     if incumbent.gap <= clock.gap or (clock.passed and incumbent.laws):
                         break
             except KeyboardInterrupt:
-                if part_of_another or not incumbent.laws:
+                # a step of another solve, or a value alone, has no notes that a user reads
+                if part_of_another or not incumbent.laws or not clock.certify:
                     raise
+                clock.interrupted = True
             except SolverError as error:
                 if error.status != "limit":
                     raise
@@ -320,6 +326,10 @@ class Design(Checked, metaclass=_Listed):
             asked_gap=clock.gap,
         )
         found = replace(found, bound_class=None if found.among is None else found.among.scope)
+        if clock.interrupted:
+            missing = "no lower bound was" if found.gap is None else f"a gap of {gap_words(found.gap)} is"
+            said = f"interrupted after {clock.elapsed:.3g} s: the best mechanism found by then; {missing} proved"
+            found = replace(found, notes=(*found.notes, said))
         status = self._status(found, clock)
         return replace(found, solver_report=replace(law.report, status=status, seconds=clock.elapsed))
 
@@ -346,7 +356,7 @@ class Design(Checked, metaclass=_Listed):
             return Status.UNCERTIFIED
         if found.closed is not None:
             return found.closed
-        if clock.passed:
+        if clock.passed or clock.interrupted:
             return Status.LIMIT
         return Status.GAP if found.among == self.among else Status.FEASIBLE
 
@@ -571,6 +581,8 @@ class ModelledDesign(Design):
             No mechanism meets the requirement.
         SolverError
             Nothing feasible was found, or not within the time limit.
+        KeyboardInterrupt
+            Ctrl-C before a mechanism was found, or with ``certify=False``; after that, the best so far is returned and its notes say so.
 
         Examples
         --------

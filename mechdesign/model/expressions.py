@@ -59,6 +59,10 @@ def rows_of(
     own = [(label, one) for label, one in pairs if not isinstance(one, Requirement)]
     names, goal, pieces = [label for label, _ in own], objective.expr, list[tuple[int, Any]]()
     curved = list[str]()
+    if "objective" in names and not goal.is_affine():
+        raise DesignError(
+            "'objective': is the name of the objective's own rows; name the constraint otherwise"
+        )
     for family, (label, one) in enumerate(own):
         parts = [one]
         if type(one).__name__ in _BELOW and one.is_dcp():

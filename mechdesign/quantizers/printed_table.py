@@ -235,26 +235,16 @@ def audit_table(
         [*constraints, *rows], columns=["family", "index", "lhs", "rhs", "slack", "rounding"]
     )
     cost = measure(y[None, :] - x[:, None])
-    errors = [
-        sum((p * Fraction(c) for p, c in zip(row, costs, strict=True)), Fraction(0))
-        for row, costs in zip(exact, cost.tolist(), strict=True)
-    ]
-    bias = [
-        sum((p * Fraction(v) for p, v in zip(row, y.tolist(), strict=True)), Fraction(0)) - Fraction(v)
-        for row, v in zip(exact, x.tolist(), strict=True)
-    ]
-    value = round_up(
-        sum((Fraction(share) * e for share, e in zip(w.tolist(), errors, strict=True)), Fraction(0))
-    )
-    unknown = Table(x, y)
-    cheapest = cp.sum(cp.multiply(np.nextafter(w[:, None] * cost, -np.inf), unknown))
-    cheapest.set_label(f"expected loss ({measure.name})")
-    private, problems = unknown.private(privacy), list[TableProblem]()
-    found = list[tuple[float | None, tuple[str, ...]]]()
-    means = [Fraction(v) for v in x.tolist()], [Fraction(v) + b for v, b in zip(x.tolist(), bias)]
-    for words, wanted in zip(("unbiased", "with the table's bias"), means):
-        target = named("means", unknown.unbiased([float(mean) for mean in wanted]))
-        problems.append(TableProblem(cp.Minimize(cheapest), (private, target)))
+    errors = [_mean(row, costs) for row, costs in zip(exact, cost.tolist(), strict=True)]
+    ideal = [Fraction(v) for v in x.tolist()]
+    bias = [_mean(row, y.tolist()) - v for row, v in zip(exact, ideal, strict=True)]
+    least = np.nextafter(w[:, None] * cost, -np.inf)
+    problems, found = list[TableProblem](), list[tuple[float | None, tuple[str, ...]]]()
+    for words, wanted in (
+        ("unbiased", ideal),
+        ("with the table's bias", [v + b for v, b in zip(ideal, bias)]),
+    ):
+        problems.append(_best_table(x, y, least, f"expected loss ({measure.name})", privacy, wanted))
         found.append(_least(problems[-1], wanted, time_limit, words))
     return TableAudit(
         inputs=x,
@@ -268,7 +258,7 @@ def audit_table(
         biases=pd.DataFrame(
             {"input": x, "bias": [float(b) for b in bias], "loss": [float(e) for e in errors]}
         ),
-        value=value,
+        value=round_up(_mean(errors, w.tolist())),
         lower_bound=found[0][0],
         lower_bound_same_bias=found[1][0],
         best=problems[0],
@@ -475,6 +465,23 @@ def _privacy(
 
 
 # -- the best -----------------------------------------------------------------------------------------
+
+
+def _mean(probabilities: Iterable[Fraction], values: Iterable[float]) -> Fraction:
+    """Return the exact mean of values."""
+    terms = (p * Fraction(v) for p, v in zip(probabilities, values, strict=True))
+    return sum(terms, Fraction(0))
+
+
+def _best_table(
+    x: Array, y: Array, costs: Array, words: str, privacy: Any, means: list[Fraction]
+) -> TableProblem:
+    """State the problem of the cheapest private table whose outputs have these means."""
+    unknown = Table(x, y)
+    cheapest = cp.sum(cp.multiply(costs, unknown))
+    cheapest.set_label(words)
+    target = named("means", unknown.unbiased([float(mean) for mean in means]))
+    return TableProblem(cp.Minimize(cheapest), (unknown.private(privacy), target))
 
 
 def _least(

@@ -41,6 +41,10 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "quadratic equality": (lambda: of(md.named("length", cp.norm(P[0]) == 0.9)), "'length'.*convex"),
     "semidefinite": (lambda: of(md.named("psd", P >> 0)), "'psd'.*cone"),
     "not a number": (lambda: of(md.named("cap", P[:, 0] <= np.nan)), "'cap'.*finite"),
+    "name of the objective": (
+        lambda: of(md.named("objective", P[0, 0] <= 0.5), objective=md.Minimize(P.worst())),
+        "'objective': is the name",
+    ),
     "no constraint": (lambda: of("cap"), "constraints"),
     "a truth value": (lambda: of(True), "constraints"),
     "parameter": (lambda: of(P[0, 0] <= cp.Parameter(name="cap")).solve(), "'cap': has no value"),

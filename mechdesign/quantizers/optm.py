@@ -42,9 +42,16 @@ from mechdesign.quantizers.exact_law import excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, outermost, proved_law
-from mechdesign.quantizers.selection import check_bins, mirrored_bins, spread
+from mechdesign.quantizers.selection import mirrored_bins, spread
 from mechdesign.quantizers.selection_problem import BoxSearch, SelectionProblem
-from mechdesign.quantizers.selection_program import THEOREMS, Selection, authors_boxes, check_boxes
+from mechdesign.quantizers.selection_program import (
+    THEOREMS,
+    Selection,
+    authors_boxes,
+    check_boxes,
+    check_theorem,
+    checked_selection,
+)
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
@@ -130,20 +137,13 @@ class OPTM(QuantizerDesign, ModelledDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bins = mirrored_bins(check_bins(self.bins))
         prior, given = Prior.ranged(self.prior, self.input_range)
-        unknown = Selection(bins, given, families=self.families)
-        settle(
-            self,
-            bins=tuple(bins.tolist()),
-            prior=prior,
-            input_range=unknown.input_range,
-            loss=Loss.of(self.loss),
-        )
-        self.loss.check_convex(bins, *unknown.input_range)
-        unknown.check_theorem(self.constraints)
+        bins, given, symmetric = checked_selection(self.bins, given, self.families)
+        settle(self, bins=tuple(bins.tolist()), prior=prior, input_range=given, loss=Loss.of(self.loss))
+        self.loss.check_convex(bins, *given)
+        check_theorem(self.constraints, bins, given, symmetric)
         if self.families == "auto":
-            settle(self, families="symmetric" if unknown.symmetric else "separate")
+            settle(self, families="symmetric" if symmetric else "separate")
         if self.box is not None and not isinstance(self.box, (Grid, str)):
             settle(self, box=_checked_pair(self.box, len(bins)))
         elif isinstance(self.box, str) and self.box != "successive":

@@ -427,6 +427,29 @@ class SelectionPrivacy(Requirement):
         return f"{guarantee(self.privacy)}, by {self.theorem.replace('theorem', 'Theorem ')}"
 
 
+def checked_selection(
+    bins: Numbers, input_range: object, families: str
+) -> tuple[Array, tuple[float, float], bool]:
+    """Return bins, range, and whether one family serves both ends, or raise DesignError."""
+    held = mirrored_bins(check_bins(bins))
+    given = check_range(input_range, held)
+    mirrors = symmetric_bins(held) and given[0] == -given[1]
+    if one_of("families", families, ("auto", "symmetric", "separate")) == "symmetric" and not mirrors:
+        remedy = 'families="symmetric" needs bins and range that mirror about 0; use families="separate" with theorem5'
+        raise DesignError.of("bins", bins, remedy)
+    return held, given, mirrors and families != "separate"
+
+
+def check_theorem(theorem: str, bins: Array, input_range: tuple[float, float], symmetric: bool) -> None:
+    """Raise DesignError for an unknown theorem, and for bins that Theorem 6 does not cover."""
+    inside = (bins >= input_range[0]) & (bins <= input_range[1])
+    if one_of("theorem", theorem, THEOREMS) == "theorem6" and not symmetric:
+        remedy = 'Theorem 6 needs bins and range that mirror about 0; use families="separate" with theorem5'
+        raise DesignError.of("bins", bins.tolist(), remedy)
+    if theorem == "theorem6" and not inside.any():
+        raise DesignError.of("bins", bins.tolist(), "Theorem 6 needs a bin inside the input range")
+
+
 class Selection(Unknown):
     r"""Selection probabilities of bins: the unknown of OPTM, and a CVXPY variable.
 
@@ -458,13 +481,7 @@ class Selection(Unknown):
     problem_class = "mechdesign.quantizers.selection_problem:SelectionProblem"
 
     def __init__(self, bins: Numbers, input_range: object, *, families: str = "auto") -> None:
-        self.bins = mirrored_bins(check_bins(bins))
-        self.input_range = check_range(input_range, self.bins)
-        mirrors = symmetric_bins(self.bins) and self.input_range[0] == -self.input_range[1]
-        if one_of("families", families, ("auto", "symmetric", "separate")) == "symmetric" and not mirrors:
-            remedy = 'families="symmetric" needs bins and range that mirror about 0; use families="separate" with theorem5'
-            raise DesignError.of("bins", bins, remedy)
-        self.symmetric = mirrors and families != "separate"
+        self.bins, self.input_range, self.symmetric = checked_selection(bins, input_range, families)
         triangle = np.tile(np.tri(len(self.bins) - 1), (1 if self.symmetric else 2, 1))
         super().__init__(triangle.shape, bounds=[0 * triangle, triangle], name="Q")
         self.open = triangle > 0
@@ -510,17 +527,6 @@ class Selection(Unknown):
         moved = level * slope
         return moved + o, moved + u
 
-    def check_theorem(self, theorem: str) -> None:
-        """Raise DesignError for an unknown theorem, and for bins that Theorem 6 does not cover."""
-        inside = (self.bins >= self.input_range[0]) & (self.bins <= self.input_range[1])
-        if one_of("theorem", theorem, THEOREMS) == "theorem6" and not self.symmetric:
-            remedy = (
-                'Theorem 6 needs bins and range that mirror about 0; use families="separate" with theorem5'
-            )
-            raise DesignError.of("bins", self.bins.tolist(), remedy)
-        if theorem == "theorem6" and not inside.any():
-            raise DesignError.of("bins", self.bins.tolist(), "Theorem 6 needs a bin inside the input range")
-
     def private(self, privacy: PureDP, *, theorem: str = "theorem5", box: Any = None) -> SelectionPrivacy:
         """Require privacy by a theorem of the paper.
 
@@ -536,7 +542,7 @@ class Selection(Unknown):
             are searched as long as the parameters have their initial values.
         """
         instance("privacy", privacy, PureDP)
-        self.check_theorem(theorem)
+        check_theorem(theorem, self.bins, self.input_range, self.symmetric)
         grid = box is None or isinstance(box, Grid)
         if isinstance(box, Grid):
             check_boxes("box", box)

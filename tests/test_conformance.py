@@ -1,5 +1,6 @@
 """Every design through the same list: what the protocol promises holds for all of them."""
 
+import copy
 import dataclasses
 import importlib
 import inspect
@@ -243,6 +244,7 @@ class TestResult:
         assert first.read_bytes() == second.read_bytes()
         jsonschema.validate(json.loads(first.read_text()), result_schema())
         assert str(loaded) == str(result) and loaded.certificate.verify()
+        assert dumps(copy.deepcopy(result)) == dumps(copy.copy(loaded))
         pd.testing.assert_frame_equal(loaded.audit(), result.audit(), check_dtype=False)
 
 

@@ -235,6 +235,8 @@ class LinearReport(Checked, LinearDecoder):
         if len(self.weights) != self.workload.size or not all(any(column) for column in zip(*self.weights)):
             allowed = f"must have a row for each of {self.workload.size} categories, and no column of zeros"
             raise DesignError.of("weights", (len(self.weights), len(self.weights[0])), allowed)
+        if len({*map(sum, self.weights)}) > 1:
+            raise DesignError("weights: must be rows of one sum; multiply each row by the sum of another")
         if self.prior is not None and (self.prior.shape != (self.size,) or not (self.prior > 0).all()):
             raise DesignError.of("prior", self.prior, f"must be {self.size} positive numbers")
 

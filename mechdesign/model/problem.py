@@ -375,6 +375,9 @@ class Problem(ModelledDesign):
         held = None if self.parameters and "_declared" not in self.__dict__ else self.to_fields()
         return _again, (type(self), self.objective, self.constraints, held)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Problem:
+        return self  # nothing of it changes, and CVXPY's expressions do not survive a deep copy
+
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         """Return the result at the parameters' present values."""
         stated = self

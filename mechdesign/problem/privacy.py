@@ -172,7 +172,12 @@ class MetricDP(Checked):
             gap = np.abs(own - other)
         except ValueError:
             raise DesignError.of("y", other.shape, f"must have the shape of x, {own.shape}") from None
-        return gap if self.metric == "absolute" else gap * gap
+        if self.metric == "absolute":
+            return gap
+        if ((gap > 0) & (gap < checks.NARROWEST)).any():
+            allowed = f"needs inputs at least {checks.NARROWEST:g} apart, as squares of less underflow: choose a smaller unit"
+            raise DesignError.of("metric", self.metric, allowed)
+        return gap * gap
 
 
 GAUSSIAN_ALONE = 'is proved of Gaussian noise alone: calibrate("gaussian", ...), or state points of its curve, TradeOff([(epsilon, delta), ...])'

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -290,7 +290,7 @@ class MetricSpace(Checked):
     def _gaps(self, rows: Array) -> Array:
         """Return the distances of rows of coordinates from all points."""
         assert self.points is not None
-        return np.asarray((haversine if self.kind == "geodesic" else cdist)(rows, self.points))
+        return (haversine if self.kind == "geodesic" else straight)(rows, self.points)
 
     def distances_from(self, point: int) -> Array:
         """Return the distances of all points from one, shape (n,), without a matrix if the points have coordinates.
@@ -465,13 +465,18 @@ def check_distinct(matrix: Array) -> None:
         )
 
 
+def straight(points: Array, others: Array) -> Array:
+    """Return Euclidean distances between rows of coordinates; squares, which underflow in small units, are not formed."""
+    return reduce(np.hypot, (np.subtract.outer(x, y) for x, y in zip(points.T, others.T)), np.zeros(()))
+
+
 def haversine(degrees: Array, others: Array) -> Array:
     """Return great-circle distances in kilometres between rows of (latitude, longitude) in degrees."""
     a, b = np.radians(degrees), np.radians(others)
-    rise = np.sin((a[:, None, 0] - b[None, :, 0]) / 2) ** 2
-    turn = np.sin((a[:, None, 1] - b[None, :, 1]) / 2) ** 2
-    chord = rise + np.cos(a[:, None, 0]) * np.cos(b[None, :, 0]) * turn
-    return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.sqrt(np.clip(chord, 0.0, 1.0))))
+    rise = np.sin((a[:, None, 0] - b[None, :, 0]) / 2)
+    turn = np.sin((a[:, None, 1] - b[None, :, 1]) / 2)
+    chord = np.hypot(rise, np.sqrt(np.cos(a[:, None, 0]) * np.cos(b[None, :, 0])) * turn)
+    return np.asarray(2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(chord, 1.0)))
 
 
 def check_size(rows: int, columns: int | None = None, *, what: str = "space") -> None:

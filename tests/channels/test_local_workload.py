@@ -126,6 +126,8 @@ def test_tables_are_private_whatever_the_weights(size: int, epsilon: float, seed
     assert len({sum(row) for row in rows}) == 1 and min(map(min, rows)) > 0
     exact = max(Fraction(max(c), min(c)) for c in zip(*rows))
     law = LinearReport(md.Workload.identity(size), rows)
+    with pytest.raises(md.DesignError, match="weights: must be rows of one sum"):
+        LinearReport(law.workload, [[w + 1 for w in rows[0]], *rows[1:]])
     assert law.epsilon <= epsilon and exact <= Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
 
 

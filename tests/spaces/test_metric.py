@@ -39,6 +39,13 @@ def test_every_space_is_a_metric(space):
         d[0, 0] = 1.0
 
 
+@given(st.integers(1, 3), st.integers(-900, 900))
+def test_distances_in_any_unit_are_the_same(dimension, power):
+    points = np.random.default_rng(dimension).random((5, dimension))
+    ours = MetricSpace.euclidean(points * 2.0**power).distances
+    np.testing.assert_allclose(ours * 2.0**-power, MetricSpace.euclidean(points).distances, rtol=1e-15)
+
+
 def test_geodesic_quarter_meridian_and_antipodes():
     space = MetricSpace.geodesic([0, 90, 0], [0, 0, 180])
     np.testing.assert_allclose(space.distances[0, 1], EARTH_RADIUS_KM * np.pi / 2, rtol=1e-14)

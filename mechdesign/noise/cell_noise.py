@@ -147,6 +147,10 @@ class _OnCells(Saved):
         side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
         return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
 
+    def rvs(self, size: object = None, random_state: Randomness = None) -> npt.NDArray[Any]:
+        """Draw floating-point samples for simulation; `release` is for deployment."""
+        return self.ppf(checks.generator(random_state).random(shape_of(size)))
+
     def plot(self, **options: float) -> Figure:
         """Draw the law and the tail."""
         return draw_laws({"this noise": self}, **options)
@@ -370,10 +374,6 @@ class CellNoise(_OnCells):
 
     # Sampling --------------------------------------------------------------------------------------------
 
-    def rvs(self, size: object = None, random_state: Randomness = None) -> Array:
-        """Draw floating-point samples for simulation; `release` is for deployment."""
-        return self.ppf(checks.generator(random_state).random(shape_of(size)))
-
     @cached_property
     def _steps_per_cell(self) -> int:
         """s, odd: n cells of s steps reach at least as far as n cells of the law."""
@@ -536,10 +536,7 @@ class IntegerNoise(_OnCells):
     # Sampling --------------------------------------------------------------------------------------------
 
     def rvs(self, size: object = None, random_state: Randomness = None) -> Indices:
-        """Draw samples for simulation; `release` is for deployment."""
-        return np.asarray(self.ppf(checks.generator(random_state).random(shape_of(size)))).astype(np.int64)[
-            ()
-        ]
+        return np.asarray(super().rvs(size, random_state)).astype(np.int64)[()]
 
     def release(self, x: Any) -> Any:
         """Return whole answers `x` with noise added, drawn exactly from the operating system's randomness: for deployment.

@@ -291,15 +291,15 @@ class CovarianceBound(Proof):
         shifted, charges, constant = declared.shifted(self.multipliers)
         if any(charges) or not is_below(self.factor, shifted):
             return -math.inf
-        return constant + dual_below(
-            declared.changes, self.roots, self.factor, self.contraction, declared.most
-        )
+        return constant + self._dual(declared)
+
+    def _dual(self, declared: DeclaredCovariance) -> Fraction:
+        return dual_below(declared.changes, self.roots, self.factor, self.contraction, declared.most)
 
     def prices(self, declared: DeclaredCovariance) -> Array:
         """Return the decrease of the bound a unit of budget, shared out among the changes."""
-        least = float(dual_below(declared.changes, self.roots, self.factor, self.contraction, declared.most))
         shares = self.roots**2 / (self.roots**2).sum()
-        return np.asarray(shares * least / declared.budget)
+        return np.asarray(shares * float(self._dual(declared)) / declared.budget)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         declared = instance("question", getattr(stated.question, "declared", None), DeclaredCovariance)

@@ -38,7 +38,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import Ball, Hull, Planes, Vectors, hull_of, planes_around, planes_cached, short
-from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, KNormNoise, norm_order, spanning
+from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, NORMS, KNormNoise, norm_order, spanning
 from mechdesign.noise.pictures import draw_vectors
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
 from mechdesign.problem.checks import field, instance, integer, one_of, positive, settle
@@ -69,7 +69,6 @@ _MOST_ROUND = 2000
 """Largest dimension in which the δ of ℓ₂ noise is computed: beyond, it costs at most .4% less than Gaussian noise (ε = 1)."""
 _MOST_COUNTED = 64.0, 0.5
 """Largest ε and δ at which the δ of ℓ₂ noise is computed: sums for larger ones need thousands of digits."""
-_NORMS = (1.0, 2.0, math.inf)
 
 
 # -- the design ---------------------------------------------------------------------------------------------------
@@ -218,7 +217,7 @@ class KNorm(Design):
 
     def noise(self, norm: float) -> KNormNoise:
         """Return the pure law of one norm at its least scale."""
-        return self._law(norm_order("norm", norm), self.largest(norm))
+        return self._law(norm, self.largest(norm))
 
     def _law(self, norm: float, largest: float, **shape: Any) -> KNormNoise:
         """Return the exponential or the staircase, whichever costs less and can be released, at its least scale."""
@@ -403,7 +402,7 @@ class KNorm(Design):
     @property
     def norms(self) -> tuple[float, ...]:
         """The plain norms allowed."""
-        return _NORMS if self.norm is None else (self.norm,)
+        return NORMS if self.norm is None else (self.norm,)
 
     def describe(self, result: Result) -> Description:
         return Description(
@@ -425,7 +424,7 @@ class KNorm(Design):
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Yield noise of the plain norms."""
-        for order in _NORMS:
+        for order in NORMS:
             yield f"ℓ{order:g} noise", self.cost(self.noise(order))
         if self.counts_delta:
             yield "ℓ2 noise by its δ", self.cost(self._round)

@@ -73,13 +73,17 @@ LEAST_LISTED = 1e-6
 """Least share of the box around listed changes that their hull fills: a release takes seconds."""
 
 
+NORMS = (1.0, 2.0, math.inf)
+"""The plain norms."""
+
+
 def norm_order(name: str, value: float | str) -> float:
     """Return 1.0, 2.0 or inf from a number or ``"inf"``."""
     try:
         order = math.nan if isinstance(value, (bool, np.bool_, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         order = math.nan
-    if order not in (1.0, 2.0, math.inf):
+    if order not in NORMS:
         raise DesignError.of(name, value, "must be 1, 2 or inf")
     return order
 

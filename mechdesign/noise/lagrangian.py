@@ -170,10 +170,7 @@ class DeclaredScales(OwnRows):
 
     def limited(self, groups: Array) -> list[int]:
         """Return the own rows that limit one group and are active at these scales, in doubles."""
-        sides, size = (
-            self.sides(groups[self.member]),
-            abs(self.matrix) @ groups[self.member] + abs(self.offsets),
-        )
+        sides, size = self.sides(groups[self.member]), self.sizes(groups[self.member])
         several = {row.number for row in self.coupled}
         return [n for n in np.flatnonzero(np.abs(sides) <= 1e-6 * size).tolist() if n not in several]
 
@@ -222,6 +219,10 @@ class DeclaredScales(OwnRows):
         """Return left less right sides of the own rows, in doubles."""
         return np.asarray(self.matrix @ scales + self.offsets)
 
+    def sizes(self, scales: Array) -> Array:
+        """Return the sums of the sizes of the terms of the own rows, in doubles."""
+        return np.asarray(abs(self.matrix) @ scales + abs(self.offsets))
+
     def exact_side(self, number: int, scales: Array) -> fmpq:
         """Return the left less the right side of an own row, exactly."""
         span = slice(*np.searchsorted(self.places[:, 0], [number, number + 1]).tolist())
@@ -233,7 +234,7 @@ class DeclaredScales(OwnRows):
 
         Double precision decides rows that are far from equality; the others are computed exactly.
         """
-        size, found = abs(self.matrix) @ scales + abs(self.offsets), dict[int, fmpq]()
+        size, found = self.sizes(scales), dict[int, fmpq]()
         sides = self.sides(scales)
         close = (np.abs(sides) <= 1e-12 * size) | (sides > 0) | (self.equal == 1)
         for number in np.flatnonzero(close).tolist():
@@ -244,7 +245,7 @@ class DeclaredScales(OwnRows):
 
     def broken(self, scales: Array) -> bool:
         """Return whether an own row does not hold; an equality may be off by `RESIDUAL` of its size."""
-        size = abs(self.matrix) @ scales + abs(self.offsets)
+        size = self.sizes(scales)
         missed = self.missed(scales).items()
         return any(not self.equal[n] or abs(side) > rational(RESIDUAL * float(size[n])) for n, side in missed)
 

@@ -157,8 +157,6 @@ def close(stated: Any, fresh: Any) -> bool:
 
 
 _ROUNDING = 1e-12  # of a closed form in doubles
-SUBJECTS = ("privacy", "bias", "value", "lower bound")
-"""Subjects that a proof can cover."""
 
 
 class Claim(NamedTuple):

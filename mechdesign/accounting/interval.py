@@ -275,6 +275,18 @@ def _together(
     return SampledPlan.of((*sampled, *seen), epsilon, width)
 
 
+def _hiding(mechanisms: Sequence[Rounds], epsilon: float) -> tuple[list[Rounds], float, float]:
+    """Return the mechanisms whose noise hides a record, ε less what no sample of the others loses, and the probability p of a sample of those.
+
+    Of pairs (P, (1 − p) P + p P') and their reverse, with others, δ is at most p and δ of the others at ε + log(1 − p).
+    """
+    shown = [apart(terms) or typical(terms) > _APART for terms, *_ in mechanisms]
+    pairs = list(zip(mechanisms, shown))
+    none = sum(n * math.log1p(-q) if q < 1 else -math.inf for (_, n, q), far in pairs if far)
+    rest = [mechanism for mechanism, far in pairs if not far]
+    return rest, max(epsilon + none * (1 + ROUNDED), 0.0), min(-math.expm1(none) * (1 + ROUNDED), 1.0)
+
+
 def joint_interval(
     mechanisms: Sequence[Rounds],
     epsilon: float,
@@ -297,10 +309,13 @@ def joint_interval(
     for terms, _, rate in mechanisms:
         _replaced(terms, rate, neighbours)
     asked = [] if neighbours == "replace" else mechanisms
-    if any(apart(terms) for terms, *_ in mechanisms):
-        return _seen_at_once(DeltaInterval(0.0, 1.0), asked, epsilon)
-    plan, clock = _together(mechanisms, epsilon, 0.01, neighbours), Deadline.of(deadline)
-    found = _attained(plan, epsilon, clock, _refine(plan, epsilon, width, 2**20, 0.0, clock))
+    rest, least, seen = _hiding(mechanisms, epsilon)
+    if seen == 1.0 or not rest:
+        return _seen_at_once(DeltaInterval(0.0, seen), asked, epsilon)
+    plan, clock = _together(rest, least, 0.01, neighbours), Deadline.of(deadline)
+    found = _attained(plan, least, clock, _refine(plan, least, width, 2**20, 0.0, clock))
+    if seen:
+        found = DeltaInterval(0.0, min(found.upper + seen, 1.0))
     return _seen_at_once(found, asked, epsilon)
 
 
@@ -313,10 +328,11 @@ def joint_upper(
     deadline: Deadline | None = None,
 ) -> float:
     """Bound δ(ε) of several mechanisms from above, on one grid of at most `points` points."""
-    if any(apart(terms) for terms, *_ in mechanisms):
-        return 1.0
-    plan = _together(mechanisms, epsilon, 1e-3, neighbours)
-    return _upper(plan, epsilon, 1e-3, points, Deadline.of(deadline))
+    rest, least, seen = _hiding(mechanisms, epsilon)
+    if seen == 1.0 or not rest:
+        return seen
+    plan = _together(rest, least, 1e-3, neighbours)
+    return min(_upper(plan, least, 1e-3, points, Deadline.of(deadline)) + seen, 1.0)
 
 
 def in_time(

@@ -181,7 +181,10 @@ def test_an_interrupt_ends_the_search_whose_step_it_meets(monkeypatch: pytest.Mo
     result = design.solve()
     assert result.certificate.verify() and result.status is Status.LIMIT
     assert "no lower bound was proved" in str(result) and "interrupted after" in result.notes[-1]
-    for cut in (md.NoiseAllocation("gennorm", [1.0, 2.0], privacy).solve, lambda: design.solve(certify=False)):
+    for cut in (
+        md.NoiseAllocation("gennorm", [1.0, 2.0], privacy).solve,
+        lambda: design.solve(certify=False),
+    ):
         with pytest.raises(KeyboardInterrupt):
             cut()
 

@@ -328,7 +328,9 @@ class Design(Checked, metaclass=_Listed):
         found = replace(found, bound_class=None if found.among is None else found.among.scope)
         if clock.interrupted:
             missing = "no lower bound was" if found.gap is None else f"a gap of {gap_words(found.gap)} is"
-            said = f"interrupted after {clock.elapsed:.3g} s: the best mechanism found by then; {missing} proved"
+            said = (
+                f"interrupted after {clock.elapsed:.3g} s: the best mechanism found by then; {missing} proved"
+            )
             found = replace(found, notes=(*found.notes, said))
         status = self._status(found, clock)
         return replace(found, solver_report=replace(law.report, status=status, seconds=clock.elapsed))

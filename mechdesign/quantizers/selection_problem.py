@@ -613,7 +613,8 @@ class BoxSearch:
         if self._six and m == 4:
             reason += "; Theorem 6 needs epsilon > log 3 at m = 4, whatever the bins"
         if found:
-            reason += f"; the smallest feasible epsilon found is {high:.6g}"
+            how = " by tangents" if self.own is not None and self.own.curved else ""
+            reason += f"; the smallest feasible epsilon found{how} is {high:.6g}"
         return InfeasibleError(reason, smallest_epsilon=high if found else None)
 
     def _disordered(self) -> bool:

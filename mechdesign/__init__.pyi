@@ -2,6 +2,7 @@ from . import accounting as accounting
 from . import channels as channels
 from . import choice as choice
 from . import choose as choose
+from . import errors as errors
 from . import evidence as evidence
 from . import learning as learning
 from . import model as model

@@ -68,6 +68,7 @@ def test_studies_use_the_public_api_only() -> None:
 
 
 def test_public_names_are_documented() -> None:
+    assert mechdesign.errors.DataError is mechdesign.DataError  # as a traceback names it
     for name in mechdesign.__all__:
         value = getattr(mechdesign, name)
         assert value.__doc__ and len(value.__doc__.strip()) > 20, name

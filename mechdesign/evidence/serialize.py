@@ -59,8 +59,9 @@ def file_path(path: str | os.PathLike[str]) -> Path:
         if b"\0" in os.fsencode(path):
             raise ValueError("null character")
         return Path(path)
-    except (TypeError, ValueError) as error:
-        raise DesignError.of("path", path, f"must be the path of a file ({error})") from None
+    except (TypeError, ValueError):
+        allowed = "must be the path of a file: text without null characters, or a pathlib.Path"
+        raise DesignError.of("path", path, allowed) from None
 
 
 def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:

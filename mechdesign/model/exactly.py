@@ -404,7 +404,7 @@ def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[F
 
 
 def _unrepaired(solver: str | None) -> SolverError:
-    message = "no exact table was found next to the solver's: where privacy can be met at exactly this epsilon only there is none, so ask for 1e-9 more"
+    message = "no exact table was found next to the solver's: where privacy can be met at exactly this epsilon only there is none, so ask for 1e-6 more"
     return SolverError(message, solver=solver or "highs", status="repair")
 
 

@@ -544,8 +544,8 @@ class IntegerNoise(_OnCells):
         Parameters
         ----------
         x : int, or array of int
-            Integers of any size. 64-bit numbers beyond 2⁶² are clipped to it, which moves no two further apart. Whole
-            doubles are answered by doubles.
+            Python's integers of any size. In arrays of 64-bit integers numbers beyond 2⁶² are clipped to it, which moves no
+            two further apart. Whole doubles are answered by doubles.
 
         Raises
         ------
@@ -556,9 +556,8 @@ class IntegerNoise(_OnCells):
             return x + self.first + int(self.cells.draw_cells(1)[0][0])
         given = checks.read("x", x)
         exact = given.dtype == object and all(type(v) is int for v in given.ravel())
-        held = np.asarray(given.tolist()) if exact and not hasattr(x, "dtype") else given
-        exact = exact and held.dtype == object
-        if not exact and held.dtype.kind not in "iu":
+        held = given
+        if not exact and given.dtype.kind not in "iu":
             held = checks.answers("x", given)
             if np.any(np.floor(held) != held):
                 raise DataError("x: must be whole numbers for noise on the whole numbers")
@@ -568,7 +567,10 @@ class IntegerNoise(_OnCells):
         if not exact:
             held = np.minimum(held, 2**62) if held.dtype.itemsize == 8 else held
             held = np.clip(held.astype(np.int64), -(2**62), None)
-        return np.asarray(held + noise)[()]
+        found = np.asarray(held + noise)
+        if exact and not hasattr(x, "dtype") and all(abs(v) < 2**63 for v in found.ravel()):
+            return found.astype(np.int64)  # by the size of the noisy answers, which reveals no more than they do
+        return found[()]
 
 
 def lattice_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:

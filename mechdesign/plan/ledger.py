@@ -363,7 +363,7 @@ class Ledger:
             reason = f"adds up {name}, and none is proved of this result"
         else:
             need = round_up(Fraction(amount, 1 << _BITS))
-            reason = f"has {max(round_down(self._room), 0.0)} of {name} left, and this result needs {need}; a plan's reserve= keeps a share for what is asked later"
+            reason = f"has {max(round_down(self._room), 0.0)} of {name} left, and this result needs {need}; a result solved anew is a new entry: release the one that was saved; a plan's reserve= keeps a share for what is asked later"
         raise DesignError.of("ledger", self.path.name, reason)
 
     # -- the file ----------------------------------------------------------------------------------------

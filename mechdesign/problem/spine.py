@@ -254,7 +254,9 @@ class Design(Checked, metaclass=_Listed):
         if not (progress is None or progress is False or callable(progress)):
             raise DesignError.of("progress", progress, "must be a function of an Incumbent, or False")
         incumbent, part_of_another = Incumbent(), has_outer_bar()
-        with progress_bar(type(self).__name__, None, shown=progress is not False) as step:
+        noise = getattr(self, "noise", None)
+        label = f"{type(self).__name__} of {noise}" if isinstance(noise, str) else type(self).__name__
+        with progress_bar(label, None, shown=progress is not False) as step:
             try:
                 for found in self.improve(clock, **options):
                     incumbent.take(found)

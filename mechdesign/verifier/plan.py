@@ -132,7 +132,7 @@ def costs(
     weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
     cost, errors, unknown = Fraction(0), dict.fromkeys(parts, Fraction(0)), list[str]()
     for name, own in parts.items():
-        for (dimension, changes, integer, worth, worst), noise in zip(own, held[name]):
+        for k, ((dimension, changes, integer, worth, worst), noise) in enumerate(zip(own, held[name]), 1):
             whole_numbers = integer and design["privacy"][""] not in BY_MU
             menu = [(WHOLE if whole_numbers else NAMES).get(family) for family in design["families"]]
             stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
@@ -140,7 +140,8 @@ def costs(
             fits = fits and noise["sensitivity"]["neighbours"] == design["neighbours"]
             _, shapes, scale = law_of(noise)
             family = noise["law"]["name"]
-            account.agrees(f"the noise of {name} is of the menu, for what changes", fits and family in menu)
+            part = name if len(own) == 1 else f"{name} ({k} of {len(own)})"
+            account.agrees(f"the noise of {part} is of the menu, for what changes", fits and family in menu)
             variance = Fraction(COSTS[family](2, *shapes) * scale**2)
             if worth is None or worst is None:
                 unknown.append(name)

@@ -175,19 +175,9 @@ class Plan(PlanPage):
                 if said := unlike(found, self.tasks, needed=name == "targets"):
                     raise DesignError(f"{name}: must be for the plan's tasks: {said}")
                 settle(self, **{name: found})
-        given = instance("disjoint", self.disjoint, tuple, list)
-        groups = tuple(tuple(instance("disjoint", group, tuple, list)) for group in given)
-        listed = [instance("disjoint", name, str) for group in groups for name in group]
-        if len(set(listed)) < len(listed) or not set(listed) <= set(self.tasks) or not all(groups):
-            raise DesignError.of("disjoint", groups, "must be groups of names of tasks, each name once")
-        if groups and self.neighbours == "replace":
-            allowed = (
-                'needs neighbours="add-remove": a person who is replaced may move from one group to another'
-            )
-            raise DesignError.of("disjoint", groups, allowed)
         named = instance("families", self.families, tuple, list)
         families = tuple(one_of("families", name, FAMILIES) for name in named)
-        settle(self, disjoint=groups, families=families)
+        settle(self, disjoint=self._checked_groups(), families=families)
         if self._normal:
             gaussian_privacy("privacy", self.privacy)
         if self.targets is not None and isinstance(self.privacy, BY_MU):
@@ -209,6 +199,19 @@ class Plan(PlanPage):
             if not all(1e-70 < part.sensitivity.largest_l2(part.dimension) < 1e70 for part in versions):
                 allowed = "must change by 1e-70 to 1e70, between which doubles hold fourth powers: choose other units"
                 raise DesignError.of(f"tasks[{name!r}]", str(self.tasks[name]), allowed)
+
+    def _checked_groups(self) -> tuple[tuple[str, ...], ...]:
+        given = instance("disjoint", self.disjoint, tuple, list)
+        groups = tuple(tuple(instance("disjoint", group, tuple, list)) for group in given)
+        listed = [instance("disjoint", name, str) for group in groups for name in group]
+        if len(set(listed)) < len(listed) or not set(listed) <= set(self.tasks) or not all(groups):
+            raise DesignError.of("disjoint", groups, "must be groups of names of tasks, each name once")
+        if groups and self.neighbours == "replace":
+            allowed = (
+                'needs neighbours="add-remove": a person who is replaced may move from one group to another'
+            )
+            raise DesignError.of("disjoint", groups, allowed)
+        return groups
 
     def _check_chosen(self) -> None:
         for name, design in self.chosen.items():

@@ -364,8 +364,6 @@ _VANISHED = -100.0
 """log of a product of transforms that counts as 0."""
 _COARSE = 1e-4
 """If rounding errors exceed this share of δ, it is convolved in long doubles, if the machine has them."""
-_HALVINGS = 6
-"""Halvings of a tilt in search of a calmer one"""
 _WORSE = 7.0
 """whose Chernoff bound may be larger by this much in its logarithm: an FFT has that many digits to spare."""
 
@@ -472,7 +470,7 @@ def calmer(parts: Sequence[Part | tuple[AtomicLoss, int]], tilt: Tilt, epsilon: 
     """
     whole = sum(count * float(np.ptp(grid.points)) for grid, count in parts)
     low, found = 0.0, tilt
-    for _ in range(_HALVINGS if tilt.theta > 0 else 0):
+    for _ in range(6 if tilt.theta > 0 else 0):  # halvings, at most, in search of a calmer tilt
         middle = cumulants(parts, (low + found.theta) / 2)
         if middle.log_chernoff(epsilon) <= tilt.log_chernoff(epsilon) + _WORSE:
             found = middle

@@ -43,10 +43,6 @@ from mechdesign.typing import Array, Numbers, Values, instance
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LARGEST, _LEAST = 1e300, 1e-150
-_CLOSE = 1.0
-"""Below this μ the difference of Mills ratios is integrated (16 nodes: below rounding on [0, 1])."""
-_SAFETY = 4e-14
-"""Relative step down from the computed root: above the evaluation error, far below the 1e-12 promised."""
 
 
 def _mills(x: Array) -> Array:
@@ -64,7 +60,8 @@ def _log_positive(epsilon: Array, mu: Array) -> Array:
         # φ_ε = 1 - Q(-a) - φ(a) M(b)
         rest = special.ndtr(a[left]) + np.exp(-(a[left] ** 2) / 2 - _LOG_SQRT_2PI) * _mills(b[left])
         out[left] = np.log1p(-rest)
-    close = ~left & (mu <= _CLOSE)
+    # there the difference of Mills ratios is integrated (16 nodes: below rounding on [0, 1])
+    close = ~left & (mu <= 1.0)
     if close.any():
         x = a[close, None] + mu[close, None] * (1 + _NODES) / 2
         # 1 - xM(x) cancels for large x; its asymptotic series takes over there.
@@ -240,7 +237,7 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
         if np.all((moved <= 4e-15 * mu) | (high - low <= 4e-15 * low)):
             break
     # `mu` is the root to a few ulps (Newton), `low` is certified below but may have stayed behind.
-    mu = mu * (1 - _SAFETY)
+    mu = mu * (1 - 4e-14)  # down from the root: above the evaluation error, far below the 1e-12 promised
     return mu.reshape(shape) if shape else float(mu[0])
 
 

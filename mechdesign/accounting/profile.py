@@ -285,10 +285,6 @@ def _largest_loss(law: FrozenLaw, sensitivity: float) -> float:
     return math.inf if grown > 1e-9 * further else (further + grown) * (1 + 1e-15)
 
 
-_KEPT = 20  # digits of δ that must be left
-_MOST = 1500  # most digits
-
-
 def _half_erfc(x: arb) -> arb:
     return (x / arb(2).sqrt()).erfc() / 2
 
@@ -620,9 +616,9 @@ def _enclosed(terms: Callable[[], tuple[arb, arb, arb]]) -> tuple[float, float]:
         with ctx.workdps(digits):
             first, second, room = terms()
             found = first - second
-            sure = found.rad() <= abs(found.mid()) * arb(10) ** -_KEPT or first.abs_upper() < arb("1e-310")
+            sure = found.rad() <= abs(found.mid()) * arb(10) ** -20 or first.abs_upper() < arb("1e-310")
             lower, upper = found.lower(), (found + room).upper()
-            if sure or digits > _MOST:
+            if sure or digits > 1500:
                 break
         digits *= 2
     if not (lower.is_finite() and upper.is_finite()):

@@ -98,7 +98,6 @@ ROUNDING = 1e-10  # relative error allowed for SciPy's binomial functions (they 
 NEGLIGIBLE = 1e-150  # tail of C counted as no clone at all; group privacy may multiply it by e^{kε}
 CELLS = 1024  # blocks of the clone count C; more would not change six digits
 _RARE, _ABOVE = 1e-30, 1e-12  # probability of fewer, and of more clones than are summed one by one
-_SHARE = 1e-10  # share of a divergence below which fewer clones are bounded without summation
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ class Clones:
         """Return an upper bound on h(u) = Σ [X − uY]₊, in [0, 1]."""
         first, counts, weights, below = self._inner
         value = float(weights @ self._values(counts, u))
-        if below > _SHARE * value:  # then rare counts of few clones matter
+        if below > 1e-10 * value:  # then rare counts of few clones matter
             value, below = value + float(self.weights[:first] @ self._values(self.counts[:first], u)), 0.0
         return min(1.0, value + below + 1e-290)
 

@@ -56,9 +56,7 @@ from mechdesign.typing import Array
 
 Index = npt.NDArray[np.intp]
 
-_PROGRAMS = 80  # most linear programs of one descent
 _LEAST_UNIT = 1e-6  # least unit of an output's rows, for outputs of small probability
-_FEW = 150  # unknowns up to which a descent uses the smaller tolerance
 # Stop when a step promises less, relative to the loss; ten times that for many unknowns. If a product of two unknowns
 # vanishes, a step halves it: the remaining gain is twice the last step's promise.
 _TOLERANCE = 5e-6
@@ -66,8 +64,6 @@ _TOLERANCE = 5e-6
 _APPROACH = [(1e-2, 0.0), (1e-3, 0.0), (1e-4, 0.0)] + [
     (1e-5, 10.0**-k) for k in (11, 10, 10, 9, 9, 8, 8, 7, 6)
 ]
-# Probabilities below which an output is dropped; a larger one is used if a smaller one fails.
-_NOISE = (1e-9, 1e-6, 1e-4)
 
 
 def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
@@ -471,8 +467,8 @@ class Descent:
             return blocks.loss(point) + price * blocks.excess(point, epsilon)
 
         merit = merit_of(q)
-        tolerance = _TOLERANCE if blocks.size <= _FEW else 10 * _TOLERANCE
-        for _ in range(_PROGRAMS):
+        tolerance = _TOLERANCE if blocks.size <= 150 else 10 * _TOLERANCE
+        for _ in range(80):  # linear programs, at most
             if deadline.passed:
                 break
             lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
@@ -532,7 +528,8 @@ class Descent:
         """
         blocks = self.blocks
         price = 1e3 * blocks.loss(q)
-        for noise in _NOISE:
+        # probabilities below which an output is dropped; a larger one if a smaller one fails
+        for noise in (1e-9, 1e-6, 1e-4):
             moved = _without_noise(blocks, q, noise)
             for radius, margin in _APPROACH:
                 lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)

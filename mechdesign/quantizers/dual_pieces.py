@@ -269,10 +269,6 @@ class _Outputs:
         return max(left, 0) if near else right + 1
 
 
-_FEW = 129
-"""Most outputs that are bounded as a list; for more, the bound covers any output from the first to the last."""
-
-
 @dataclass(frozen=True)
 class OutputSpace:
     """All outputs that a search may choose from.
@@ -297,7 +293,8 @@ class OutputSpace:
     def among(cls, alphabets: Iterable[Iterable[float]]) -> OutputSpace:
         """Return the space of the outputs of some alphabets."""
         points = sorted({b for bins in alphabets for b in bins})
-        return cls(tuple(points), False) if len(points) <= _FEW else cls((points[0], points[-1]), True)
+        # of more outputs the bound covers any from the first to the last
+        return cls(tuple(points), False) if len(points) <= 129 else cls((points[0], points[-1]), True)
 
     @classmethod
     def around(cls, input_range: tuple[float, float], reach: float) -> OutputSpace:

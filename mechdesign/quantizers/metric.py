@@ -96,7 +96,6 @@ CELLS = (
     "point of this program that costs no more than its own loss, and none has a smaller one than the bound derived below."
 )
 
-_COUNTS = (65, 129, 257, 513, 1025)
 _MOST = 40_000  # most inputs times outputs of a program
 _MOST_PAIRED = 2_500  # the same for a program to which violated pairs are added
 _ROUNDS = 30
@@ -277,7 +276,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             No unbiased mechanism with these outputs is private enough.
         """
         given = None if knots is None else integer("knots", knots, 2)
-        counts = [given] if given or not self.continuum else list(_COUNTS)
+        counts = [given] if given or not self.continuum else [65, 129, 257, 513, 1025]
         lattices = [self.knots(129 if count is None else count) for count in counts]
         most = _MOST if self.notion.neighbours or isinstance(self.privacy, PureDP) else _MOST_PAIRED
         if (size := len(lattices[0]) * len(self.bins)) > most:

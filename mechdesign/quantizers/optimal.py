@@ -431,17 +431,12 @@ def _multipliers(solution: FloorSolution) -> pd.DataFrame:
     return pd.DataFrame({"family": families, "index": index, "dual": solution.multipliers})
 
 
-_GAP = 1e-4
-_QUICK = 1e-3  # seconds for multipliers that replace those too late to prove
 _COARSE, _FINE = 32, 192  # cells of the input range, on the first grid and at most
-_GROWTH = 0.1  # growth of cells beyond the outputs that mechanisms of least squared error use
 _SHARE = 0.1  # width of a cell relative to the expected error
-_MARGIN = 16  # even cells beyond the outputs that mechanisms of least squared error use
 _ATOMS = 64  # most point masses that are outputs of the grid
 _POINTS = 10_000  # most point masses: more take seconds to verify
 _ENTRIES = 300_000  # most cells times point masses
 _STEPS = 30  # most steps on one grid: enough for Newton's method; cutting planes for a thousand samples may need 45, 11 s
-_LEVELS = 16  # number of values of κ tried
 
 
 def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> DualPieces | None:
@@ -481,7 +476,7 @@ def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> I
     except SolverError as error:
         if error.status != "limit":
             raise
-        found = list(proved(Deadline(_QUICK)))  # few multipliers are proved at once
+        found = list(proved(Deadline(1e-3)))  # few multipliers are proved at once
     yield from found
 
 
@@ -516,7 +511,7 @@ def _solved(
         bins, design.privacy, design.prior, design.loss, max_bias=bias, input_range=design.input_range
     )
     check_feasible(question.floor_problem, design.privacy.epsilon, question.units)
-    solution = uncapped(question.floor_problem, _GAP, deadline=deadline, steps=_STEPS)
+    solution = uncapped(question.floor_problem, 1e-4, deadline=deadline, steps=_STEPS)
     if solution.proof is None or not math.isfinite(solution.lower_bound):
         return None
     proof = solution.proof
@@ -544,11 +539,12 @@ def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
         inner = inner[np.diff(inner, prepend=-math.inf) > 1e-9 * half]
     if design.loss.squared:
         farthest = max(low - space.points[0], space.points[-1] - high)
-        used = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1) + _MARGIN * cell
+        # outputs of the least squared error, and 16 even cells more
+        used = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1) + 16 * cell
         even = max(cell, used / _COARSE)
         steps, place = [], 0.0
         while place < farthest:
-            place += max(even, _GROWTH * (place - used))
+            place += max(even, 0.1 * (place - used))  # cells grow from there on
             steps.append(place)
         beyond = np.array(steps)
         inner = np.concatenate([low - beyond[::-1], inner, high + beyond])
@@ -605,7 +601,7 @@ def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
         + float(reductions.max())
         + loss.absolute * float(steps.min()),
     )
-    found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options={"maxiter": _LEVELS})
+    found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options={"maxiter": 16})
     kappa = float(found.x) if found.fun < lost(0.0) else 0.0
     table = duals.pieces.copy()
     table[:, 3:5] -= kappa

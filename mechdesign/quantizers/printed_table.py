@@ -48,7 +48,6 @@ _ROWS = 200_000  # most rows of the program under (ε, δ): ordered pairs of inp
 _COARSEST = Fraction(1, 10**9)  # least rounding of tables of doubles: a solver's tolerance
 _EPSILON = 200
 _SHOWN = 20  # most faults of a table that a message lists
-_BITS = 128  # fractional bits of e^ε, rounded down
 _MISSING = {
     "",
     "None",
@@ -78,7 +77,7 @@ class TableAudit:
     biases : pandas.DataFrame
         For every input: bias and expected loss.
     value : float
-        Expected loss, all inputs equally likely, rounded up.
+        Expected loss under the weights, rounded up.
     lower_bound, lower_bound_same_bias : float or None
         Proved lower bound on the loss of mechanisms between these inputs and outputs with the claimed privacy that are unbiased, or have the
         table's bias at every input. None if there is no such mechanism, or the program is too large (`notes`).
@@ -152,6 +151,7 @@ def audit_table(
     outputs: Numbers | None = None,
     privacy: PureDP | ApproximateDP | None = None,
     *,
+    weights: Numbers | None = None,
     loss: object = "squared",
     rounding: float | None = None,
     time_limit: float | None = None,
@@ -170,6 +170,8 @@ def audit_table(
         Distinct numbers; only if `table` is an array.
     privacy : PureDP or ApproximateDP
         The claimed privacy.
+    weights : array_like, shape (n,), optional
+        Weights of the inputs in the expected loss; equal by default.
     loss : "squared", "absolute", dict of the two, or callable
     rounding : float, optional
         Half a unit of the last printed digit; by default that of the entry with the most decimals, and at least 1e-9.
@@ -205,26 +207,9 @@ def audit_table(
         raise DesignError.of(
             "epsilon", privacy.epsilon, f"must be at most {_EPSILON}: beyond, nothing is protected"
         )
-    one_of("percent", percent, (True, False))
-    faults: list[str] = []
-    lines = (
-        _lines(Path(table), integer("skip", skip, 0), index, faults)
-        if isinstance(table, str | Path)
-        else None
-    )
-    cells, x, y = _read(table if lines is None else lines, inputs, outputs, percent, faults)
     measure = Loss.of(loss)
-    w = np.full(len(x), 1 / len(x))
-    decimals = max((_decimals(cell) for row in cells for cell in row if cell is not None), default=0)
-    unit = (
-        Fraction(non_negative("rounding", rounding))
-        if rounding is not None
-        else max(Fraction(1, 2 * 10**decimals), _COARSEST)
-    )
-    whole = [row for row in cells if None not in row]
-    exact = [[Fraction(cell) for cell in row] for row in whole]
-    faults += _off(exact, [place for place, row in zip(x, cells) if None not in row], unit)
-    _raise(faults)
+    exact, x, y, unit = _exact(table, inputs, outputs, rounding, skip, percent, index)
+    w = np.full(len(x), 1 / len(x)) if weights is None else _weights(weights, len(x))
     constraints, epsilon, delta = _privacy(exact, x, y, privacy, unit)
     sums = [sum(row) for row in exact]
     rows = [
@@ -267,6 +252,37 @@ def audit_table(
 
 
 # -- reading ------------------------------------------------------------------------------------------
+
+
+def _exact(
+    table: object,
+    inputs: Numbers | None,
+    outputs: Numbers | None,
+    rounding: float | None,
+    skip: int,
+    percent: bool,
+    index: str | None,
+) -> tuple[list[list[Fraction]], Array, Array, Fraction]:
+    """Return a table's entries, its inputs and outputs, and half a unit of the last digit; raise all faults at once."""
+    one_of("percent", percent, (True, False))
+    faults: list[str] = []
+    lines = (
+        _lines(Path(table), integer("skip", skip, 0), index, faults)
+        if isinstance(table, str | Path)
+        else None
+    )
+    cells, x, y = _read(table if lines is None else lines, inputs, outputs, percent, faults)
+    decimals = max((_decimals(cell) for row in cells for cell in row if cell is not None), default=0)
+    unit = (
+        Fraction(non_negative("rounding", rounding))
+        if rounding is not None
+        else max(Fraction(1, 2 * 10**decimals), _COARSEST)
+    )
+    whole = [row for row in cells if None not in row]
+    exact = [[Fraction(cell) for cell in row] for row in whole]
+    faults += _off(exact, [place for place, row in zip(x, cells) if None not in row], unit)
+    _raise(faults)
+    return exact, x, y, unit
 
 
 def _kept(faults: list[str], read: Callable[..., _T], *arguments: Any) -> _T | None:
@@ -412,6 +428,13 @@ def _decimals(value: Decimal | Fraction) -> int:
     return max(0, -int(value.as_tuple().exponent)) if isinstance(value, Decimal) else 0
 
 
+def _weights(values: Numbers, size: int) -> Array:
+    found = array("weights", values)
+    if len(found) != size or (found < 0).any() or not found.sum() > 0:
+        raise DesignError.of("weights", values, f"must be {size} numbers of at least 0, not all of them 0")
+    return np.asarray(found / found.sum())
+
+
 def _off(rows: list[list[Fraction]], places: list[float], unit: Fraction) -> Iterator[str]:
     """Yield faults of rows that do not sum to 1 within the printed digits."""
     for place, row in zip(places, rows, strict=True):
@@ -429,7 +452,7 @@ def _privacy(
     """Return the constraints with their slack, the least pure ε, and the least δ at the given ε, in integers over one denominator."""
     whole = math.lcm(unit.denominator, *(p.denominator for row in table for p in row))
     law = np.array([[int(p * whole) for p in row] for row in table], dtype=object)
-    half, scale = int(unit * whole), 1 << _BITS
+    half, scale = int(unit * whole), 1 << 128  # fractional bits of e^ε, rounded down
     factor = math.floor(exp_lower(privacy.epsilon) * scale)
     lowest, highest = law.argmin(axis=0), law.max(axis=0)
     least = law[lowest, range(len(y))]

@@ -65,8 +65,6 @@ from mechdesign.typing import Array, Numbers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Units in the last place by which outputs may differ from the design's: an exact law needs them at the edge of feasibility.
-_ULPS = 16
 EXACT = 4096
 """Most entries of a law whose loss is computed in fractions before certification; more use floats with a margin, as fractions take four times the design's time."""
 
@@ -159,7 +157,8 @@ class QuantizerDesign(Design):
         """Whether the design allows a mechanism with these outputs; a search overrides this."""
         asked = np.asarray(getattr(self, "bins"), dtype=float)  # noqa: B009
         given = np.asarray(outputs, dtype=float)
-        return asked.shape == given.shape and np.allclose(given, asked, _ULPS * np.finfo(float).eps, 0)
+        # an exact law may need outputs off by some units in the last place, at the edge of feasibility
+        return asked.shape == given.shape and np.allclose(given, asked, 16 * np.finfo(float).eps, 0)
 
     def loss_of(self, mechanism: Quantizer) -> float:
         """Return the expected or the worst-case loss of a mechanism, in floats."""

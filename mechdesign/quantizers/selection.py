@@ -63,8 +63,6 @@ from mechdesign.quantizers.exact_law import SelectionLaw
 from mechdesign.quantizers.table import LARGEST, accuracy, cell_edges, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
-_WEIGHT_BITS = 72
-
 _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
 
 
@@ -222,7 +220,7 @@ class SelectionFamilies:
         """Round every probability to an integer weight (2^-72 of a row's total) and return the exact law."""
 
         def weights(family: Array) -> tuple[tuple[int, ...], ...]:
-            unit = 1 << _WEIGHT_BITS
+            unit = 1 << 72
             return tuple(
                 tuple(round(Fraction(float(q)) * unit) for q in family[n, : n + 1])
                 for n in range(len(family))

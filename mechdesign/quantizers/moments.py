@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,21 @@ class Moments:
                 out.append((zero, one, two))
         return out
 
+    def all_parts(self, edges: Sequence[fmpq]) -> tuple[list[Cell], list[tuple[Fraction, Enclosure]]]:
+        """Return `density` and `atoms`; of samples, which may be a million, the sums over each cell, and no atoms."""
+        if not isinstance(self.prior, EmpiricalPrior):
+            return self.density(edges), self.atoms
+        points, counts = np.unique(self.prior.samples, return_counts=True)
+        size, listed, out = self.prior.samples.size, points.tolist(), list[Cell]()
+        cuts = [0, *(bisect_left(listed, Fraction(int(x.p), int(x.q))) for x in edges[1:-1]), len(listed)]
+        for (u, v), (first, last) in zip(pairwise(edges), pairwise(cuts)):
+            n, mean, square = _power_sums(points[first:last], counts[first:last])
+            width = (v - u) * size
+            about = (n / size, (mean - u * n) / width, (square - 2 * u * mean + u * u * n) / (width * (v - u)))
+            zero, one, two = (_fixed(Fraction(int(m.p), int(m.q))) for m in about)
+            out.append((zero, one, two))
+        return out, []
+
     def _raw(self, edges: Sequence[Any]) -> list[Raw]:
         """Return moments of order 0, 1, 2 about each cell's start under the unclipped law; for infinite cells masses only."""
         primitive = _primitive(self._law)
@@ -248,6 +264,19 @@ def rational(x: Number | float) -> Any:
     if isinstance(x, fmpq) or (isinstance(x, float) and math.isinf(x)):
         return x
     return fmpq(*x.as_integer_ratio())
+
+
+def _power_sums(points: Array, counts: Indices) -> tuple[fmpq, fmpq, fmpq]:
+    """Return Σn, Σnx and Σnx² exactly, in integers for each exponent of the doubles x."""
+    mantissas, exponents = np.frexp(points)
+    whole, mean, square = np.ldexp(mantissas, 53).astype(np.int64), fmpq(0), fmpq(0)
+    for exponent in np.unique(exponents).tolist():
+        at = exponents == exponent
+        held, unit = whole[at].tolist(), rational(Fraction(2) ** (exponent - 53))
+        weighted = list(map(mul, held, counts[at].tolist()))
+        mean += unit * sum(weighted)
+        square += unit * unit * sum(map(mul, held, weighted))
+    return fmpq(int(counts.sum())), mean, square
 
 
 def _fixed(value: Ball | Fraction) -> Enclosure:

@@ -677,10 +677,10 @@ def expected_upper(law: ExactLaw, moments: Moments, loss: Loss) -> Fraction:
     """Return an upper bound of E ℓ(M(X) − X), exact up to the width of the prior's enclosures."""
     cells = list(quadratics(law, loss))
     edges = [cells[0][0], *(v for _, v, *_ in cells)]
-    total = fmpq(0)
-    for (_, _, *coefficients), parts in zip(cells, moments.density(edges)):
+    total, (sums, atoms) = fmpq(0), moments.all_parts(edges)
+    for (_, _, *coefficients), parts in zip(cells, sums):
         total += sum(map(upper, coefficients, parts), fmpq(0))
-    for place, weight in moments.atoms:
+    for place, weight in atoms:
         x = rational(place)
         k = min(max(bisect_right(edges, x) - 1, 0), len(cells) - 1)
         u, v, a, b, c = cells[k]

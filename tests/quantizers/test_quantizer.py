@@ -341,8 +341,8 @@ def test_exact_losses(drawn: Any, loss: Any) -> None:
     """Against the definition in fractions: the mean over samples, and the largest over a grid."""
     bins, left, right, (lower, upper) = drawn
     mechanism = md.Quantizer.from_selection(bins, left, right, (lower, upper)).certified()
-    chosen, samples = md.Loss.of(loss), np.linspace(lower, upper, 7)
-    law = mechanism.law
+    held = np.clip([*np.linspace(lower, upper, 7), *bins, bins[0], -1e-200, 0.3], lower, upper)
+    chosen, samples, law = md.Loss.of(loss), held, mechanism.law
 
     def at(x: float) -> Fraction:
         exact = Fraction(x)

@@ -320,7 +320,7 @@ class Face:
         ratios, found = np.zeros(len(close), dtype=bool), list[int]()
         for part in self.declared.parts:
             if not part.delta:
-                here = (close >= part.first) & (close < part.first + len(part.pairs) * part.m)
+                here = (close >= part.first) & (close < part.end)
                 found += part.over(close[here], v)
                 ratios |= here
         slacks = dict[int, fmpq]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,9 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices, Numbers, Status, no_numbers
+
+_USUAL = 10
+"""Powers of 2 from 1 within which the costs of a program are left in their unit."""
 
 
 @serializable("grid")
@@ -151,6 +154,14 @@ class Programs:
         places = [part.tobytes() for b in self.blocks for part in (b.rows, b.columns)]
         return b"|".join([names, *places, self.lower.tobytes(), self.upper.tobytes()])
 
+    def in_unit(self) -> tuple[float, Programs]:
+        """Return a unit of costs, a power of 2, and the programs in it: the tolerances of HiGHS are absolute, and costs of another size are brought to about 1."""
+        size = float(np.abs(self.cost).max(initial=0.0))
+        if not size or abs(math.log2(size)) < _USUAL:
+            return 1.0, self
+        unit = 2.0 ** (math.frexp(size)[1] - 1)
+        return unit, replace(self, cost=self.cost / unit, constant=self.constant / unit)
+
     def program(self, point: int = 0, **options: Any) -> LinearProgram:
         """Return the program of one point."""
         found = LinearProgram("program of the sweep", **options)
@@ -195,9 +206,10 @@ class Sweep:
             self._held[key] = _Warm(programs, self._deadline)
         warm = self._held[key]
         values, found = np.full(count, np.nan), np.full((count, len(programs.cost)), np.nan)
-        for k, status in enumerate(warm.solve(programs)):
+        unit, scaled = programs.in_unit()
+        for k, status in enumerate(warm.solve(scaled)):
             if status is Status.OPTIMAL:
-                values[k], found[k] = warm.lp.value, warm.lp.x
+                values[k], found[k] = unit * warm.lp.value, warm.lp.x
             elif status not in (Status.INFEASIBLE, Status.LIMIT):
                 self.failed.append(warm.lp.word)
         if self.failed and np.isnan(values).all():

@@ -569,7 +569,9 @@ class IntegerNoise(_OnCells):
             held = np.clip(held.astype(np.int64), -(2**62), None)
         found = np.asarray(held + noise)
         if exact and not hasattr(x, "dtype") and all(abs(v) < 2**63 for v in found.ravel()):
-            return found.astype(np.int64)  # by the size of the noisy answers, which reveals no more than they do
+            return found.astype(
+                np.int64
+            )  # by the size of the noisy answers, which reveals no more than they do
         return found[()]
 
 

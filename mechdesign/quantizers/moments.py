@@ -183,7 +183,11 @@ class Moments:
         for (u, v), (first, last) in zip(pairwise(edges), pairwise(cuts)):
             n, mean, square = _power_sums(points[first:last], counts[first:last])
             width = (v - u) * size
-            about = (n / size, (mean - u * n) / width, (square - 2 * u * mean + u * u * n) / (width * (v - u)))
+            about = (
+                n / size,
+                (mean - u * n) / width,
+                (square - 2 * u * mean + u * u * n) / (width * (v - u)),
+            )
             zero, one, two = (_fixed(Fraction(int(m.p), int(m.q))) for m in about)
             out.append((zero, one, two))
         return out, []

@@ -485,7 +485,7 @@ class BoxSearch:
 
     def at(self, box: tuple[Array, Array], epsilon: float) -> Found | None:
         """Return the point of one box, with its multipliers; None if infeasible."""
-        programs = self.programs((box[0][..., None], box[1][..., None]), epsilon)
+        unit, programs = self.programs((box[0][..., None], box[1][..., None]), epsilon).in_unit()
         program = programs.program(
             solver=self.solver, deadline=self.clock if self.problem.own else None, **self.options
         )
@@ -493,6 +493,8 @@ class BoxSearch:
             solution = program.answer()
         except InfeasibleError:
             return None
+        dual = {name: unit * v for name, v in solution.dual.items()}
+        solution = replace(solution, value=unit * solution.value, dual=dual)
         return Found(box, solution, self.whole(np.ravel(solution.primal["x"])))
 
     def programs(self, boxes: Boxes, epsilon: float | None = None) -> Programs:

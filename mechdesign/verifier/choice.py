@@ -191,7 +191,7 @@ def choice(result: Json, account: Account) -> None:
         "candidates of equal counts are chosen alike", all(cells[i] == cells[j] for i, j in enumerate(first))
     )
     pairs = [[i, j] for i, j in neighbours(votes, counts, places, top)]
-    question = stated(counts, range(size), costs, rows, None, design["privacy"], pairs)
+    question = stated(counts, range(size), costs, rows, design["privacy"], pairs)
     question["labels"] = ["equal counts", *["objective"] * (len(rows) > alike)]
     question["family"] = [int(i >= alike) for i in range(len(rows))]
     question["equal"] = [int(i < alike) for i in range(len(rows))]

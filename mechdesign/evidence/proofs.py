@@ -21,7 +21,6 @@ import json
 import math
 import os
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import InitVar, dataclass, field
@@ -34,7 +33,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, SolverError
 from mechdesign.evidence.page import Saved
-from mechdesign.evidence.serialize import check_writable, dumps, encode, serializable, write_whole
+from mechdesign.evidence.serialize import check_writable, encode, serializable, write_whole
 from mechdesign.evidence.vipr import LinearBound, NoProgramError
 from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.typing import Indices, instance
@@ -371,6 +370,13 @@ class RowsBound(Proof):
         yield self.least(stated, Fraction(int(program.bound.p), int(program.bound.q)))
 
 
+def check_proofs(proofs: object) -> None:
+    """Raise DesignError unless these are proofs, no two of one kind."""
+    kinds = [type(instance("proofs", proof, Proof)) for proof in instance("proofs", proofs, tuple)]
+    if len({*kinds}) < len(kinds):
+        raise DesignError.of("proofs", len(kinds), "must be one of each kind: leave out the others")
+
+
 @serializable("certificate")
 @dataclass(frozen=True, eq=False)
 class Certificate(Saved):
@@ -406,8 +412,7 @@ class Certificate(Saved):
         object.__setattr__(self, "_agreements", agreements or tuple)
         if not dataclasses.is_dataclass(self.question):
             raise DesignError.of("question", self.question, "must be a design")
-        for proof in instance("proofs", self.proofs, tuple):
-            instance("proofs", proof, Proof)
+        check_proofs(self.proofs)
 
     @property
     def statement(self) -> dict[str, object]:
@@ -445,18 +450,6 @@ class Certificate(Saved):
         found: MechanismClass = speaking[0].among(self) if speaking else self.question.among
         return found
 
-    @property
-    def _different(self) -> list[Proof]:
-        """Return the proofs without repetitions: a file may repeat one a thousand times."""
-        found: dict[object, Proof] = {}
-        kinds = Counter(map(type, self.proofs))
-        for proof in self.proofs:
-            try:
-                found.setdefault(dumps(proof) if kinds[type(proof)] > 1 else type(proof), proof)
-            except DesignError:  # it holds a value that no file can
-                found[id(proof)] = proof
-        return [*found.values()]
-
     def claims(self) -> Iterator[Claim]:
         """Yield every claim, recomputed one proof after the other.
 
@@ -467,7 +460,7 @@ class Certificate(Saved):
         """
         said = set()
         with fitting():
-            for proof in self._different:
+            for proof in self.proofs:
                 for claim in proof.check(self):
                     pause("checks")
                     margin, holds = float(claim.margin), bool(claim.holds) and claim.margin != math.inf

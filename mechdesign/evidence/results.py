@@ -31,6 +31,7 @@ from mechdesign.evidence.proofs import (
     Proof,
     Scope,
     agreement,
+    check_proofs,
     fitting,
     tightest,
 )
@@ -208,8 +209,7 @@ class Result(Exportable):
             instance(name, getattr(self, name), pd.DataFrame, NoneType)
         if not hasattr(self.design, "solve"):
             raise DesignError.of("design", self.design, "must be a design")
-        for proof in instance("proofs", self.proofs, tuple):
-            instance("proofs", proof, Proof)
+        check_proofs(self.proofs)
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> Result:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -572,9 +572,14 @@ def hull_of(vectors: Array) -> Hull:
     faces = {tuple(labels[i] for i in face) for face in hull.simplices.tolist()}
     used = sorted({abs(i) for face in faces for i in face}, key=lambda i: tuple(found[i - 1]))
     place = {s * old: s * new for new, old in enumerate(used, 1) for s in (1, -1)}
-    faces = {tuple(sorted((place[i] for i in face), key=abs)) for face in faces}
-    named = sorted({face if face[0] > 0 else tuple(-i for i in face) for face in faces})
-    return hull_cached(tuple(tuple(found[i - 1].tolist()) for i in used), tuple(named))
+    named = faces_named({faces_named([[place[i] for i in face]])[0] for face in faces})
+    return hull_cached(tuple(tuple(found[i - 1].tolist()) for i in used), named)
+
+
+def faces_named(faces: Iterable[Iterable[int]]) -> Rows:
+    """Return each face, which is the negative of another one, by its first vertex, in order: two lists of the same faces are equal."""
+    ordered = (tuple(sorted(face, key=abs)) for face in faces)
+    return tuple(sorted(face if face[:1] > (0,) else tuple(-i for i in face) for face in ordered))
 
 
 def _log(x: Fraction) -> float:

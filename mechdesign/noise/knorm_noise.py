@@ -30,6 +30,7 @@ from mechdesign.noise.balls import (
     Planes,
     Rows,
     Vectors,
+    faces_named,
     hull_cached,
     hull_of,
     planes_cached,
@@ -223,7 +224,7 @@ class KNormNoise(Checked, AddedNoise):
             settle(self, vertices=hull.vertices, simplices=hull.simplices)
             return
         faces = np.clip(array("simplices", self.simplices, ndim=2), -1e9, 1e9).astype(int).tolist()
-        settle(self, vertices=tuple(map(tuple, vertices.tolist())), simplices=tuple(map(tuple, faces)))
+        settle(self, vertices=tuple(map(tuple, vertices.tolist())), simplices=faces_named(faces))
         known = set(range(1, len(vertices) + 1))
         named = all(len({abs(i) for i in face} & known) == len(face) == size for face in faces)
         named = named and {abs(i) for face in faces for i in face} == known

@@ -177,6 +177,8 @@ class Plan(PlanPage):
                 settle(self, **{name: found})
         named = instance("families", self.families, tuple, list)
         families = tuple(one_of("families", name, FAMILIES) for name in named)
+        if not families:
+            raise DesignError.of("families", families, "must name some noise")
         settle(self, disjoint=self._checked_groups(), families=families)
         if self._normal:
             gaussian_privacy("privacy", self.privacy)

@@ -200,6 +200,15 @@ class SelectionFamilies:
         families = {side: _family(side, getattr(self, side), len(bins)) for side in ("left", "right")}
         settle(self, bins=bins, **families)
 
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> SelectionFamilies:
+        """Rebuild the families of a file, whose rows must be probabilities as they stand there."""
+        made = cls(**fields)
+        for side in ("left", "right"):
+            if np.abs(getattr(made, side) - fields[side]).max() > 1e-15:
+                raise DesignError(f"{side}: rows must sum to 1")
+        return made
+
     def segments(self, input_range: tuple[float, float]) -> tuple[Array, Array, Array]:
         """Return knots (K + 1,) and the one-sided limits of p at the segments' ends, each (K, m)."""
         places = SelectionPlaces(self.bins, input_range)

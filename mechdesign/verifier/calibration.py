@@ -83,6 +83,7 @@ from mechdesign.verifier.reading import (
     Refused,
     TooLarge,
     points_of,
+    proofs_of,
     spoken_of,
 )
 
@@ -330,11 +331,7 @@ def joint(result: Json, account: Account) -> None:
         same = same and abs(Fraction(law_of(noise)[2] / scale) - 1) <= LOST
     account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
     account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
-    ((spent, budget),) = (
-        (proof["given"], budget_of(design["privacy"]))
-        for proof in result["proofs"]
-        if proof[""] == "law-proof"
-    )
+    spent, budget = proofs_of(result)["law-proof"]["given"], budget_of(design["privacy"])
     epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
     found = refined(partial(joint_delta, noises, epsilon, budget, account), min(budget, aim), account)
     account.bounds(f"delta at most {float(budget)!r} at epsilon = {float(epsilon)!r}", found, budget)
@@ -525,10 +522,7 @@ def calibration(result: Json, account: Account) -> None:
     else:
         name, same = NAMES.get(wanted, wanted), True
     account.agrees("the noise is of the family asked for", name == law["name"] and same)
-    stated = [proof["given"] for proof in result["proofs"] if proof[""] == "law-proof"]
-    if len(stated) != 1:
-        raise Refused("not one proof of what is consumed of the budget")
-    additive(noise, privacy, design["loss"], value, account, stated[0])
+    additive(noise, privacy, design["loss"], value, account, proofs_of(result)["law-proof"]["given"])
     if result["lower_bound"] is not None:
         claim = (
             f"no private noise of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"

@@ -181,11 +181,13 @@ def largest_variance(spans: Json, better: Json, one: int) -> float:
 
 
 def multipliers_of(result: Json) -> list[Json]:
-    """Weights of the changes, and loads of the answers, of each program."""
-    proofs = proofs_of(result)
-    if not {*proofs} <= {"law-proof", "closed-bound"} or "law-proof" not in proofs:
-        raise Refused("evidence that is not one proof of a covariance")
-    return list(proofs["closed-bound"]["given"]) if "closed-bound" in proofs else []
+    """Weights of the changes, and loads of the answers, of each attribute of the counts, or of all together."""
+    held: list[Json] = proofs_of(result)["closed-bound"]["given"]
+    workload = result["design"]["workload"]
+    sizes = {1} if workload is None else {1, len(workload["blocks"][0])}
+    if len(held) not in sizes or any(len(pair) != 2 or not pair[0] for pair in held):
+        raise Refused("multipliers that are not weights and loads of every attribute")
+    return held
 
 
 def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -> None:
@@ -251,7 +253,7 @@ def counts(result: Json, account: Account) -> None:
     if result["lower_bound"] is None:
         return
     held = multipliers_of(result)
-    weights = [max(float(y), 0.0) for y in held[0][0]] if len(held) == 1 else []
+    weights = [max(float(y), 0.0) for y in held[0][0]]
     if len(weights) != c or not any(weights):
         raise Refused("weights of other sizes than the design's")
     weights = [y / max(weights) for y in weights]
@@ -271,15 +273,14 @@ def counts(result: Json, account: Account) -> None:
 
 def covariance_problem(result: Json, account: Account) -> None:
     design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
-    if law[""] != "correlated-gaussian-noise" or not {*proofs} <= {"law-proof", "covariance-bound"}:
-        raise Refused("another mechanism than correlated noise, or evidence of something else")
+    if law[""] != "correlated-gaussian-noise":
+        raise Refused("another mechanism than correlated noise")
     changes, r = design["changes"], law["whitening"]
     n = len(changes[0])
     plain = law["lift"] is None and law["coordinates"] in (None, list(range(n)))
     square = len(r) == n and all(len(row) == n for row in (*r, *changes))
-    account.agrees("all numbers get noise, and the whitening is of these", plain and square)
     if not plain or not square or not design["privacy"]:
-        return
+        raise Refused("noise of other numbers than the problem's, or a problem without privacy")
     account.takes(
         len(changes) * n * n + 8 * n**3 + len(design["cost"]) + 4 * len(design["coefficients"]), 200
     )

@@ -65,7 +65,7 @@ from mechdesign.verifier.quantizer_bound import (
     rows_bound,
 )
 from mechdesign.verifier.reading import LOST, NEAR, Account, Json, NotCovered, Refused, flat, proofs_of
-from mechdesign.verifier.table import own_rows, rows_hold, tangents_of
+from mechdesign.verifier.table import increasing, own_rows, rows_hold, tangents_of
 
 
 class Segments(NamedTuple):
@@ -291,7 +291,8 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     unknown = loss["function"] is not None  # what a function says is not in the file
     if unknown:
         account.claimed(f"the value is {value:.12g}", math.isfinite(value))
-    rows = proofs.get("metric-rows")
+    if (rows := proofs.get("metric-rows")) is not None:
+        increasing(rows)
     cells_of = rows is not None and rows["cells"] is not None  # masses and moments in doubles
     by_rows = bound is not None and rows is not None and not (unknown or cells_of)
     if bound is not None and (unknown or cells_of):

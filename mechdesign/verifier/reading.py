@@ -321,6 +321,20 @@ def is_boxed(said: dict[str, Json]) -> bool:
     )
 
 
+def on_axes(**allowed: tuple[str, ...]) -> Callable[[dict[str, Json]], bool]:
+    """Whether every grid that a design searches has axes that it knows: of each of its members the sets of names that may be."""
+
+    def holds(said: dict[str, Json]) -> bool:
+        grids = ((said[name], sets) for name, sets in allowed.items() if isinstance(said[name], dict))
+        return all(" ".join(sorted(axis for axis, _ in grid["axes"])) in sets for grid, sets in grids)
+
+    return holds
+
+
+BOXES = "level", "level level_right", "level width", "level level_right width"
+NO_AXES = "a grid of other axes than those that are searched"
+
+
 def is_clipped(said: dict[str, Json]) -> bool:
     """Whether a clip is offered, a whole one of whole numbers, and several only of values that are known."""
     clips, known = flat(said["clip"]), (said["values"] is None, said["n"] is None)
@@ -411,7 +425,14 @@ TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
         "cells without an end, or a spike of no width",
     ),
     **dict.fromkeys(VECTORS.split(), BUDGETED),
-    "optm": (is_boxed, "bounds that no selection is searched within"),
+    "optm": (
+        lambda said: is_boxed(said) and on_axes(box=BOXES)(said),
+        "bounds that no selection is searched within",
+    ),
+    "optm-search": (on_axes(bins=("delta inner", "delta left right"), boxes=BOXES), NO_AXES),
+    "selection-problem": (on_axes(boxes=BOXES), NO_AXES),
+    "rqm": (on_axes(grid=("delta q",)), NO_AXES),
+    "erm": (on_axes(grid=("delta gamma inner",)), NO_AXES),
     "sum-task": (is_clipped, "clips that no sum is offered"),
 }
 """What members say together, of kinds where not every one of them may stand beside every other, and what else is refused."""

@@ -439,9 +439,10 @@ def frontier(held: Json, account: Account, check: Check) -> None:
     )
     each(((f"{held['over']} = {x:.12g}", one) for x, *_, one in points if one is not None), account, check)
     shown = all(
-        one is None or (value, bound) == (one["value"], one["lower_bound"]) for _, value, bound, one in points
+        value != value if one is None else (value, bound) == (one["value"], one["lower_bound"])
+        for _, value, bound, one in points
     )
-    account.agrees("the table shows the value and the lower bound of every result", shown)
+    account.agrees("the table shows value and lower bound of every result, and no other value", shown)
     account.claimed("the other columns of the table follow from the results")
     if held["design"] is None:
         account.claimed("every result is of its point")
@@ -504,6 +505,21 @@ UNCOVERED = {
     "user-histogram": "histograms of users",
 }
 """Kinds of designs without a check, and what they are of."""
+TABLES = "channel", "table-mechanism", "choice-table"
+_QUANTIZER = dict.fromkeys(
+    ("optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu", "selection-problem"),
+    ("quantizer-proof", ("quantizer-dual-bound",)),
+)
+PROOFS: dict[str, tuple[str, tuple[str, ...]]] = {
+    **_QUANTIZER,
+    "metric-quantizer": ("quantizer-proof", ("metric-rows", "closed-bound")),
+    "lattice-problem": ("table-proof", ("rows-bound",)),
+    "local-workload": ("law-proof", ("linear-bound", "closed-bound")),
+    "optimal-noise": ("law-proof", ("lattice-bound", "staircase-dual", "subset-bound")),
+    "covariance-problem": ("law-proof", ("covariance-bound",)),
+    **dict.fromkeys(("noise-allocation", "scales-problem"), ("allocation-proof", ())),
+}
+"""The proof of a design's law, and those that its lower bound may have; elsewhere one by the design's theorem."""
 GIVEN = {
     **{(kind, "law-proof"): "delta-interval" for kind in ("calibration", "joint-calibration", "plan")},
     ("covariance-problem", "law-proof"): "list",
@@ -558,18 +574,36 @@ def evidence(held: Json, account: Account) -> None:
         raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
     if not isinstance(held["proofs"], list):
         raise Refused("proofs that are no list")
-    account.agrees("a proof is there", bool(held["proofs"]))
+    complete = are_complete(held)
+    account.agrees("one proof is there of the law, one of the lower bound if one is stated", complete)
     for proof in held["proofs"]:
         given = proof.get("given")
         sort = given[""] if isinstance(given, dict) else type(given).__name__
         if sort != GIVEN.get((kind, proof[""]), "NoneType"):
             raise Refused("a proof with other numbers than its design's theorem needs")
-    if held["proofs"]:
+    if complete:
         CHECKS[kind](held, account)
     neighbours(held["design"], account)
     shown = {name: values for name, _, values in held.get("duals") or ()}
     if any(str(family).startswith("model:") for family in shown.get("family", ())):
         account.given('rows "model: …" of the audit are stated by the search, and not checked')
+
+
+def are_complete(held: Json) -> bool:
+    """Whether there is one proof of each claim, of a kind that the design has, and no other. A bound for a loss that no file holds may lack one."""
+    kind, found = held["design"][""], [proof[""] for proof in held["proofs"]]
+    law, bounds = PROOFS.get(kind, ("law-proof", ("closed-bound",)))
+    if held["mechanism"][""] in TABLES:
+        law, bounds = "table-proof", ("rows-bound",)
+    if law == "allocation-proof" and found == ["law-proof"]:
+        return held["lower_bound"] is None
+    loss, stated = held["design"].get("loss"), held["lower_bound"] is not None
+    unknown = isinstance(loss, dict) and loss["function"] is not None
+    others = [
+        name for name in found if name != law and (kind, name) != ("selection-problem", "own-rows-proof")
+    ]
+    enough = len(others) == (stated and bool(bounds)) or (unknown and not others)
+    return enough and len({*found}) == len(found) and law in found and {*others} <= {*bounds}
 
 
 def neighbours(said: Json, account: Account) -> None:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from campaign.trees import ATOMS, alterations, at, leaves, places, put
+from campaign.trees import ATOMS, alterations, at, leaves, places, put, resized
 
 Payload = Any
 Doctoring = Callable[[random.Random, Payload, Payload], Payload]
@@ -43,12 +43,7 @@ def listed(change: Callable[[random.Random, list[Any]], list[Any]]) -> Doctoring
         path = chosen(rng, payload, list)
         if path is None or not at(payload, path):
             return payload
-        values = change(rng, copy.deepcopy(at(payload, path)))
-        made = put(payload, path, values)
-        if path[-1] == "$array":
-            owner = at(made, path[:-1])
-            owner["shape"] = [len(values), *owner["shape"][1:]]
-        return made
+        return resized(payload, path, change(rng, copy.deepcopy(at(payload, path))))
 
     return doctoring
 

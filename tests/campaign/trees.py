@@ -97,6 +97,24 @@ class Leaf(NamedTuple):
     path: tuple[Any, ...]
 
 
+def lists(payload: Any) -> dict[str, tuple[Any, ...]]:
+    """A list of each name, and where it is, of design, mechanism and proofs."""
+    found = {}
+    for part in ("design", "mechanism", "proofs"):
+        for path in places(payload["fields"][part], ("fields", part)):
+            if isinstance(at(payload, path), list) and at(payload, path) and path[-1] != "shape":
+                steps = ("[]" if isinstance(key, int) else f".{key}" for key in path if key not in _TAGS)
+                found["".join(steps)[1:]] = path
+    return found
+
+
+def cuts(values: list[Any], k: int) -> Iterator[list[Any]]:
+    """A list emptied, one shorter at each end and at a place, and with the values there and at its end twice."""
+    yield []
+    yield from (values[:j] + values[j + 1 :] for j in {0, k, len(values) - 1} if len(values) > 1)
+    yield from (values[: j + 1] + values[j:] for j in {k, len(values) - 1})
+
+
 _WORDS = (
     ("optimal", "best of its class", "feasible"),
     ("every mechanism", "this family", "this menu", "independent noise of one law"),

@@ -241,7 +241,7 @@ def test_whoever_releases_needs_no_solver(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", [3, None, ["a"], "a\0b", object(), ".", b"\xff"])
 def test_what_is_no_path(path: object) -> None:
-    with pytest.raises((md.DesignError, md.ResultFormatError), match="the path of a file: text|cannot be"):
+    with pytest.raises((md.DesignError, md.ResultFormatError), match=r"the path of a file: text|cannot be"):
         md.load(path)  # type: ignore[arg-type]
     with pytest.raises((md.DesignError, OSError)):
         cheap.solved("noise-allocation").save(path)  # type: ignore[arg-type]

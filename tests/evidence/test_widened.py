@@ -29,7 +29,7 @@ from mechdesign.evidence import exact
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.evidence.vipr import NoProgramError
 from mechdesign.model.scales import ScalesPrivacy
-from mechdesign.noise import lagrangian, optimal, radial
+from mechdesign.noise import lagrangian, radial, subset_bound
 from mechdesign.quantizers import dual_pieces
 from mechdesign.quantizers import moments as enclosures
 from mechdesign.quantizers.proofs import DualBound
@@ -310,7 +310,7 @@ def balls(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(arb, name)
 
-    for module in (profile, radial, optimal):
+    for module in (profile, radial, subset_bound):
         monkeypatch.setattr(module, "arb", Wide())
 
 
@@ -346,7 +346,7 @@ def test_profiles_enclose_those_of_all_data_inside(name: str) -> None:
 
 @pytest.mark.parametrize(("direct", "j"), [(True, 3), (False, 1)])
 def test_what_copies_imply_of_one_is_not_more_than_of_all_data_inside(direct: bool, j: int) -> None:
-    copies = optimal.Copies.of(20, 1, 1.0, 1e-3)
+    copies = subset_bound.Copies.of(20, 1, 1.0, 1e-3)
     edge = optimize.brentq(lambda q: copies._below(j, direct, 0.1, q) - 0.5, 1e-6, 0.5)
     for near in np.linspace(0.99, 1.01, 21):
         with pytest.MonkeyPatch.context() as patch:

@@ -430,7 +430,7 @@ class UserHistogram(Design):
         law = stated.law
         checks.instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
         space = law.query.space if isinstance(law, LinearRelease) else law.space
-        fits = space.unit == self.space.unit and law.users == self.users
+        fits = (space.unit, space.kind) == (self.space.unit, self.space.kind) and law.users == self.users
         fits = fits and np.array_equal(space.distances, self.space.distances)
         fits = fits and getattr(law, "items", self.items) == self.items
         if isinstance(law, LinearRelease):

@@ -497,6 +497,8 @@ PRIOR = (*QUESTION, "prior", "fields", "law")
 THREE = {"$array": [0.1, 0.1, 0.1], "dtype": "float64", "shape": [3]}
 EDITS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "an enclosure whose ends are exchanged": ("plan", ("fields", "proofs", "$tuple", 0, "fields", "given", "fields", "lower"), 1e300),
+    "a probability above 1": ("optm", ("fields", "mechanism", "fields", "selection", "fields", "left", "$array", 0, 0), 1 + 1e-9),
+    "a cost that is the lower bound": ("scales-problem", ("fields", "value"), files.payload("scales-problem")["fields"]["lower_bound"]),
     "a third parameter": ("optimal-quantizer", (*PRIOR, "args"), [-1, 2, -1]),
     "a place twice": ("optimal-quantizer", (*PRIOR, "kwds"), {"$items": [["loc", 0.0]]}),
     "true for a scale": ("calibration", (*LAW, "kwds"), {"$items": [["scale", True]]}),
@@ -523,6 +525,12 @@ def test_both_checkers_refuse(edit: str) -> None:
     name, path, value = EDITS[edit]
     payload = trees.put(files.payload(name), path, value)
     assert not files.alone_accepts(payload) and not files.package_accepts(payload)
+
+
+def test_faces_of_a_hull_are_in_any_order() -> None:
+    payload, path = files.payload("knorm-listed"), ("fields", "mechanism", "fields", "simplices", "$tuple")
+    turned = trees.put(payload, path, trees.at(payload, path)[::-1])
+    assert files.alone_accepts(turned) and files.package_accepts(turned)
 
 
 @pytest.mark.parametrize(

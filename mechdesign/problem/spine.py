@@ -539,9 +539,11 @@ class ModelledDesign(Design):
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Yield closed forms, then laws and bounds of `accelerated`, or of `modelled` if there are no algorithms or a backend is named."""
         clock.unmade = self.closed_forms()
-        for known in clock.unmade:  # noqa: UP028 - "yield from" would end it with this iterator
+        own_way = self._own_way(solver)
+        # who gives options to a backend has it run, and refuse those it does not know, where a closed form is optimal too
+        for known in clock.unmade if own_way or not options else ():  # noqa: UP028 - "yield from" would end it with this iterator
             yield known
-        if self._own_way(solver):
+        if own_way:
             yield from self.accelerated(clock, solver, **options)
         else:
             yield from self.modelled(clock, solver, **options)

@@ -29,6 +29,7 @@ from mechdesign.model.expressions import rows_of
 from mechdesign.model.grid import Block, Programs, Sweep
 from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import parameters_of
+from mechdesign.problem.checks import integer
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
@@ -373,7 +374,8 @@ class SelectionProblem(Problem, QuantizerDesign):
         numbers: dict[str, Any] = {name: held[name] for name in _ROWS}
         numbers |= unknown.stated()
         numbers |= {"objective": objective.label, "constant": objective.question.constant}
-        cost = np.append(objective.question.cost, np.zeros(held["columns"]))
+        columns = integer("columns", held["columns"], 0, len(held["places"]))  # each is in a row
+        cost = np.append(objective.question.cost, np.zeros(columns))
         own = SelectionRows(cost=cost, privacy=(asked,), **numbers)
         made = cls(cp.Minimize(objective), (asked, *own.constraints(in_columns(unknown, own.width))))
         made.__dict__["_declared"] = own

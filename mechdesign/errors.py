@@ -49,8 +49,8 @@ class DataError(DesignError):
       that is masked (must be finite numbers; with ``clip=True`` a quantizer takes infinite ones);
     - data of another shape or type than the question's, a mapping with other keys (must be, must have);
     - beyond 2⁵³ an integer that no double holds (would be rounded);
-    - under discrete noise, and of counts of votes by a rule with a `largest` count, a number that is not whole, or of votes negative (must be whole
-      numbers); other choices take scores of any sign;
+    - under discrete noise, and of counts of votes by a rule with a `largest` count, a number that is not whole, or of votes
+      negative (must be whole numbers); other choices take scores of any sign;
     - without ``clip=True`` an input outside the range, or a vector that is too long (must be in, must be at most, must be exactly);
     - in a plan numbers of more people than its steps are fine enough for (must count at most);
     - an item or a report that is none, and a person without items (must be integers in, must be inputs of);

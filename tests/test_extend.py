@@ -75,9 +75,9 @@ class Counting(extend.Design):
 QUERY = md.NumericQuery(integer=True)
 
 
-def test_a_claim_of_two_proofs_is_one_claim() -> None:
+def test_a_proof_of_law_and_bound_stands_once() -> None:
     result = Counting(md.PureDP(1.0)).solve()
-    assert len(result.proofs) == 2
+    assert len(result.proofs) == 1
     about = result.certificate.checks()["about"].tolist()
     assert about == ["mechanism"] * 3 + ["file"] and result.checks()["holds"].all()
 

@@ -315,7 +315,8 @@ class Design(Checked, metaclass=_Listed):
             law = self._first_certified(incumbent.laws, clock)
         lower = None if bound is None else self._below(bound.value, law.value)
         proof = () if bound is None or bound.proof is None else (bound.proof,)
-        proofs = (*law.proofs, *proof) if clock.certify else ()
+        # a proof that covers law and bound stands once
+        proofs = (*{type(one): one for one in (*law.proofs, *proof)}.values(),) if clock.certify else ()
         found = Result(
             design=self,
             mechanism=law.mechanism,

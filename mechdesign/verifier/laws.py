@@ -31,8 +31,8 @@ PI = Decimal(
 )
 ZERO, HALF, ONE = Decimal(0), Decimal("0.5"), Decimal(1)
 TINY = Decimal("1e-52")
-ROUND = 1 + Decimal("1e-45")
-"""Above the rounding of a few decimals."""
+ROUND = Decimal("1." + "1".zfill(45))
+"""Above the rounding of a few decimals; as a sum, in 28 digits, it would be 1."""
 INFINITE = Decimal("Infinity")
 
 

@@ -51,7 +51,7 @@ from mechdesign.verifier.table import Own, Row, increasing, keeps_rows, lower_bo
 
 MOST = 128
 STEPS = 400
-ROOM = 1 + Decimal("1e-30")
+ROOM = Decimal("1." + "1".zfill(30))
 
 
 Points = list[tuple[Fraction, Fraction]]

@@ -31,9 +31,9 @@ from mechdesign.verifier.calibration import Asked, moments
 from mechdesign.verifier.changes import beyond_changes, bounds_of, reached
 from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
-from mechdesign.verifier.knorm import round_delta
-from mechdesign.verifier.laws import CONTINUOUS, COSTS, discrete_gaussian, mills
-from mechdesign.verifier.noise import Copies
+from mechdesign.verifier.knorm import SUMMED, round_delta
+from mechdesign.verifier.laws import CONTINUOUS, COSTS, ROUND, discrete_gaussian, mills
+from mechdesign.verifier.noise import ROOM, Copies
 from mechdesign.verifier.reading import Account, Refused, read
 from mechdesign.verifier.verify import verify
 
@@ -115,6 +115,11 @@ def test_delta_of_discrete_gaussian_noise_is_the_sum(sigma: str) -> None:
         cells, infinite = law.cells(shift, 2**14)
         assert len(cells) < 2**16 and infinite < Decimal("1e-30")
         assert abs(sum(cell.p for cell in cells) - 1) < Decimal("1e-30")
+
+
+def test_room_for_decimals_is_room() -> None:
+    """A sum such as 1 + 1e-45 is 1 in the 28 digits of a module."""
+    assert min(ROUND, ROOM, SUMMED) > 1
 
 
 def test_three_discrete_laplace_coordinates_in_fractions() -> None:

@@ -38,7 +38,7 @@ from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.table import Labels, Private, shown_label
 from mechdesign.solvers.deadline import pause
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, instance
 
 FAR = 25.0
 """Largest ε times distance in doubles: a solver's errors, times e^25, stay below 1."""
@@ -464,6 +464,10 @@ class Linear(OwnRows):
     objective: str
     cost: Array
     constant: float
+
+    def check_rows(self, *others: Array) -> None:
+        instance("objective", self.objective, str)
+        super().check_rows(*others)
 
     @property
     def width(self) -> int:

@@ -751,8 +751,10 @@ def multipliers_of(problem: FloorProblem, parts: Iterable[Array], multipliers: A
     if not problem.loss.polynomial:
         return None
     table = np.concatenate([np.zeros((0, 7)), *parts])
-    # Weights normalised in doubles may sum to slightly more than one.
-    table[table[:, 2] % 0.5 != 0, 2] *= 1 - 1e-13
+    # Weights normalised in doubles may sum to slightly more than one: those of an input, or of all where the law is the worst.
+    rounded = table[:, 2] % 0.5 != 0
+    beside = rounded.any() if problem.objective == "worst" else np.isin(table[:, 0], table[rounded, 0])
+    table[rounded | beside, 2] *= 1 - 1e-13
     return DualPieces(table, np.maximum(multipliers[2:], 0.0).reshape(2, -1))
 
 

@@ -556,11 +556,14 @@ class Certificate(Saved):
 
         Raises
         ------
+        DesignError
+            The limit is no positive number.
         SolverError
             The claims that were checked hold, and no time was left for the others.
         """
+        limit = nullcontext() if time_limit is None else limited(Deadline(time_limit))
         try:
-            with nullcontext() if time_limit is None else limited(Deadline(time_limit)):
+            with limit:
                 return all(claim.holds for claim in self.claims())
         except MissingExtra:
             raise

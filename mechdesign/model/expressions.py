@@ -113,6 +113,10 @@ def rows_of(
 
 def _tangents(what: str, expression: Any, unknown: Unknown, points: Iterable[Array]) -> Iterator[Any]:
     """Yield the affine expressions that touch a convex one at these points, up to rounding, and lie below it; none at points without a slope."""
+    if not all(
+        np.isfinite(abs(leaf.value).max()) for leaf in (*expression.constants(), *expression.parameters())
+    ):
+        raise DesignError(f"{what}: must hold finite numbers")
     for at in points:
         try:
             with valued(unknown, at), np.errstate(invalid="ignore", divide="ignore"):

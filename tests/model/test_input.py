@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -82,6 +83,9 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "whose": (lambda: md.Table([0, 1], [0, 1], of="nobody"), "of = "),
     "unknown solver": (lambda: of().solve("nonesuch"), "nonesuch"),
     "solver for other models": (lambda: of().solve("closed-form"), "closed-form"),
+    "limit of a norm": (lambda: of(cp.norm(P[0]) <= math.inf).solve(), "finite numbers"),
+    "slack that is nan": (lambda: of(cp.norm(P[0]) <= math.nan).solve(), "finite numbers"),
+    "no time to check": (lambda: of().solve().certificate.verify(time_limit=0), "time_limit"),
     "unknown option": (lambda: of().solve(nonsense=3), "nonsense"),
     "too many rows to write": (lambda: _large().write("model.mps"), "rows"),
 }

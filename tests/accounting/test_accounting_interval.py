@@ -128,9 +128,6 @@ def test_epsilon_bound_is_safe_and_tight(at):
     assert epsilon_bound(NoiseTerm(truncated_laplace(3.0, scale=20.0), 1.0, 20), 1e-9) == math.inf
 
 
-NORMAL = NoiseTerm(stats.norm(), 1.0, 3)
-
-
 def any_profile(law, sensitivity, epsilon):
     """δ(ε) for ε of either sign: symmetric pairs satisfy δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε)."""
     positive = privacy_profile(law, sensitivity, abs(epsilon))

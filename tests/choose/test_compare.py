@@ -33,11 +33,6 @@ def counts():
 
 
 @functools.cache
-def places():
-    return md.compare(md.MetricSpace.grid(2, 3), alpha=1)
-
-
-@functools.cache
 def reports():
     return md.compare(
         md.LocalReport(bits=2), md.PureDP(2), mechanisms=["optimal, even outputs", "MVU", "RQM"]

@@ -38,10 +38,6 @@ from mechdesign.verifier.reading import Account, Refused, read
 from mechdesign.verifier.verify import verify
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
-FAMILIES = [
-    "gaussian", "laplace", "logistic", "gennorm", "flipped_huber", "osgt", "truncated_laplace", "staircase",
-    "discrete_laplace", "discrete_gaussian",
-]  # fmt: skip
 
 
 def refused(result: md.Result) -> list[str]:
@@ -221,7 +217,6 @@ def test_the_ratio_of_a_normal_tail_to_its_density_is_that_of_erfc(x: str) -> No
 # -- The stand-alone check of correlated Gaussian noise, counts and strategies: sound and doctored files, other computations, the package
 
 A = md.ApproximateDP(1.0, 1e-6)
-Z = md.ZeroConcentratedDP(0.1)
 
 
 @settings(max_examples=30, deadline=None)

@@ -7,7 +7,6 @@ import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -150,12 +149,6 @@ def test_the_reader_of_the_format_on_a_program_of_two_variables(program: str, ri
     assert refused(text + point.replace("0 1 1 1", "0 1 1 1/2") + derived)
     assert refused(text + point + derived.replace("1 1/3 }", "1 -1/3 }"))
     assert refused(text.replace("inf\n", "3/2\n") + point + derived) or "-inf" in program
-
-
-def exponential(factor: float, apart: int = 1) -> Fraction:
-    """To 100 digits, by another library."""
-    with localcontext(prec=100):
-        return Fraction((Decimal(factor) * apart).exp())
 
 
 def slack(read: Certificate, point: dict[str, Any]) -> float:

@@ -24,7 +24,6 @@ from mechdesign.typing import Status
 from mechdesign.verifier import reading, verify
 
 P = cheap.PURE
-APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -66,10 +65,6 @@ def test_small_files_that_ask_for_much_work_are_too_large_to_check(count: int, b
 
 
 # -- Wrong answers and dead ends: faults 16 to 25 of the audits ----------------------------------------------
-
-
-def searched(**levels: list[float]) -> md.OPTMSearch:
-    return md.OPTMSearch(P, cheap.UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), boxes=md.Grid(**levels))
 
 
 def channel(space: md.MetricSpace) -> md.MetricChannel:

@@ -28,10 +28,6 @@ PRIVACY, S = md.ApproximateDP(1.0, 1e-5), md.Sensitivity
 THREE = S(linf=1, l0=3)
 
 
-def named(law: Any) -> str:
-    return law if isinstance(law, str) else law.dist.name
-
-
 def calibrated(
     noise: Any, epsilon: float, delta: float = 0.0, sensitivity: Any = 1.0, **options: Any
 ) -> md.Result:

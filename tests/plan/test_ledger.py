@@ -98,14 +98,6 @@ def test_gaussian_noise_has_the_mu_of_all_rounds() -> None:
     assert true / 2 <= Fraction(found.rho) <= true / 2 * (1 + Fraction(1, 10**14))
 
 
-SEVERAL = {
-    "covariance": (md.CorrelatedGaussian([[1, 0.5], [0, 2.0]], md.ZeroConcentratedDP(0.5)), 1.0),
-    "counts": (md.CountsGaussian(4, 2, md.ZeroConcentratedDP(0.5)), 1.0),
-    "matrix": (md.MatrixMechanism(md.Workload.prefix_sums(4), md.ZeroConcentratedDP(0.125)), 0.5),
-    "allocation": (md.NoiseAllocation("gaussian", [1.0, 2.0], md.ZeroConcentratedDP(0.5)), 1.0),
-}
-
-
 @pytest.mark.parametrize(
     "design",
     [

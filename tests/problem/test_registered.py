@@ -1,6 +1,5 @@
 """A user's law, loss and prior in files: by the name that the user's program registers, and by nothing else."""
 
-import pydoc
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -13,7 +12,6 @@ import mechdesign as md
 import mechdesign.noise.laws
 from mechdesign.evidence import serialize
 from mechdesign.evidence.serialize import UnavailableCallable, dumps, loads
-from mechdesign.shell.spec_file import designs
 
 
 class Ramp(stats.rv_continuous):
@@ -84,12 +82,6 @@ def test_a_prior_given_as_a_function():
 
 
 # -- `help` of every design shows in its first 60 lines what it takes and how it is used, and nothing that Python gives every class
-
-CLASSES = [design for design in {**designs(), "Problem": md.Problem}.values() if isinstance(design, type)]
-
-
-def begins(thing: object) -> list[str]:
-    return pydoc.plain(pydoc.render_doc(thing)).splitlines()[:60]
 
 
 # -- What a person at a prompt sees: fields, audits ----------------------------------------------------------

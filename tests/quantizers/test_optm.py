@@ -384,16 +384,6 @@ def test_the_audit_has_the_program_with_its_multipliers() -> None:
     assert (result.value - more.value) / 1e-3 == pytest.approx(priced, rel=0.02)
 
 
-DESIGNS = {
-    "theorem5": lambda: THEOREM_5,
-    "two families": lambda: md.OPTM([-4, 0.2, 0.6, 4], md.PureDP(1.0), UNIFORM),
-    "across outputs": lambda: md.OPTM(
-        [-4, 0.2, 0.6, 4], md.PureDP(1.0), UNIFORM, constraints="across-outputs"
-    ),
-    "theorem6": lambda: md.OPTM(np.linspace(-2, 2, 8), md.PureDP(4.0), UNIFORM, constraints="theorem6"),
-}
-
-
 def test_a_law_outside_an_own_row_is_refused() -> None:
     """The uncapped mechanism under the capped question."""
     problem = THEOREM_5.problem()

@@ -227,19 +227,6 @@ COMMAND = f"{sys.executable} -c 'from mechdesign.shell.cli import main; main()'"
 
 
 # Thirty-six choices of bins, a line of the store each.
-SEARCH = """
-import sys
-from scipy import stats
-import mechdesign as md
-
-search = md.OPTMSearch(
-    md.PureDP(1.0), stats.uniform(-1, 2),
-    bins=md.Grid(delta=[1.2, 1.4, 1.6, 1.8, 1.9, 2.0], inner=[0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
-    boxes=md.Grid(level=[0.6, 0.63, 0.66, 0.67, 0.7], width=[0.01]),
-)
-print("ready", flush=True)
-search.solve(store=sys.argv[1]).save(sys.argv[2])
-"""
 
 
 def tiny(number: int, name: str = "t") -> Study:

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import dijkstra
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.spaces.earth_mover import emd, emd_multisets
@@ -23,10 +21,6 @@ SPACES = {
     "matrix": MetricSpace.from_matrix([[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0]]),
     "named": MetricSpace.geodesic([43.7, 43.8], [7.2, 7.3], names=["Zürich", "$x$ <b>"]),
 }
-
-
-def shortest_paths(tails, heads, lengths, nodes):
-    return dijkstra(coo_matrix((lengths, (tails, heads)), shape=(nodes, nodes)).tocsr(), directed=False)
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)

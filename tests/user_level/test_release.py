@@ -441,10 +441,6 @@ def test_releases_are_unbiased_with_the_stated_error():
         assert (noise**2).sum(axis=1).mean() == pytest.approx(release.rms() ** 2, rel=0.03)
 
 
-def released(**change):
-    return LinearRelease(**{"query": LinearQuery.average(SPACES["line"]), "alpha": 1.0, "users": 2, **change})
-
-
 # -- The printed baseline of linear queries, Hardt and Talwar's body: the linear program of its norm against bodies known in closed form
 
 

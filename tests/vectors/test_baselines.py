@@ -30,7 +30,6 @@ from mechdesign.vectors.sphere import ExactRotation, FastRotation, top_sum, vert
 from mechdesign.verifier.verify import verify
 from tests.campaign.vector_oracles import ratio_kept, signs
 
-V = md.vectors
 PURE, APPROX = md.PureDP(4.0), md.ApproximateDP(4.0, 1e-6)
 MADE: dict[str, Any] = {
     "sqkr": (lambda: SQKR(64, PURE, bits=8), 100),

@@ -160,8 +160,6 @@ def test_damaged_messages_are_left_out_by_index(seed: int | None) -> None:
 
 # -- PyTorch: module, hook and whole models; without PyTorch the extra is named ------------------------------
 
-V = md.vectors
-
 
 # -- The strategy for Flower: private means are added, damaged messages left out, nobody is asked too often --
 

@@ -248,6 +248,7 @@ def discretise(
     upper_tail: float,
     lower_tail: float,
     most: float = math.inf,
+    least: float = -math.inf,
 ) -> GridLoss:
     """Discretise the privacy loss of one coordinate.
 
@@ -262,12 +263,16 @@ def discretise(
         point when pessimistic, else downwards, or dropped.
     most : float
         Losses above it, or below its negative, are merged likewise. The others sum to less than ``ε - most`` with probability e^(ε − most) at most.
+    least : float
+        Outcomes with losses up to this add nothing to δ, whatever the others are, and may be left out.
 
     Returns
     -------
     GridLoss
     """
     if isinstance(loss, AtomicLoss):
+        near = loss.values > least
+        loss = loss if near.all() else AtomicLoss(loss.values[near], loss.mass[near], loss.infinity)
         return discretise_atoms(loss, step, pessimistic=pessimistic, most=most)
     if loss.edge <= 0:
         return GridLoss(step, 0, np.zeros(1), 1.0, 0.0, pessimistic)
@@ -279,6 +284,10 @@ def discretise(
         if float(loss.loss(x_low)) < -most or x_low >= x_high:
             x_low = -x_high
         smallest = float(loss.loss(x_low))
+    raised = step * math.floor(min(least, largest) / step - 1) if least > smallest else -math.inf
+    if left_out := raised > smallest:
+        smallest = raised
+        x_low = float(loss.inverse(smallest))
     first, last = math.floor(smallest / step - 1e-9), math.ceil(largest / step - 1e-9)
     last = max(last, first + 1)
     if last - first > MOST:
@@ -303,7 +312,7 @@ def discretise(
         slop = max(slop, abs(atom - k * step) + 1e-15 * abs(atom))
     below, beyond = loss.outside(x_low, x_high)
     if pessimistic:
-        also[0] += below * (1 + 1e-12)
+        also[0] += 0.0 if left_out else below * (1 + 1e-12)
         infinite = beyond * (1 + 1e-12 + loss.end_error)
     else:
         infinite = beyond * max(1 - 1e-12 - loss.end_error, 0.0)
@@ -311,7 +320,7 @@ def discretise(
             also[-2], infinite = also[-2] + infinite, 0.0
     mass = cells.on_grid(step, first, pessimistic=pessimistic, also=also)
     grid = GridLoss(step, first, mass, infinite, slop if pessimistic else -slop, pessimistic)
-    return grid if pessimistic else known(grid, also)
+    return grid if pessimistic or left_out else known(grid, also)
 
 
 def known(grid: GridLoss, also: Array | float = 0.0) -> GridLoss:
@@ -331,7 +340,7 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool, most: 
     if (loss.values > most).any():
         loss = loss.up_to(most, pessimistic=pessimistic)
     if not loss.values.size:
-        return GridLoss(step, 0, np.zeros(1), 0.0, 0.0, pessimistic)
+        return GridLoss(step, 0, np.zeros(1), loss.infinity, 0.0, pessimistic)
     where = loss.values / step
     nearest = np.round(where)
     on_grid = on_points(loss.values, step)

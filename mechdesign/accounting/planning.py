@@ -9,7 +9,7 @@ import numpy as np
 
 from mechdesign.accounting.composition import MOST, Part, composed_delta, discretise, find_tilt
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss, NoiseTerm, loss_of
-from mechdesign.doubles import TINY
+from mechdesign.doubles import ROUNDED, TINY
 from mechdesign.errors import DesignError
 from mechdesign.problem.law_moments import law_variance
 
@@ -47,10 +47,13 @@ class GridPlan:
         self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0, most: int = MOST
     ) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; only roughly if it is below `enough`."""
-        parts = self.parts(step, pessimistic=pessimistic)
+        parts = self.parts(step, pessimistic=pessimistic, epsilon=epsilon)
         return composed_delta(parts, epsilon, guess=self.theta, enough=enough, most=most)[0]
 
-    def parts(self, step: float, *, pessimistic: bool) -> list[Part]:
+    def parts(self, step: float, *, pessimistic: bool, epsilon: float = -math.inf) -> list[Part]:
+        """Discretise the losses; what sums to at most `epsilon` whatever the others are is left out, but for first cells, whose tangents are poor."""
+        tops = [min(largest(loss, self.upper_tail), self.most) for loss, _ in self.losses]
+        spare = sum(top * count for top, (_, count) in zip(tops, self.losses)) * (1 + ROUNDED) - epsilon
         return [
             (
                 discretise(
@@ -60,10 +63,11 @@ class GridPlan:
                     upper_tail=self.upper_tail,
                     lower_tail=self.lower_tail,
                     most=self.most,
+                    least=top - spare - 4096 * step,
                 ),
                 count,
             )
-            for loss, count in self.losses
+            for top, (loss, count) in zip(tops, self.losses)
         ]
 
     def align(self, step: float) -> float:

@@ -469,7 +469,7 @@ class _Planned:
         plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
         step, most = plan.align(plan.step), affordable(self._deadline)
         try:
-            parts = plan.parts(step, pessimistic=True)
+            parts = plan.parts(step, pessimistic=True, epsilon=self._epsilon)
             value, tilt = composed_delta(
                 parts, self._epsilon, guess=plan.theta, enough=self._nothing, most=most
             )

@@ -11,29 +11,7 @@ second by symmetry: both curves rise with that of (P, Q). With δ' that of (P, Q
 The first one is never lower, so that it is δ of one round: 1 − x (1 − q) ≤ q, and ε'' ≥ ε' because of
 q² x − (x − 1 + q)(1 − x (1 − q)) = (x − 1)² (1 − q) ≥ 0. Of several rounds both directions are composed.
 
-**Replaced records**, each of which moves the answer by at most c standard deviations of normal noise, and by at most d ≤ 2c in the place of another: at x ≥ 1 no two lose
-more than (1 − q) N + q N(c) against (1 − q) N + q N(c − d), in any dimension, and in either order (`mechdesign.accounting.sampling` has the proof). So a pair takes their
-place that loses l and −l alike. At m + t, m = c − d/2, the loss is ln(1 − q + q e^(g + ct)) − ln(1 − q + q e^(g + (c − d)t)), g = c (c − d)/2, which rises from 0 at t = 0; what
-N has within m of 0 loses nothing.
-
-**Zero-concentrated privacy** of any law is shown by the Rényi divergences of every order.
-
-**Theorem** (Bun and Steinke 2016). Losses L are (ξ, ρ)-zCDP if g(θ) = log E_P e^{θL} ≤ θ (ξ + ρ (1 + θ)) for all θ > 0, g the sum of
-those of the coordinates.
-
-**Between two orders** a < b. The second derivative of g at θ is the variance v of the losses tilted by e^{θL}; the third one is their
-third central moment, at most R v in size where the losses of a coordinate are at most R apart. So the logarithm of a coordinate's v
-falls by at most R (b − a), the second derivative is at least c = Σ v e^{−R(b − a)}, v that at a, and what is left of g less the
-right side, h, whose second derivative is at least c − 2ρ, is
-
-    h(θ) ≤ chord of h + (2ρ − c)(θ − a)(b − θ)/2,
-
-a parabola, largest at its ends or where its slope is 0. Where losses are small g is nearly ρθ(1 + θ), and c nearly 2ρ; c = 0 is
-always true, as g is convex.
-
-**Cells.** A pair of laws whose hockey-stick curve is nowhere lower has a g that is nowhere lower, so the ends of a cell may stand for
-the cell (`mechdesign.verifier.composition`). From some order on a closed form takes over: g ≤ θℓ for losses of at most ℓ; and where
-the density is e^(-t²/2) times a function that falls away from 0 and is ψ(0)/ψ ≤ e^c apart at the shift r, g(θ) ≤ θ ((1 + θ) r²/2 + c).
+Not covered: zero-concentrated privacy of noise that is not Gaussian; samples of records of which one is replaced.
 
 **Changes.** A change moves coordinate i by at most v_i. Independent noise of a symmetric log-concave law loses most where every v_i is as large as
 it can be: larger shifts have hockey-stick curves that are nowhere lower, and so have their products (`mechdesign.verifier.changes`).
@@ -43,10 +21,9 @@ consumes ρ = Σ v_i²/2σ².
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from mechdesign.verifier.changes import Shifts, worst_shifts
@@ -66,13 +43,10 @@ from mechdesign.verifier.laws import (
     HALF,
     LISTED,
     ONE,
-    PI,
     ROUND,
     WHOLE,
     ZERO,
-    Law,
     continuous_cells,
-    mills,
     staircase_atoms,
 )
 from mechdesign.verifier.reading import (
@@ -87,7 +61,6 @@ from mechdesign.verifier.reading import (
     spoken_of,
 )
 
-NORMAL = CONTINUOUS["norm"]()
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
 MOST_LOSSES = 10**9
@@ -103,8 +76,6 @@ class Asked(NamedTuple):
     epsilon: Decimal
     delta: Decimal
     account: Account
-    own: Decimal = ZERO
-    """How far a record moves answers by itself, where one is replaced and records are sampled."""
 
     def least(self, cases: list[Shifts], aim: Decimal) -> Decimal:
         """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
@@ -126,15 +97,9 @@ class Asked(NamedTuple):
 
     def consumed(self, shifts: Shifts, points: int) -> Decimal:
         """δ at ε of all rounds and coordinates, from above."""
-        if self.own and self.rounds == 1:
-            shift, law = shifts[0][0], NORMAL
-            t = self.before(self.epsilon, shift) / shift
-            none = (1 - self.rate) * self.beyond(t, shift)
-            p, q = (self.rate * law.above(t + move) + none for move in (-shift / 2, shift / 2))
-            return p - self.epsilon.exp() * q + SLACK
         if self.rate < 1 and self.rounds == 1:
             unsampled = self._replace(
-                rate=ONE, epsilon=self.before(self.epsilon, ZERO), delta=self.delta / self.rate
+                rate=ONE, epsilon=self.before(self.epsilon), delta=self.delta / self.rate
             )
             return self.rate * unsampled.consumed(shifts, points)
         times = self.rounds if self.rate == 1 else 1
@@ -156,9 +121,7 @@ class Asked(NamedTuple):
 
     def round(self, grid: Grid, shifts: Shifts, share: Decimal, points: int) -> tuple[list[Cell], Decimal]:
         """Cells of the loss of a round that sees everybody, for a grid of so many points, and the mass whose loss is infinite; the sampled one's share of ε."""
-        bend = self.before(share, shifts[0][0])
-        if self.own:
-            return self.mixed(shifts[0][0], *self.outcomes(shifts[0][0], grid.tail, bend, points))
+        bend = self.before(share)
         if len(shifts) == shifts[0][1] == 1:
             return self.outcomes(shifts[0][0], grid.tail, bend, points)
         whole, origin = self.composed(grid, shifts, 1, bend)
@@ -170,46 +133,8 @@ class Asked(NamedTuple):
         cells = [Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
         return cells, Decimal(whole.infinite) / grid.unit
 
-    def mixed(self, shift: Decimal, cells: list[Cell], infinite: Decimal) -> tuple[list[Cell], Decimal]:
-        """The cells of normal noise that is moved by half the shift or by as much to the other side, where records are sampled of which one is replaced."""
-        rate, rest = self.rate, 1 - self.rate
-        self.account.takes((NORMAL.work + 10 * EXPONENTIAL) * len(cells))
-
-        def loss(before: Decimal) -> Decimal:
-            return self.after(abs(before), shift).copy_sign(before)
-
-        found = []
-        for p, q, low, high in cells[:-1]:
-            none = rest * abs(self.beyond(abs(low) / shift, shift) - self.beyond(abs(high) / shift, shift))
-            found.append(Cell(rate * p + none, rate * q + none, loss(low), loss(high)))
-        p, _, least, _ = cells[-1]  # far on the other side
-        none = rest * self.beyond(-least / shift, shift)
-        found.append(Cell(rate * p + none, ZERO, loss(least), loss(least)))
-        alike = rest * (1 - 2 * self.beyond(ZERO, shift))
-        return [*found, Cell(alike, alike, ZERO, ZERO)], rate * infinite + none
-
-    def beyond(self, t: Decimal, shift: Decimal) -> Decimal:
-        """What the noise has beyond m + t."""
-        return NORMAL.above(self.own - shift / 2 + t)
-
-    def after(self, before: Decimal, shift: Decimal) -> Decimal:
-        """The loss of a sample of which one record is replaced where it is so much, at least 0, without sampling."""
-        rate, less = self.rate, self.own - shift
-        start, t = self.own * less / 2, before / shift
-        up, down = (1 - rate + rate * (start + slope * t).exp() for slope in (self.own, less))
-        return (up / down).ln()
-
-    def before(self, epsilon: Decimal, shift: Decimal) -> Decimal:
+    def before(self, epsilon: Decimal) -> Decimal:
         """The loss that becomes ε where a sample is seen."""
-        if self.own:
-            low, high = ZERO, epsilon
-            self.account.takes(500 * EXPONENTIAL)
-            while self.after(high, shift) < epsilon:
-                low, high = high, 2 * high + 1
-            while high - low > high * Decimal("1e-25"):
-                middle = (low + high) / 2
-                low, high = (middle, high) if self.after(middle, shift) < epsilon else (low, middle)
-            return high
         return (1 + (epsilon.exp() - 1) / self.rate).ln()
 
     def composed(self, grid: Grid, shifts: Shifts, times: int, epsilon: Decimal) -> tuple[Losses, Decimal]:
@@ -279,7 +204,7 @@ class Asked(NamedTuple):
         """Cells of a round that sees a sample, for removing and for adding a record; what has infinite loss; the least one a removed record has."""
         self.account.takes(10 * EXPONENTIAL * len(cells))
         rate, rest = self.rate, 1 - self.rate
-        if not rest or self.own:  # of a symmetric pair: both directions lose alike
+        if not rest:  # of a symmetric pair: both directions lose alike
             return [(cells, infinite, ZERO)] * 2
         missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
         removed = [
@@ -349,9 +274,7 @@ def joint_delta(
         if name == "norm":
             square = sum((count * v * v for v, count in shifts), ZERO) * (rounds if rate == 1 else 1)
             shifts, rounds = [(square.sqrt() * ROUND, 1)], 1 if rate == 1 else rounds
-        asked.append(
-            (Asked(name, shapes, rounds, rate, epsilon, delta, account, own_of(noise, scale)), shifts)
-        )
+        asked.append((Asked(name, shapes, rounds, rate, epsilon, delta, account), shifts))
     total = sum(part.rounds for part, _ in asked)
     count = max(sum(count for _, count in shifts) for _, shifts in asked)
     if count > MOST_LOSSES or total > MOST_LOSSES:
@@ -359,148 +282,6 @@ def joint_delta(
     grid = Grid(delta * Decimal("1e-9") / (count * total), points, account)
     parts = [(part, *part.round(grid, shifts, epsilon / total, points)) for part, shifts in asked]
     return together(grid, parts, epsilon)
-
-
-CELLS = 2**10
-MOST_ORDERS = 600
-DIGITS = 30
-ATOM = 12
-"""Operations that a loss takes at an order, as `Account.takes` counts."""
-
-
-class Moments(NamedTuple):
-    """E_P e^{θL} of θ ≥ 0, from above; the variance of L tilted by e^{θL}, from below; the most that two losses are apart."""
-
-    mean: Callable[[Decimal], Decimal]
-    variance: Callable[[Decimal], Decimal]
-    apart: Decimal
-
-
-def concentrated(
-    name: str,
-    shapes: tuple[Decimal, ...],
-    shifts: Shifts,
-    xi: Decimal,
-    rho: Decimal,
-    account: Account,
-) -> bool:
-    """Whether coordinates that move so are (ξ, ρ)-zCDP: up to some order by their moments, beyond it by a closed form."""
-    largest = [largest_loss(name, shapes, v) for v, _ in shifts]
-    if name in ("osgt", "flipped_huber"):
-        b = shapes[0]
-        squares = sum((count * v * v for v, count in shifts), ZERO) / 2
-        offsets = [v * b if name == "osgt" else (b * b - max(b - v, ZERO) ** 2) / 2 for v, _ in shifts]
-    elif all(loss.is_finite() for loss in largest):
-        squares, offsets = ZERO, largest
-    else:
-        return False
-    offset = sum((count * c for (_, count), c in zip(shifts, offsets)), ZERO) - xi
-    if offset <= 0:
-        return squares <= rho
-    if squares >= rho:
-        return False
-    last = max(offset / (rho - squares) - 1, Decimal("1e-3"))
-    parts = [(moments(name, shapes, v, loss, account), count) for (v, count), loss in zip(shifts, largest)]
-    return up_to(last, parts, xi, rho)
-
-
-def up_to(last: Decimal, coordinates: list[tuple[Moments, int]], xi: Decimal, rho: Decimal) -> bool:
-    """Whether Σ count·g(θ) ≤ θ (ξ + ρ (1 + θ)) for all θ up to `last`."""
-    seen = 0
-
-    @cache
-    def left(theta: Decimal) -> Decimal:
-        """g less the right side."""
-        nonlocal seen
-        seen += 1
-        g = sum((count * part.mean(theta).ln() for part, count in coordinates), ZERO) if theta else ZERO
-        return g - theta * (xi + rho * (1 + theta))
-
-    apart = max(part.apart for part, _ in coordinates)
-    intervals = [(ZERO, last)]
-    while intervals:
-        low, high = intervals.pop()
-        if left(high) > 0 or seen > MOST_ORDERS:
-            return False
-        width, variance = high - low, sum(count * part.variance(low) for part, count in coordinates)
-        bend = rho - variance * (-apart * width).exp() / 2
-        slope = (left(high) - left(low)) / width
-        top = (width + slope / bend) / 2 if bend > 0 else ZERO  # where the slope is 0
-        if 0 < top < width and left(low) + top * (slope + bend * (width - top)) > 0:
-            middle = (low + high) / 2
-            intervals += [(middle, high), (low, middle)]
-    return True
-
-
-def moments(
-    name: str, shapes: tuple[Decimal, ...], shift: Decimal, largest: Decimal, account: Account
-) -> Moments:
-    """E e^{θL} of one coordinate, whose loss is at most `largest` or has Gaussian tails."""
-    tail: Callable[[Decimal], Decimal] | None = None
-    if name == "staircase":
-        cells = staircase_atoms(shapes, shift)
-    elif name in WHOLE:
-        cells, _ = WHOLE[name](*shapes, shift).cells(int(shift), 16 * CELLS)
-    else:
-        law, half = CONTINUOUS[name](*shapes), shift / 2
-        account.takes(law.work * CELLS)
-        if largest.is_finite():
-            cells, beyond = continuous_cells(law, shift, Decimal("1e-60"), ZERO, CELLS)
-            cells.append(Cell(beyond, ZERO, largest, largest))
-        else:
-            start, offset = (half, shapes[0]) if name == "osgt" else (half + shapes[0], ZERO)
-            cells, _ = continuous_cells(law._replace(end=start + half), shift, ZERO, ZERO, CELLS)
-            *cells, _ = cells
-            tail = gaussian_ends(law, start, offset, shift)
-    points = atoms(cells)
-    losses = [loss for loss, _ in points]
-
-    @cache
-    def tilted(theta: Decimal) -> tuple[Decimal, Decimal]:
-        """E e^{θL} and, where all of the law is in the cells, the variance of the tilted losses; 0 otherwise."""
-        account.takes(ATOM * len(points))
-        with localcontext(prec=DIGITS):
-            masses = [mass * (theta * loss).exp() for loss, mass in points]
-            found = sum(masses, ZERO)
-            rounding, variance = Decimal(f"1e-{DIGITS - 6}"), ZERO
-            if tail:
-                found += tail(theta)
-            else:
-                first, second = (
-                    sum((m * loss**k for m, loss in zip(masses, losses)), ZERO) / found for k in (1, 2)
-                )
-                variance = max(second * (1 - rounding) - first * first, ZERO)
-            return found * (1 + rounding), variance
-
-    return Moments(lambda theta: tilted(theta)[0], lambda theta: tilted(theta)[1], max(losses) - min(losses))
-
-
-def atoms(cells: list[Cell]) -> list[tuple[Decimal, Decimal]]:
-    """Losses and masses at the ends of cells."""
-    found: dict[Decimal, Decimal] = {}
-    for p, q, low, high in cells:
-        above = p
-        if high - low > SLACK:
-            above = min(max((p - low.exp() * (q - SLACK)) / (1 - (low - high).exp()), ZERO), p)
-        for loss, mass in ((high, above), (low, p - above)):
-            found[loss] = found.get(loss, ZERO) + mass
-    return list(found.items())
-
-
-def gaussian_ends(law: Law, start: Decimal, offset: Decimal, shift: Decimal) -> Callable[[Decimal], Decimal]:
-    """What lies further than `start` from the middle, where the density is ∝ e^(-t²/2 - offset·t) and the loss a line."""
-    near, far, loss = start - shift / 2, start + shift / 2, law.loss(start, shift)
-    right, left = (law.upper(t) / mills(t + offset) for t in (near, far))
-
-    def moment(theta: Decimal) -> Decimal:
-        up, move = (theta * loss).exp(), theta * shift
-        return right * up * signed_mills(near + offset - move) + left / up * mills(far + offset + move)
-
-    return moment
-
-
-def signed_mills(x: Decimal) -> Decimal:
-    return mills(x) if x >= 0 else (2 * PI).sqrt() * (x * x / 2).exp() - mills(-x)
 
 
 NEAR_ENDS = Decimal("1e-10")
@@ -583,20 +364,9 @@ def plainest(
 
 def rounds_of(noise: Json) -> tuple[int, Decimal]:
     """How often numbers are answered, and of which share of the people."""
-    rounds, rate, sensitivity = noise["rounds"], Decimal(noise["sampling_rate"]), noise["sensitivity"]
-    if sampled(noise) and not (sensitivity["own"] or 0) > 0:
-        raise Refused("a Poisson sample where one record is replaced, of which nothing is known by itself")
-    return rounds, rate
-
-
-def sampled(noise: Json) -> bool:
-    """Whether records are sampled of which one is replaced."""
-    return near(noise) == "replace" and noise["sampling_rate"] < 1
-
-
-def own_of(noise: Json, scale: Decimal) -> Decimal:
-    """How far one record moves answers by itself, in units of the scale, where records are sampled of which one is replaced; else 0."""
-    return Decimal(noise["sensitivity"]["own"]) / scale if sampled(noise) else ZERO
+    if near(noise) == "replace" and noise["sampling_rate"] < 1:
+        raise NotCovered("samples of records of which one is replaced")
+    return noise["rounds"], Decimal(noise["sampling_rate"])
 
 
 def near(noise: Json) -> str:
@@ -653,7 +423,16 @@ def consumed(
     if privacy[""] == "zcdp":
         if rate < 1:
             raise Refused("a sampling rate under zero-concentrated privacy")
-        return consumed_rho(privacy, name, shapes, rounds, scaled, aim, account)
+        if not normal:
+            raise NotCovered(f"zero-concentrated privacy of noise of the law {name}")
+        claim = f"rho at most {privacy['rho']!r}" + (
+            f" beyond xi = {privacy['xi']!r}" if privacy["xi"] else ""
+        )
+        # D_α is proportional to α, so that ξ helps at α = 1 only
+        width = ONE if name == "norm" else shapes[0]
+        used = rounds * sum((count * (v / width) ** 2 for v, count in scaled[0]), ZERO) / 2
+        account.at_most(claim, used, Decimal(privacy["rho"]) * ROUND)
+        return used, len(scaled) == 1 and name == "norm" and not privacy["xi"]
     if not points_of(privacy)[0][1]:
         most, epsilon = rounds * most_lost(name, shapes, scaled, rate), Decimal(privacy["epsilon"])
         account.at_most(f"privacy loss at most {privacy['epsilon']!r}", most, epsilon * ROUND)
@@ -661,48 +440,16 @@ def consumed(
     (e, d), *_ = points_of(privacy)
     epsilon, delta = Decimal(e), Decimal(d)
     claim = f"delta at most {d!r} at epsilon = {e!r}"
-    asked = Asked(name, shapes, rounds, rate, epsilon, delta, account, own_of(noise, scale))
+    asked = Asked(name, shapes, rounds, rate, epsilon, delta, account)
     found = asked.least(scaled, aim)
     account.bounds(claim, found, delta)
     return found, len(scaled) == 1 and asked.closed(scaled[0])
 
 
-def consumed_rho(
-    privacy: Json,
-    name: str,
-    shapes: tuple[Decimal, ...],
-    rounds: int,
-    scaled: list[Shifts],
-    aim: Decimal,
-    account: Account,
-) -> tuple[Decimal, bool]:
-    """`consumed` of zero-concentrated privacy."""
-    rho, xi = Decimal(privacy["rho"]), Decimal(privacy["xi"])
-    claim = f"rho at most {privacy['rho']!r}" + (f" beyond xi = {privacy['xi']!r}" if xi else "")
-    if name in ("norm", "discrete_gaussian"):  # D_α is proportional to α, so that ξ helps at α = 1 only
-        width = shapes[0] if name == "discrete_gaussian" else ONE
-        used = rounds * sum((count * (v / width) ** 2 for v, count in scaled[0]), ZERO) / 2
-        account.at_most(claim, used, rho * ROUND)
-        return used, len(scaled) == 1 and name == "norm" and not xi
-    answers = [[(v, count * rounds) for v, count in shifts] for shifts in scaled]
-    for least in sorted({aim, rho}):
-        if any(concentrated(name, shapes, shifts, xi, least, account) for shifts in answers):
-            account.proved(claim, True)
-            return least, False
-    account.proved(claim, False)
-    return rho, False
-
-
 def cases_of(noise: Json, name: str, scale: Decimal, account: Account) -> list[Shifts]:
     """`worst_shifts` in units of the scale."""
-    if sampled(noise) and name != "norm":
-        raise Refused("a Poisson sample where one record is replaced, under other than normal noise")
     stated = worst_shifts(noise["sensitivity"], noise["dimension"], name, account)
-    found = [[(v / scale, count) for v, count in shifts] for shifts in stated]
-    if sampled(noise):
-        change = sum((count * v * v for v, count in found[0]), ZERO).sqrt() * ROUND
-        return [[(min(change, 2 * own_of(noise, scale)), 1)]]
-    return found
+    return [[(v / scale, count) for v, count in shifts] for shifts in stated]
 
 
 def most_lost(name: str, shapes: tuple[Decimal, ...], cases: list[Shifts], rate: Decimal = ONE) -> Decimal:

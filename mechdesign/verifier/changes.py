@@ -19,7 +19,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.arithmetic import between
+from mechdesign.verifier.arithmetic import between, decimal
 from mechdesign.verifier.laws import ROUND, WHOLE, ZERO
 from mechdesign.verifier.reading import Account, Json, Refused, TooLarge
 
@@ -100,40 +100,32 @@ def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account)
     alone has moved, and as tests by thresholds are the best ones), so that all of L₁ may stand on one coordinate. Normal noise
     sees the ℓ₂ norm alone, a staircase whether a coordinate moves.
     """
-    if not isinstance(sensitivity, dict):
-        return [[(Decimal(sensitivity), dimension)]]
-    most = [sensitivity[bound] for bound in ("linf", "l1", "l2") if sensitivity[bound] is not None]
-    if not all(b > 0 for b in most):
-        raise Refused("bounds that allow no change")
-    moving = min(sensitivity["l0"] or dimension, dimension)
-    if sensitivity["each"] is None and most == [sensitivity["linf"]]:
-        return [[(Decimal(int(most[0]) if name in WHOLE else most[0]), moving)]]
+    sizes, l1, l2 = bounds_of(sensitivity, dimension)
+    if not isinstance(sensitivity, dict) or (sensitivity["each"] is l1 is l2 is None):
+        ((size, count),) = sizes
+        return [
+            [
+                (
+                    Decimal(int(size)) if name in WHOLE and isinstance(sensitivity, dict) else decimal(size),
+                    count,
+                )
+            ]
+        ]
     if dimension > MOST_BOUNDS:
         raise TooLarge(f"too large to check: bounds of more than {MOST_BOUNDS} coordinates")
     account.takes(25 * dimension)
-    each = sensitivity["each"] or [min(most)] * dimension
-    if len(each) != dimension or not all(b >= 0 for b in each):
-        raise Refused("bounds of other coordinates than the answer's")
-    moved = [Decimal(least) for b in each if (least := min([b, *most])) > 0]
-    bounds = sorted(moved, reverse=True)[:moving]
-    if not bounds:
-        raise Refused("bounds that allow no change")
-    total = Decimal(sensitivity["l1"] or sum(bounds))
-    if sensitivity["l2"] is not None:
-        most_moved = watered([(Fraction(b), 1) for b in bounds], Fraction(sensitivity["l2"]))
-        total = min(total, Decimal(most_moved.numerator) / most_moved.denominator * ROUND)
-        if name in WHOLE:
-            total = min(
-                total, Decimal(most_whole([int(b) for b in bounds], int(Fraction(sensitivity["l2"]) ** 2)))
-            )
-    norm = Decimal(sensitivity["l2"] or Decimal(dimension).sqrt() * bounds[0]) * ROUND
     if name == "norm":
-        square, left = ZERO, total
-        for bound in bounds:  # the largest squares within ‖v‖₁: the largest bounds, filled
-            square, left = square + min(bound, left) ** 2, max(left - bound, ZERO)
-        return [[(min(square.sqrt() * ROUND, norm), 1)]]
+        norms_of = [decimal(filled(sizes, l1)).sqrt(), *([] if l2 is None else [decimal(l2)])]
+        return [[(min(norms_of) * ROUND, 1)]]
+    bounds = [decimal(size) for size, count in sizes for _ in range(count)]
     if name == "staircase":
         return [[(bounds[0], len(bounds))]]
+    total = decimal(reached(1, sizes, l1, None))
+    if l2 is not None:
+        total = min(total, decimal(watered(sizes, l2)) * ROUND)
+        if name in WHOLE:
+            total = min(total, Decimal(most_whole([int(b) for b in bounds], int(l2**2))))
+    norm = decimal(l2) * ROUND if l2 is not None else Decimal(len(bounds)).sqrt() * bounds[0] * ROUND
     envelope = [min(b, total / k * ROUND, norm / Decimal(k).sqrt()) for k, b in enumerate(bounds, 1)]
     top, whole = bounds[0], min(total, sum(envelope, ZERO), Decimal(len(bounds)).sqrt() * norm)
     # two that fit into one largest bound are moved into one

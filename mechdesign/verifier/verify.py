@@ -6,7 +6,7 @@ Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recom
 here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: not covered, too large to check, or
 nothing to check. Covered are results, comparisons and frontiers (each result within, its claims under its name) and certificates. Not
 covered, by name: biased selections, histograms of users, comparisons of those, of local reports of categories and of means of clients,
-functions and laws of the user's own. A file that states no result (a budget, a space, a mechanism that is saved alone) claims nothing. No code
+zero-concentrated privacy of noise that is not Gaussian, samples of records of which one is replaced, functions and laws of the user's own. A file that states no result (a budget, a space, a mechanism that is saved alone) claims nothing. No code
 is shared with the package: it is a second opinion. Fields of files: docs/format.md.
 
 **Several results in one file**: comparisons, frontiers, and what a comparison's ranking and least error rest on.
@@ -22,7 +22,7 @@ others than the corners. The table marks every other result, and no bound is tak
 What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
 mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what an unbiased one of the results costs.
 
-Not covered: questions that list their changes, reports of categories, means of clients, histograms of users.
+Not covered: questions that list their changes, or of samples of records of which one is replaced, reports of categories, means of clients, histograms of users.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ QUANTIZERS = (
     "mvu",
     "biased-selection",
 )
-BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each", "own")) | {
+BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {
     "neighbours": "add-remove",
     "signed": True,
 }
@@ -108,7 +108,7 @@ class Protected(NamedTuple):
 def bounds(sensitivity: Json) -> Json:
     """A number bounds every coordinate."""
     given = sensitivity if isinstance(sensitivity, dict) else {"linf": sensitivity}
-    return {**BOUNDS, **{name: given[name] for name in given if name}}
+    return {**BOUNDS, **{name: given[name] for name in BOUNDS if name in given}}
 
 
 def protected(design: Json) -> Protected | None:
@@ -139,33 +139,38 @@ def protected(design: Json) -> Protected | None:
     return None
 
 
+def asks(question: Json) -> Protected:
+    """What a question of numbers says may change."""
+    changes, rate = bounds(question["sensitivity"]), question["sampling_rate"]
+    return Protected(
+        question["dimension"], changes, question["rounds"], rate, question["integer"], changes["signed"]
+    )
+
+
 def protects(design: Json, question: Json, account: Account) -> bool:
     """Whether noise is for all that a question of numbers says may change."""
-    held, asked = protected(design), bounds(question["sensitivity"])
-    if held is None or held.dimension != question["dimension"] or held.rounds < question["rounds"]:
+    held, asked = protected(design), asks(question)
+    if held is None or held.dimension != asked.dimension or held.rounds < asked.rounds:
         return False
-    own = held.changes["own"] if isinstance(held.changes, dict) else None
-    sampled = held.rate < 1 and asked["neighbours"] != "add-remove"
-    sampled = sampled and not (asked["own"] or math.inf) <= (own or 0)
-    if held.rate < question["sampling_rate"] or sampled or (held.whole and not question["integer"]):
-        return False
-    sizes, l1, l2 = bounds_of(asked, held.dimension)
+    return held.rate >= asked.rate and held.whole <= asked.whole and within(asked, held, account)
+
+
+def within(one: Protected, other: Protected, account: Account) -> bool:
+    """Whether each change that bounds allow is one that other bounds allow, or a list."""
+    sizes, l1, l2 = bounds_of(one.changes, one.dimension)
     count = sum(n for _, n in sizes)
-    if asked["signed"] and held.signed is False and count > 1:
+    if other.signed is False and one.signed and count > 1:
         return False
-    each = coordinates(asked)
-    if not isinstance(held.changes, dict):
-        return listed(held.changes, each * (held.dimension if len(each) == 1 else 1), asked, account)
-    limits = held.changes
-    account.takes(10 * len(each) + len(limits["each"] or ()), 3000)
+    each, limits = widths(one.changes, one.dimension), other.changes
+    if not isinstance(limits, dict):
+        return listed(limits, each, one.changes, account)
+    account.takes(10 * len(each), 3000)
     kept = all(
         limits[name] is None or beyond_changes(norm, sizes, l1, l2, Fraction(limits[name])) >= 0
         for name, norm in (("linf", math.inf), ("l1", 1), ("l2", 2))
     )
-    if limits["each"] is not None:
-        each = each * (len(limits["each"]) if len(each) == 1 else 1)
-        kept = kept and all(a <= Fraction(b) for a, b in zip(each, limits["each"], strict=True))
-    return kept and (limits["l0"] is None or count <= limits["l0"])
+    kept = kept and (limits["l0"] is None or count <= limits["l0"])
+    return kept and all(a <= b for a, b in zip(each, widths(limits, one.dimension), strict=True))
 
 
 def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
@@ -198,7 +203,7 @@ def box(each: list[Fraction], asked: Json) -> tuple[list[int], Iterable[int], in
     return moved, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
 
 
-def of_question(one: Json, question: Json) -> bool:
+def of_question(one: Json, question: Json, account: Account) -> bool:
     """Whether a result that answers a question is for no more than that, and for its loss and prior."""
     design = one["design"]
     if question[""] == "local-report":
@@ -208,36 +213,22 @@ def of_question(one: Json, question: Json) -> bool:
         return True
     if question[""] == "metric-report":
         return same_question(design, question) is not None
-    held, asked = protected(design), bounds(question["sensitivity"])
+    held, asked = protected(design), asks(question)
     assert held is not None
-    if held[2:4] != (question["rounds"], question["sampling_rate"]):
+    if (held.rounds, held.rate) != (asked.rounds, asked.rate):
         return False
     if design[""] != "noise-allocation" and design.get("loss", question["loss"]) not in (
         question["loss"],
         "total",
     ):
         return False
-    if (design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]) != asked["neighbours"]:
+    stated = design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]
+    if stated != asked.changes["neighbours"]:
         return False
-    each = widths(asked, held.dimension)
     if not isinstance(held.changes, dict):
-        return len(both_signs(held.changes)) == 2 * box(each, asked)[2]
-    own, (sizes, l1, l2) = widths(held.changes, held.dimension), bounds_of(held.changes, held.dimension)
-    count = sum(n for _, n in sizes)
-    most = min(asked["l0"] or held.dimension, sum(map(bool, each)))
-    if count > most or (held.signed and not asked["signed"] and count > 1):
-        return False
-    norms = (
-        (asked["l1"], l1, sum(n * b for b, n in sizes), 1),
-        (asked["l2"], l2, sum(n * b * b for b, n in sizes), 2),
-    )
-    kept = all(
-        bound is None
-        or (stated is not None and stated <= Fraction(bound))
-        or total <= Fraction(bound) ** power
-        for bound, stated, total, power in norms
-    )
-    return kept and all(a <= b for a, b in zip(own, each, strict=True))
+        each = widths(asked.changes, asked.dimension)
+        return len(both_signs(held.changes)) == 2 * box(each, asked.changes)[2]
+    return within(held, asked, account)
 
 
 def widths(sensitivity: Json, dimension: int) -> list[Fraction]:
@@ -325,7 +316,10 @@ def same_question(design: Json, question: Json) -> str | None:
 def uncovered(question: Json) -> str:
     """What a comparison is of, where it is not covered; "" elsewhere."""
     if question[""] == "numeric-query":
-        return "for listed changes" if isinstance(question["sensitivity"], list) else ""
+        if isinstance(question["sensitivity"], list):
+            return "for listed changes"
+        replaced = question["sampling_rate"] < 1 and asks(question).changes["neighbours"] == "replace"
+        return "of samples of records of which one is replaced" if replaced else ""
     if question[""] == "local-report":
         return "of means of clients" if question["clients"] else ""
     named = {"category-report": "of reports of categories", "histogram-of-users": "of histograms of users"}
@@ -364,7 +358,9 @@ def comparison(held: Json, account: Account, check: Check) -> None:
         "an error of the question's loss is the value of a result for this loss, and no other", of_loss
     )
     said = dict(zip(table["mechanism"], table["assumes"]))
-    marked = all((OTHER in str(said[name])) != of_question(one, question) for name, one in results.items())
+    marked = all(
+        (OTHER in str(said[name])) != of_question(one, question, account) for name, one in results.items()
+    )
     account.agrees("results for another question are marked", marked)
     account.claimed("the other cells of the table follow from the results")
     least(held, results, account)
@@ -401,14 +397,14 @@ def least(held: Json, results: dict[str, Json], account: Account) -> None:
     if stated is None:
         account.agrees("no least error is named", name == "")
     elif question[""] == "local-report":
-        costs = [one["value"] for one in results.values() if of_question(one, question)]
+        costs = [one["value"] for one in results.values() if of_question(one, question, account)]
         most = min(costs, default=math.inf) * (1 + CLOSE)
         account.claimed(f"{name}: the least error is {stated!r}", 0 < stated <= most, most - stated)
     else:
         bounds = [
             (one["lower_bound"], same_question(one["design"], question))
             for one in results.values()
-            if one["bound_class"] == EVERY and of_question(one, question)
+            if one["bound_class"] == EVERY and of_question(one, question, account)
         ]
         account.agrees(
             "the least error is the lower bound of a result for this very question, by the name of its class",

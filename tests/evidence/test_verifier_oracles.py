@@ -27,7 +27,7 @@ from mechdesign.vectors.design import box_error, cap_error
 from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
 from mechdesign.verifier import vectors
 from mechdesign.verifier.allocation import composed_delta, largest_square
-from mechdesign.verifier.calibration import Asked, moments
+from mechdesign.verifier.calibration import Asked
 from mechdesign.verifier.changes import beyond_changes, bounds_of, reached
 from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
@@ -69,27 +69,6 @@ def found(result: md.Result) -> list[float]:
             for points in POINTS
             if points <= DECISIVE
         ]
-
-
-@pytest.mark.parametrize("name", ["laplace", "logistic", "osgt", "flipped_huber"])
-@pytest.mark.parametrize("theta", [0.01, 20.0])
-def test_moments_of_the_loss_are_those_of_a_quadrature(name: str, theta: float) -> None:
-    shapes, shift = ((0.7,) if name in ("osgt", "flipped_huber") else ()), 0.8
-    largest = Decimal("Infinity") if shapes else Decimal(shift)
-    with localcontext() as context:
-        context.prec = PLACES
-        law = CONTINUOUS[name](*map(Decimal, shapes))
-        found = moments(name, tuple(map(Decimal, shapes)), Decimal(shift), largest, Account()).mean(
-            Decimal(theta)
-        )
-
-        def density(t: mpmath.mpf) -> mpmath.mpf:
-            return mpmath.exp(-mpmath.mpf(str(law.exponent(Decimal(str(abs(t)))))))
-
-        ends = [-60, -20, -5, *sorted({0, -shift, 0.7, -0.7, -shift - 0.7, 0.7 - shift}), 5, 10, 20, 30, 60]
-        whole = mpmath.quad(density, ends)
-        exact = mpmath.quad(lambda t: density(t) ** (1 + theta) * density(t + shift) ** -theta, ends) / whole
-    assert exact * (1 - 1e-9) <= mpmath.mpf(str(found)) <= exact * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("sigma", ["0.3", "17.5", pytest.param("9000.5", marks=pytest.mark.slow)])

@@ -526,11 +526,26 @@ class Declared(Linear):
         return self.cell(j) if j < self.cells else f"t{j - self.cells + 1}"
 
     @cached_property
+    def _sizes(self) -> tuple[Array, Array]:
+        """Sizes of rows and columns: 1 of a cell, of a row that of its largest term, of a further column that of its largest row, over its coefficient."""
+        (i, j), a = self.places.T, np.abs(self.coefficients)
+        rows: Array = np.zeros(len(self.family))
+        columns: Array = np.where(np.arange(self.width) < self.cells, 1.0, 0.0)
+        before, known = -1, 0
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            while before < known:
+                terms, ratios = np.zeros(len(rows)), np.zeros(len(columns))
+                np.maximum.at(terms, i, a * columns[j])
+                rows = np.where(rows > 0, rows, terms)
+                np.maximum.at(ratios, j, rows[i] / a)
+                columns = np.where(columns > 0, columns, ratios)
+                before, known = known, int(np.count_nonzero(rows) + np.count_nonzero(columns))
+        return rows, columns
+
+    @cached_property
     def row_units(self) -> Array:
-        """Powers of two that divide the own rows for a solver, whose tolerances are absolute: from each row's largest coefficient of a cell."""
-        sizes, held = np.zeros(len(self.family)), self.places[:, 1] < self.cells
-        np.maximum.at(sizes, self.places[held, 0], np.abs(self.coefficients[held]))
-        return _power_of_two(sizes)
+        """Powers of two that divide the own rows for a solver, whose tolerances are absolute."""
+        return _power_of_two(self._sizes[0])
 
     @cached_property
     def units(self) -> tuple[float, Array]:
@@ -539,16 +554,17 @@ class Declared(Linear):
         The cost of a further column is shared among its rows, as a prior's is: the optimum is then near 1, and the simplex method takes
         a quarter of the steps for a bounded count of 300.
         """
-        columns = np.ones(len(self.cost))
-        further = self.places[:, 1] >= self.cells
-        rows, where = self.places[further].T
-        columns[self.cells :] = 0.0
-        np.maximum.at(columns, where, self.row_units[rows] / np.abs(self.coefficients[further]))
-        columns[self.cells :] = _power_of_two(columns[self.cells :])
-        sizes = np.abs(self.cost * columns)
-        rows_each = np.bincount(where - self.cells, minlength=self.width - self.cells)
+        columns = np.append(np.ones(self.cells), _power_of_two(self._sizes[1][self.cells :]))
+        sizes, where = np.abs(self.cost * columns), self.places[:, 1]
+        rows_each = np.bincount(where, minlength=self.width)[self.cells :]
         sizes[self.cells :] /= _TYPICAL * np.maximum(rows_each, 1)
         return float(_power_of_two(sizes.max(keepdims=True))[0]), columns
+
+    def in_units(self, rows: Indices) -> tuple[sparse.csr_array, Array]:
+        """Return coefficients and right sides of own rows for a solver, in the units of rows and columns."""
+        scale = 1 / self.row_units[rows]
+        matrix = sparse.diags_array(scale) @ self.matrix[rows] @ sparse.diags_array(self.units[1])
+        return sparse.csr_array(matrix), -self.offsets[rows] * scale
 
     @cached_property
     def costs(self) -> list[fmpq]:

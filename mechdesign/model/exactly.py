@@ -104,21 +104,26 @@ def _paid(declared: Declared, kept: dict[int, fmpq], costs: bool) -> None:
     columns = range(declared.cells, len(declared.cost))
     if not columns:
         return
-    charges: list[tuple[dict[int, fmpq], fmpq]] = []
+    charges, units = list[tuple[dict[int, fmpq], fmpq]](), [rational(u) for u in declared.row_units.tolist()]
     for j in columns:
-        entries = {i: a for i, row in enumerate(declared.rows) for c, a in row.terms if c == j and i in kept}
+        entries = {
+            i: a / units[i]
+            for i, row in enumerate(declared.rows)
+            for c, a in row.terms
+            if c == j and i in kept
+        }
         charges.append((entries, declared.costs[j] if costs else ZERO))
     charges = [charge for charge in charges if charge[0]]
-    start = [kept.get(i, ZERO) for i in range(len(declared.family))]
+    start = [kept.get(i, ZERO) * unit for i, unit in enumerate(units)]
     for i, value in enumerate(project(_independent(charges)[0], start)):
         if i in kept:
-            kept[i] = value if declared.equal[i] or value > 0 else ZERO
+            kept[i] = value / units[i] if declared.equal[i] or value > 0 else ZERO
     # rounding may have left multipliers on a column without a cost that no other row can balance
     unpaid = True
     while unpaid:
         unpaid = False
         for entries, cost in charges:
-            if not cost and sum((a * kept[i] for i, a in entries.items()), ZERO):
+            if not cost and sum((a * units[i] * kept[i] for i, a in entries.items()), ZERO):
                 kept.update(dict.fromkeys(entries, ZERO))
                 unpaid = True
 

@@ -140,11 +140,7 @@ class Program:
         if not len(rows):
             return
         d = self.declared
-        scale = d.row_units[rows]
-        matrix = sparse.csr_array(
-            sparse.diags_array(1 / scale) @ d.matrix[rows] @ sparse.diags_array(self._units)
-        )
-        right = -d.offsets[rows] / scale
+        matrix, right = d.in_units(rows)
         blocks: dict[str, Any] = {"P": matrix[:, : d.cells] @ self._gathered}
         if matrix.shape[1] > d.cells:
             blocks["e"] = matrix[:, d.cells :]

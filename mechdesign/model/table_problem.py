@@ -77,6 +77,7 @@ _POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
 _STRICTER = 8  # most times that limits of convex functions are tightened
 MOST_ROWS = 400_000
 """Most privacy rows that `TableProblem.write` lists."""
+_ASYMMETRIC = 1_000  # cells of a table on a metric from which a program without symmetry takes half a second
 _SIMPLEX = 4_000  # variables of a table on a metric that the simplex method solves within half a minute
 _LARGE = 20_000  # from this many variables a second solve takes too long: a mixture then repairs the law
 
@@ -207,13 +208,17 @@ class FiniteProblem(TableDesign, Problem):
         solver : str, optional
         symmetry : "find", or list of (permutation of inputs, permutation of outputs), optional
             Symmetries of the problem: one variable for each orbit of cells. Permutations that change the problem are dropped, with a note.
+            Found by default for large tables under pure privacy on a metric.
         **options
             Options of the solver.
         """
         if self.declared.curved:
             yield from self._by_tangents(clock, solver, **options)
             return
-        declared, orbits = self.declared, Symmetry.of(self.declared, symmetry, clock)
+        declared = self.declared
+        if symmetry is None and _steep(declared) and declared.cells > _ASYMMETRIC:
+            symmetry = "find"
+        orbits = Symmetry.of(declared, symmetry, clock)
         notes = (f"symmetry: {orbits.dropped} of the permutations do not keep every row",) * bool(
             orbits.dropped
         )
@@ -279,7 +284,10 @@ class FiniteProblem(TableDesign, Problem):
         return self.with_functions(super().audit(result), self._table(result.mechanism))
 
     def _table(self, law: Any) -> Array:
-        return np.reshape([float(x) for x in self.exact(law)], self.unknown.shape)
+        return self._doubles(self.exact(law))
+
+    def _doubles(self, columns: Exact) -> Array:
+        return np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
 
     def room(self, label: str, law: Any) -> float:
         """Return the tolerance of a convex function at a law."""
@@ -293,37 +301,54 @@ class FiniteProblem(TableDesign, Problem):
     def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
         """Solve the conic program for a law, then linear programs with tangents at their solutions for the bound."""
         found, declared, columns, missed = self._inside(clock, solver, options)
-        tables = [_stochastic(found.primal[self.unknown.name()])]
-        worth, lows = self.worth(self.deployed(weights_of(declared, columns))), list[float]()
+        tables, lows, first = [_stochastic(found.primal[self.unknown.name()])], list[float](), columns
+        worth = self.worth(self.deployed(weights_of(declared, columns)))
         while True:
             program = Program(declared, clock)
             program.solve()
             none = np.zeros(0, dtype=np.int64), np.zeros(0)
             bounds = [b for held in (none, program.multipliers()) for b in proved_bounds(declared, *held)]
-            columns = _settled(declared, columns[: declared.cells])
+            vertex = _stochastic(program.columns()[: declared.cells].reshape(tables[0].shape))
+            inside = [columns]
+            if "objective" not in worth and max(worth.values()) <= 0:
+                with suppress(SolverError):  # of the repair, or out of time
+                    outer, off = repaired(declared, near(declared, [program.columns()], clock), clock)
+                    inside, missed = [columns, self._last_inside(first, outer)], {**missed, **off}
+                    tables.append(self._doubles(inside[1]))
+            columns = min((_settled(declared, one[: declared.cells]) for one in inside), key=declared.value)
             value = max(round_up(fraction(declared.value(columns))), worth.get("objective", -math.inf))
             lows.append(max(bound.value for bound in bounds))
             apart = value - lows[-1]
             stalled = len(lows) > _STALLED and lows[-1] - lows[-1 - _STALLED] < 0.01 * apart
-            if apart <= clock.gap * abs(value) or stalled or clock.passed or len(tables) == _TANGENTS:
+            if apart <= clock.gap * abs(value) or stalled or clock.passed or len(lows) == _TANGENTS:
                 break
-            vertex = _stochastic(program.columns()[: declared.cells].reshape(tables[0].shape))
             tables.append((vertex + tables[0]) / 2)  # inside, where slopes are finite
             declared = self.compiled({"": tables})
         self.__dict__["_declared"] = declared
         yield from bounds
         yield replace(self._law(columns, missed, SolveReport.of(found)), value=value)
 
+    def _last_inside(self, inner: Exact, outer: Exact) -> Exact:
+        """Return the last point inside the convex functions on the way from one inside to another."""
+        start, end = self._doubles(inner), self._doubles(outer)
+        least, most, share = 0.0, 1.0, 1.0
+        while most - least > 1e-12:
+            kept = all(v <= 0 for v in self.worth_at(start + share * (end - start)).values())
+            least, most = (share, most) if kept else (least, share)
+            share = (least + most) / 2
+        weight = rational(least)
+        return [a + weight * (b - a) for a, b in zip(inner, outer)]
+
     def _inside(
         self, clock: Clock, solver: str | None, options: dict[str, Any]
     ) -> tuple[Solution, Declared, Exact, dict[str, fmpq]]:
         """Solve as a conic program and repair its table; again with tightened functions if the repaired table violates them."""
-        program, stricter, off = self.to_cvxpy(), 0.0, list[str]()
+        program, stricter, off = self.to_cvxpy(), CURVED, list[str]()  # `_last_inside` gains it back
         equal = np.full(self.unknown.shape, 1 / self.declared.m)
         parts = {label: f / self._size(label, equal) for label, f in self.functions().items()}
         goal = program.objective.expr
         if parts.pop("objective", None) is not None:
-            goal = goal / self._spread()
+            goal, stricter = goal / self._spread(), 0.0
         scaled = {id(one) for label, one in labelled(self.constraints) if label in parts}
         kept = [one for one in program.constraints if id(one) not in scaled]
         for _ in range(_STRICTER):
@@ -331,6 +356,9 @@ class FiniteProblem(TableDesign, Problem):
             try:
                 found = _conic(asked, solver, clock, options)
             except InfeasibleError as error:
+                if stricter == CURVED:  # there may be no room for it
+                    stricter = 0.0
+                    continue
                 if stricter:
                     break
                 self._cut_off(clock)

@@ -526,7 +526,8 @@ class BoxSearch:
         n = int(open_.sum())
         found = np.zeros((*x.shape[:-1], open_.size + x.shape[-1] - n))
         found[..., np.flatnonzero(open_)] = x[..., :n]
-        found[..., open_.size :] = x[..., n:]
+        if self.own is not None:
+            found[..., open_.size :] = x[..., n:] * self.own.units[1][open_.size :]
         return found
 
     def judged(self, values: Array, x: Array) -> Array:
@@ -554,16 +555,17 @@ class BoxSearch:
                 for f in families
             ),
         ]
+        duals = {
+            name.removeprefix("own: ") if name.startswith("own: ") else f"model: {name}": list(dual)
+            for name, dual in found.solution.dual.items()
+        }
         if self.own is not None:
             activity = self.own.matrix @ np.append(np.ravel(q), found.columns[unknown.size :])
             for k, label in enumerate(self.own.labels):
                 mine = np.flatnonzero(self.own.family == k)
                 mine = mine[np.argsort(-self.own.equal[mine], kind="stable")]
+                duals[label] = list(duals[label] / self.own.row_units[mine])
                 rows.append((label, [], activity[mine], -self.own.offsets[mine]))
-        duals = {
-            name.removeprefix("own: ") if name.startswith("own: ") else f"model: {name}": list(dual)
-            for name, dual in found.solution.dual.items()
-        }
         return audited(
             (
                 name,
@@ -671,8 +673,8 @@ def _own_blocks(own: SelectionRows, at: Indices) -> tuple[list[Block], int]:
         for equal in (True, False):
             rows = np.flatnonzero((own.family == k) & (own.equal == equal))
             if len(rows):
-                matrix = own.matrix[rows][:, columns]
-                blocks.append(Block.of(f"own: {label}", matrix, -own.offsets[rows], equal=equal))
+                matrix, right = own.in_units(rows)
+                blocks.append(Block.of(f"own: {label}", matrix[:, columns], right, equal=equal))
     return blocks, own.width - own.cells
 
 

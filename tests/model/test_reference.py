@@ -152,7 +152,8 @@ def test_an_epsilon_that_only_just_suffices() -> None:
 def test_units_of_rows_and_losses_do_not_matter(size: float) -> None:
     """A solver's tolerances are absolute: rows and costs reach it in units of their own."""
     P = md.Table([-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3])
-    rows = [P.private(md.PureDP(1.0)), P.unbiased(), md.named("cap", size * P[:, 1] <= size * 0.2)]
+    cap, near = size * cp.max(P[:, 1]) <= size * 0.2, size * cp.norm1(P[0] - P[1]) <= size * 0.4
+    rows = [P.private(md.PureDP(1.0)), P.unbiased(), md.named("cap", cap), md.named("near", near)]
     for objective in (P.expected(), P.expected(size * P.losses()), P.worst(size * P.losses())):
         result = md.Problem(md.Minimize(objective), rows).solve()
         assert result.gap is not None and result.gap < 1e-9

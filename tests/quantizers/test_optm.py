@@ -397,7 +397,11 @@ def test_a_law_outside_an_own_row_is_refused() -> None:
 def test_a_convex_row_that_is_not_piecewise_linear(tmp_path: Path) -> None:
     """By tangents, to the optimum of CVXPY in the same box; a file holds the tangents only."""
     model = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.2), stats.uniform(-1, 2)).problem()
-    found = model.subject_to(md.named("even", cp.norm(model.unknown[2]) <= 0.59)).solve()
+    small, found, large = (
+        model.subject_to(md.named("even", size * cp.norm(model.unknown[2]) <= size * 0.59)).solve()
+        for size in (1e-300, 1.0, 1e300)
+    )
+    assert small.value == pytest.approx(found.value) and large.value == pytest.approx(found.value)
     assert found.certificate is not None and found.certificate.verify()
     assert {"tangents of even", "even"} <= set(found.audit()["family"])
     reference: Any = found.problem().to_cvxpy()

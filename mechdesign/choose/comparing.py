@@ -44,7 +44,7 @@ def compare(
     jobs: int = 1,
     progress: bool = True,
     time_limit: float | None = None,
-    total_time_limit: float | None = None,
+    total_time_limit: float | None = 600.0,
 ) -> Comparison:
     """Try every mechanism that answers a question, published and optimal, and rank them by their error.
 
@@ -69,8 +69,8 @@ def compare(
         proved gap in `note`; or `note` says that there is none.
     total_time_limit : float, optional
         Seconds for all of them. The rest is shared evenly among mechanisms still to be tried, so that slow ones get
-        the time that quick ones leave; mechanisms whose turn comes too late are not tried, and `note` says so. Without a limit a question
-        whose numbers differ much in sensitivity, say, may take minutes.
+        the time that quick ones leave; mechanisms whose turn comes too late are not tried, and `note` says so. Nearly all questions take seconds;
+        None sets no limit.
 
     Returns
     -------
@@ -109,8 +109,7 @@ def compare(
     one_of("progress", progress, (True, False))
     Deadline(time_limit)  # checked before the work
     clock = Deadline(total_time_limit, "total_time_limit")
-    label = "comparing" if clock.finite or time_limit else "comparing, without total_time_limit="
-    with progress_bar(label, len(names), shown=progress) as step:
+    with progress_bar("comparing", len(names), shown=progress) as step:
         attempt = _Try(question, privacy, time_limit, clock=clock)
         tried = _tried(attempt, names, jobs, step)
     results = {name: found for name, (_, found) in tried.items() if found is not None} | own

@@ -231,9 +231,7 @@ def compare(
     mechanism: Annotated[list[str] | None, typer.Option("--mechanism", "-m", help="Try these alone.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Mechanisms tried at a time.", min=1)] = 1,
     time_limit: Limit = None,
-    total_time_limit: Annotated[
-        float | None, typer.Option(help="Seconds for all mechanisms together.")
-    ] = None,
+    total_time_limit: Annotated[float, typer.Option(help="Seconds for all mechanisms together.")] = 600.0,
     csv: Annotated[Path | None, typer.Option(help="Write the table as CSV.")] = None,
     out: Out = None,
     report: Page = None,

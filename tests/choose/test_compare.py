@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.choose import comparing
 from mechdesign.choose.candidates import candidates
 from mechdesign.choose.comparing import _parsed
 from mechdesign.choose.comparison import OTHER
@@ -97,8 +98,8 @@ def test_reports_have_a_proved_least():
     assert row["95% half-width"] == pytest.approx(np.quantile(off, 0.95), rel=0.01)
 
 
-def test_a_limit_for_all_is_shared():
-    """`total_time_limit` is for all mechanisms together: what it leaves no time for says so."""
+def test_a_limit_for_all_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`total_time_limit` is for all mechanisms together, ten minutes by default: what it leaves no time for says so."""
     names = ["laplace", "gaussian"]
     found = md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1e3)
     assert found.names == [name for name in counts().names if name in names]
@@ -106,6 +107,12 @@ def test_a_limit_for_all_is_shared():
         md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1e-9)
     with pytest.raises(md.DesignError, match="total_time_limit = 0"):
         md.compare(COUNTS, PRIVACY, total_time_limit=0)
+    limits: list[float] = []
+    monkeypatch.setattr(comparing, "_tried", lambda attempt, *_: limits.append(attempt.clock.seconds) or {})
+    for options in ({}, {"total_time_limit": None}):
+        with pytest.raises(md.InfeasibleError):
+            md.compare(COUNTS, PRIVACY, **options)
+    assert limits == [600, math.inf]
 
 
 Q3 = md.NumericQuery(dimension=3, sensitivity=2.0)

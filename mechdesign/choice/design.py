@@ -40,9 +40,10 @@ from flint import fmpq
 from scipy import special
 
 from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, Scored, chances, names_of, scores_of
+from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exact import exp_upper, fraction, rational, round_down
+from mechdesign.evidence.exact import fraction, rational, round_down
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.sampling import uniform_integers
@@ -80,6 +81,8 @@ if TYPE_CHECKING:
 SPREADS = {"one vote": 1.0, "approvals": 1.0, "replaced vote": 2.0}
 """Largest change of the difference of two candidates' scores between neighbours."""
 _MOST = 10  # candidates of a table: one person has 2^k - 1 possible approvals
+_LARGE = 12.0
+"""ε from which the limit of large ones is tried: its gap is about e^(-ε)."""
 
 
 @serializable("private-choice")
@@ -116,8 +119,8 @@ class PrivateChoice(Choosing, TableDesign):
     Notes
     -----
     Regret is the largest score minus that of the choice. McKenna and Sheldon, *Permute-and-flip*, NeurIPS 2020. A rule has no lower bound:
-    scores with a spread alone give no finite program. From ε ≈ 30 on doubles do not hold a table's program; for two candidates and
-    votes that are not replaced permute-and-flip is then proved optimal, while for others the gap stays open.
+    scores with a spread alone give no finite program. Doubles do not hold a table's program at ε of 20 and more: table and bound are then those of the
+    limit of large ε, written down in closed form and proved to a gap of about :math:`e^{-\varepsilon}`. Beyond ε = 700, where least regrets are no doubles, the gap stays open.
 
     Examples
     --------
@@ -278,25 +281,28 @@ class PrivateChoice(Choosing, TableDesign):
         return ChoiceRule(name, rate, self.candidates, self.choose)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the better rule; with `largest`, the uniform choice, and permute-and-flip at a rate small enough to be private after rounding."""
+        """Yield the better rule; with `largest`, the uniform choice, and permute-and-flip at a rate small enough to be private after rounding; for large ε also the law and the bound of its limit."""
         if self.largest is None:
             yield from super().closed_forms()
             return
         if isinstance(self.privacy, ZeroConcentratedDP):
             remedy = "is of tables, of which no finite number of rows states ρ: ask for ε, or leave it out"
             raise DesignError.of("largest", self.largest, remedy)
-        yield from self._bound_by_ties()
         epsilon, alone = self.privacy.epsilon, np.ones(self.size)
+        less = min(
+            1e-13 * (1 + epsilon), epsilon / 2
+        )  # subtracted from ε, against the rounding of large ones
         tables = [np.full(self.alike.shape, 1 / self.size)]
-        for less in (
-            0.0,
-            min(1e-13 * (1 + epsilon), epsilon / 2),
-        ):  # subtracted from ε, against the rounding of large ones
-            found = chances(PERMUTE, self._regrets, alone, (epsilon - less) / self.moved)
-            tables.append(np.maximum(found.ravel()[self.alike], 1e-300))
+        for rate in (epsilon / self.moved, (epsilon - less) / self.moved):
+            tables.append(chances(PERMUTE, self._regrets, alone, rate).ravel()[self.alike])
+        if _LARGE <= epsilon <= LARGEST_POWER:
+            least, paths = self._in_the_limit(math.exp(less - epsilon))
+            tables.append(least)
+            yield self._bound_by_paths(least, paths)
         for table in tables:
-            unit = 1 << 60 - math.frexp(table.min())[1]  # 60 bits for the smallest probability
-            weights = tuple(tuple(int(Fraction(p) * unit) for p in row) for row in table.tolist())
+            held = np.maximum(table, 1e-307)
+            unit = 1 << 60 - math.frexp(held.min())[1]  # 60 bits for the smallest probability
+            weights = tuple(tuple(int(Fraction(p) * unit) for p in row) for row in held.tolist())
             law = self.law(weights, SolveReport("closed form"))
             columns = self.exact(
                 law.mechanism, next(p.witness for p in law.proofs if isinstance(p, TableProof))
@@ -304,33 +310,76 @@ class PrivateChoice(Choosing, TableDesign):
             if not Face(self.declared, frozenset()).broken(columns):
                 yield law
 
-    def _bound_by_ties(self) -> Iterator[Bound]:
-        """Yield the bound from a neighbour with k equal counts, which forces each probability to at least e^(-ε)/k: for large ε, whose programs doubles do not solve."""
-        if self.objective != "worst" or not isinstance(self.privacy, PureDP):
-            return
-        declared, k = self.declared, self.size
-        (part,) = declared.parts
-        lost = np.where(
-            (np.ptp(self.counts, axis=1) == 0)[part.pairs[:, 0]],
-            self._regrets[part.pairs[:, 1]].sum(axis=1),
-            0,
-        )
-        if not lost.max(initial=0.0):
-            return
-        pair = int(lost.argmax())
-        tie, near = part.pairs[pair].tolist()
-        least = (1 - Fraction(1, 10**12)) / exp_upper(self.privacy.epsilon)  # for any enclosure of e^ε
-        price = [Fraction(off) * least for off in self._regrets[near].tolist()]
-        held = {part.first + pair * k + y: p for y, p in enumerate(price)}
-        for i, row in enumerate(declared.rows):
-            last = max(j for j, _ in row.terms)
-            if row.equal and last // k == tie:
-                held[i] = sum(price, Fraction(0)) / k - price[last % k]
-            elif not row.equal and any(j // k == near for j, _ in row.terms):
-                held[i] = Fraction(1)
-        rows, multipliers = np.array(sorted(held)), tuple(held[i] for i in sorted(held))
-        value = fraction(self.linear_bound(rows, multipliers).bound)
-        yield Bound(round_down(value), RowsBound(rows, multipliers))
+    def _in_the_limit(self, decay: float) -> tuple[Array, Indices]:
+        """Return the table that is optimal in the limit of large ε, at e^(-ε) = `decay`, and the places of the privacy rows that force its cells, ends of paths first.
+
+        Each of t best candidates is chosen with probability 1/t or nearly so. A neighbour chooses it with probability at least
+        e^(-ε) (1/t - δ/c) if c candidates are no longer best there, and so on along paths of neighbours; the table has the largest of these.
+        """
+        (part,) = self.declared.parts
+        best, (a, b) = self._regrets == 0, part.pairs.T
+        share = 1 / best.sum(axis=1, keepdims=True)
+        high, low = self.alike[a].ravel(), self.alike[b].ravel()
+
+        def forced(spent: Array) -> tuple[Array, Any]:
+            least, before = np.where(best, share, 0.0).ravel(), np.zeros(0)
+            while not np.array_equal(before, least):
+                before = least.copy()
+                np.maximum.at(least, low, decay * (before[high] - spent))
+            tight = (decay * (least[high] - spent) == least[low]) & (least[low] > 0)
+            return least, tight & ~best[b].ravel()
+
+        least, tight = forced(np.zeros(len(high)))
+        if (delta := part.delta - self.size * decay) > 0:  # the rest for rows that are not tight
+            sharing = (tight & best[a].ravel()).reshape(-1, self.size).sum(axis=1)
+            least, tight = forced((delta / np.maximum(sharing, 1)).repeat(self.size))
+        table = np.where(best, 0.0, least[self.alike])
+        table += best * share * (1 - table.sum(axis=1, keepdims=True))
+        rows = np.flatnonzero(tight)[np.unique(low[tight], return_index=True)[1]]
+        return table, rows[np.argsort(least[low[rows]])]
+
+    def _bound_by_paths(self, table: Array, paths: Indices) -> Bound:
+        """Return the bound whose multipliers carry the cost of every cell, times e^(-ε) a step, along its path to best candidates."""
+        declared, k, off, alike = self.declared, self.size, self._regrets, self.alike.ravel()
+        (part,), cells = declared.parts, declared.cells
+        high, low = (part.pairs[paths // k] * k + (paths % k)[:, None]).T
+        equals = (off[:, :, None] == off[:, None, :]).sum(axis=2).ravel()
+        worst = np.arange(len(off)) == (off * table).sum(axis=1).argmax()
+        rate = (1 - 1e-12) * math.exp(-part.losses[0])  # for any enclosure of e^ε
+        costs, paid, weights = declared.cost[:cells], np.zeros(len(off)), worst * 1.0
+        for _ in range(2):
+            if self.objective == "worst":  # another candidate than the best must cost what these are paid
+                weights = worst + paid / np.where(off > 0, off, np.inf).min(axis=1)
+                weights /= weights.sum()
+                costs = (weights[:, None] * off).ravel()
+            total, prices = np.bincount(alike, costs, cells), np.zeros(len(paths))
+            for i, (end, start) in enumerate(alike[np.column_stack([high, low])].tolist()):
+                prices[i] = max(0.0, total[start] - equals[start] * paid[start // k]) * rate
+                total[end] += prices[i]
+            paid = np.where(off[:, 0] == 0, total[::k] / equals[::k], 0.0)
+
+        shares, exact = _exact(weights), _exact(prices)
+        shares[worst] += 1 - shares.sum()
+        left = _exact(costs) if self.objective == "mean" else (shares[:, None] * off.astype(int)).ravel()
+        np.add.at(left, high, exact)
+        np.subtract.at(left, low, exact * fraction(part.high(0)))
+        sums, every = np.array([Fraction(0)] * cells), np.arange(cells)
+        np.add.at(sums, alike, left)
+        # what is paid stands at sorted counts; what others than the best cost beyond it is shared out, so that no digit of e^ε matters
+        own, equals = alike // k == every // k, equals.astype(object)
+        members = np.bincount(alike, minlength=cells)[alike].astype(object)
+        due = np.where(off.ravel() == 0, sums[alike] / equals, _exact(paid)[alike // k])
+        even = own * due + (sums[alike] - equals * due) / members - left
+        held = dict(zip(np.flatnonzero(declared.equal).tolist(), even[alike != every]))
+        held |= dict(zip(np.flatnonzero(declared.equal == 0).tolist(), shares))
+        held |= dict(zip((part.first + paths).tolist(), exact))
+        if part.delta:
+            most = np.zeros(len(part.pairs))
+            np.maximum.at(most, paths // k, prices)
+            held |= dict(zip(range(part.sums, part.end), _exact(most)))
+        rows = np.array(sorted(row for row, value in held.items() if value))
+        proof = RowsBound(rows, tuple(held[row] for row in rows.tolist()))
+        return Bound(round_down(fraction(self.linear_bound(rows, proof.multipliers).bound)), proof)
 
     def _own_way(self, solver: str | None) -> bool:
         return self.largest is None and solver is None
@@ -421,6 +470,11 @@ class PrivateChoice(Choosing, TableDesign):
         axis.plot(gaps, best, "o-", color=COLOURS[0])
         axis.set(xlabel="by how much the best is ahead", ylabel="probability of choosing it", ylim=(0, 1.02))
         return fig
+
+
+def _exact(numbers: Array) -> Any:
+    """Return doubles as fractions, in an array of objects."""
+    return np.frompyfunc(Fraction, 1, 1)(numbers)
 
 
 @serializable("choice-table")

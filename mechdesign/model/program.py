@@ -1,7 +1,7 @@
 r"""The linear program of a declaration in doubles: one variable for each orbit of cells, privacy rows generated as they are broken.
 
 Under a metric the rows along a thin spanner come first (losses add up along a path, so that few other rows can be broken); if one ε holds for all
-pairs, floors replace the rows, or inputs next to each other come first. Rows of pure privacy are balanced by :math:`e^{-\varepsilon d/2}` for the solver.
+pairs, floors replace the rows, or inputs next to each other come first; listed pairs come all at once. Rows of pure privacy are balanced by :math:`e^{-\varepsilon d/2}` for the solver.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ MOST_CELLS = 300_000
 """Largest number of cells; 40,000 take HiGHS minutes."""
 SEED = 1.2
 """Stretch of the spanner whose rows come first."""
+_LISTED = 20_000  # most rows of listed pairs that come all at once
 _SMALL = 1e-3  # an optimum below this is computed again in units of its own
 
 
@@ -245,12 +246,13 @@ class Program:
         self._add(part.lower + j, {"P": (i, cells, -ones, nan), name: (i, floors, ones, nan)}, 1.0, 0.0, 0.0)
 
     def _first(self, part: Part) -> Indices:
-        """Return the pairs to begin with: inputs next to each other if all have the same ε; under a metric, those of a spanner."""
+        """Return the pairs to begin with: listed ones, inputs next to each other if all have the same ε; under a metric, those of a spanner."""
         if (own := part.longest()) is not None:
             return own
         a, b = part.pairs.T
         if len(part.distances) == 1:
-            near = np.flatnonzero(np.abs(a - b) == 1)
+            some = len(a) == part.n * (part.n - 1) or len(a) * part.m > _LISTED
+            near = np.flatnonzero(np.abs(a - b) == 1) if some else np.arange(len(a))
             return near if len(near) else np.arange(len(a))
         far = np.full((part.n, part.n), np.inf)
         far[a, b] = part.losses

@@ -336,13 +336,7 @@ def test_a_grid_s_value_is_that_of_all_its_candidates() -> None:
 
 # k, N, ε, objective, neighbours, least regret
 REFERENCE = [
-    (2, 8, 1.0, "mean", "one vote", 0.077716),
-    (3, 4, 1.0, "mean", "one vote", 0.189051),
-    (4, 3, 1.0, "mean", "one vote", 0.270033),
     (3, 4, 0.5, "mean", "one vote", 0.458905),
-    (2, 8, 1.0, "worst", "one vote", 0.183940),
-    (3, 4, 1.0, "worst", "one vote", 0.299263),
-    (4, 3, 1.0, "worst", "one vote", 0.379210),
     (4, 2, 0.5, "mean", "one vote", 0.479680631),
     (4, 2, 0.5, "worst", "one vote", 0.722365049),
     (3, 5, 1.0, "mean", "one vote", 0.173295793),
@@ -387,11 +381,13 @@ def drawn(law: Any, counts: tuple[int, ...]) -> list[Fraction]:
 
 @pytest.mark.parametrize("votes", ["one vote", "approvals", "replaced vote"])
 @pytest.mark.parametrize("objective", ["mean", "worst"])
-def test_private_between_all_neighbours_in_fractions(votes: str, objective: str) -> None:
-    """Counts beyond the largest included, which are counted as it."""
+@pytest.mark.parametrize("epsilon", [1.0, 30.0, 600.0])
+def test_private_between_all_neighbours_in_fractions(votes: str, objective: str, epsilon: float) -> None:
+    """Counts beyond the largest included, which are counted as it; at every ε the gap is closed."""
     k, top = 3, 2
-    result = md.PrivateChoice(k, md.PureDP(1.0), votes, largest=top, objective=objective).solve()
-    rate = exp_lower(1.0)
+    result = md.PrivateChoice(k, md.PureDP(epsilon), votes, largest=top, objective=objective).solve()
+    rate = exp_lower(epsilon)
+    assert result.status == "optimal" and result.checks().holds.all()
     for counts in itertools.product(range(top + 3), repeat=k):
         for other in moved(counts, votes):
             for a, b in zip(drawn(result.mechanism, counts), drawn(result.mechanism, other)):
@@ -420,6 +416,12 @@ def test_counts_are_taken_in_order_or_by_name_and_cut() -> None:
     extended = best.design.problem()
     capped = extended.subject_to(md.named("never sure", extended.unknown <= 0.9)).solve()
     assert capped.value > best.value and capped.checks().holds.all()
+
+
+def test_large_budgets_with_a_delta_are_closed() -> None:
+    for votes, delta in (("one vote", 1e-9), ("approvals", 1e-3), ("replaced vote", 0.1)):
+        result = md.PrivateChoice(3, md.ApproximateDP(30.0, delta), votes, largest=3).solve()
+        assert result.status == "optimal" and all(holds for *_, holds in verify.verify(dumps(result)).rows)
 
 
 @pytest.mark.parametrize("votes", ["one vote", "approvals", "replaced vote"])
@@ -479,7 +481,7 @@ def test_regrets_are_the_known_ones(
     assert errors["permute-and-flip"] == pytest.approx(permute, abs=6e-7)
     if exponential is not None:
         assert errors["exponential mechanism"] == pytest.approx(exponential, abs=6e-7)
-    assert found.least == found["optimal table"].lower_bound
+    assert errors["optimal table"] * (1 - 1e-9) < found.least == found["optimal table"].lower_bound
     assert found.least_name == f"no choice by counts of 0 to {largest} does better"
     assert found.table["error"].min() >= found.least
     rows = verify.verify(dumps(found)).rows

@@ -191,7 +191,7 @@ class Problem(ModelledDesign):
         return made
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "constraints", _sequence(self.constraints))
+        object.__setattr__(self, "constraints", tuple(map(_inequality, _sequence(self.constraints))))
         _unknown_of(self.objective, self.constraints)
         if all(parameter.value is not None for parameter in self.parameters):
             self.check()
@@ -525,6 +525,20 @@ def _again(kind: Any, objective: Any, constraints: tuple[Any, ...], held: dict[s
     if held is not None:
         made.__dict__["_declared"] = kind.numbers(**held)
     return made
+
+
+def _inequality(one: Any) -> Any:
+    """Return the constraint; a cone of CVXPY as the inequality of a convex function, which has tangents."""
+    if isinstance(one, cp.SOC):
+        least, x = one.args
+        found = (cp.norm(x, 2) if x.ndim < 2 else cp.norm(x, 2, axis=one.axis)) <= least
+    elif isinstance(one, cp.PSD):
+        found = cp.lambda_max(-(one.args[0] + one.args[0].T) / 2) <= 0
+    elif isinstance(one, cp.ExpCone):
+        found = one.args[0] + cp.rel_entr(*one.args[1:]) <= 0
+    else:
+        return one
+    return found.set_label(one.label)
 
 
 def _sequence(constraints: Any) -> tuple[Any, ...]:

@@ -595,11 +595,20 @@ class BoxSearch:
         problem, m = self.problem, len(self.problem.bins)
         kind, epsilon = problem.asked.theorem, problem.privacy.epsilon
         programs = self.programs(self.first_boxes(), epsilon)
-        for k in range(programs.count):
-            self.clock.hold("OPTM")
-            if not refuted(programs.program(k)):
-                words = "nothing feasible was found, nor is it proved that there is nothing"
-                return SolverError(words, solver="highs", status="check")
+        kept = {block.name for block in programs.blocks}
+        own = [f"own: {label}" for label in problem.declared.labels] if problem.own else []
+        if not self._refuted(programs, kept):
+            words = "nothing feasible was found, nor is it proved that there is nothing"
+            return SolverError(words, solver="highs", status="check")
+        if private := not self._refuted(programs, alone := {"normalisation", *own}):
+            alone = kept
+        for name in own:
+            alone = alone - {name} if self._refuted(programs, alone - {name}) else alone
+        labels = [name.removeprefix("own: ") for name in own if name in alone]
+        curved = self.own is not None and not {*self.own.curved}.isdisjoint(labels)
+        if not private:
+            how = "recomputed by tangents" if curved else "proved in rationals"
+            return InfeasibleError(f"no selection meets {' and '.join(map(repr, labels))} ({how})")
         if self._six and self._disordered():
             return InfeasibleError(
                 f"Theorem 6 is infeasible at every epsilon for these bins (m = {m}): its order of the q contradicts itself where "
@@ -613,22 +622,29 @@ class BoxSearch:
             middle = (least + high) / 2
             least, high = (least, middle) if self.best(middle) is not None else (middle, high)
         name = {"theorem5": "Theorem 5", "theorem6": "Theorem 6"}.get(kind, "the across-outputs program")
-        together = "".join(f" with {one.label or str(one)!r}" for one in problem.own)
+        together = f" with {' and '.join(map(repr, labels))}" if labels else ""
         where = "" if problem.searched else " in this box"
         reason = f"{name}{together} is infeasible at epsilon = {epsilon:g} for these bins (m = {m}){where}"
         if self._six and m == 4:
             reason += "; Theorem 6 needs epsilon > log 3 at m = 4, whatever the bins"
         if found:
-            how = " by tangents" if self.own is not None and self.own.curved else ""
+            how = " by tangents" if curved else ""
             reason += f"; the smallest feasible epsilon found{how} is {high:.6g}"
         return InfeasibleError(reason, smallest_epsilon=high if found else None)
+
+    def _refuted(self, programs: Programs, names: set[str]) -> bool:
+        """Whether multipliers prove that the families of these names contradict each other in every box."""
+        held = replace(programs, blocks=[block for block in programs.blocks if block.name in names])
+        for k in range(held.count):
+            self.clock.hold("OPTM")
+            if not refuted(held.program(k)):
+                return False
+        return True
 
     def _disordered(self) -> bool:
         """Whether no q provably meets Theorem 6's order, which does not depend on ε."""
         boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
-        programs = self.programs(boxes)
-        kept = [block for block in programs.blocks if block.name in ("normalisation", "order")]
-        return refuted(replace(programs, blocks=kept).program())
+        return self._refuted(self.programs(boxes), {"normalisation", "order"})
 
 
 @serializable("own-rows-proof")

@@ -218,6 +218,19 @@ def test_roots_bind_and_spare_laws_with_probabilities_of_0() -> None:
     assert bound.value > 1.1 * free.value and max(spared.gap, bound.gap) < 1e-5
 
 
+def test_a_cone_is_the_inequality_that_it_states() -> None:
+    goal, gap, rare = md.Minimize(P.expected()), 0.1 * np.eye(4) - P[:4], P[0, 0] - 0.7
+    for cone, stated in (
+        (cp.SOC(np.full(5, 0.62), P, axis=1), cp.norm(P, 2, axis=1) <= 0.62),
+        (gap << 0, cp.lambda_max((gap + gap.T) / 2) <= 0),
+        (cp.ExpCone(rare, P[0, 1], P[0, 2]), rare + cp.rel_entr(P[0, 1], P[0, 2]) <= 0),
+    ):
+        rows = [], [cone], [stated]
+        free, one, other = (md.Problem(goal, [PRIVATE[0], *own]).solve() for own in rows)
+        assert one.value == pytest.approx(other.value, rel=1e-9) and one.bound_how == "recomputed"
+        assert one.value > free.value * (1 + 1e-6)
+
+
 def test_a_linear_row_that_shares_its_name_with_a_convex_one_is_kept() -> None:
     rows = [cp.norm(P[0]) <= 0.75, P[1, 0] <= 0.2]
     goal, private = md.Minimize(P.expected("absolute")), P.private(md.PureDP(1.0))

@@ -38,9 +38,8 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "copy of the table": (lambda: of(COPY[0, 0] <= 0.5), "copy"),
     "not convex": (lambda: of(md.named("odd", cp.abs(P[0, 0] - 0.5) >= 0.1)), "'odd'.*convex.*abs"),
     "not convex objective": (lambda: of(objective=md.Minimize(cp.sqrt(P[0, 0]))), "objective.*convex"),
-    "second-order cone": (lambda: of(cp.SOC(P[0, 0], P[1])), "is a cone"),
+    "cone": (lambda: of(cp.PowCone3D(*P[0], 0.5)), "is a cone"),
     "quadratic equality": (lambda: of(md.named("length", cp.norm(P[0]) == 0.9)), "'length'.*convex"),
-    "semidefinite": (lambda: of(md.named("psd", P >> 0)), "'psd'.*cone"),
     "not a number": (lambda: of(md.named("cap", P[:, 0] <= np.nan)), "'cap'.*finite"),
     "name of the objective": (
         lambda: of(md.named("objective", P[0, 0] <= 0.5), objective=md.Minimize(P.worst())),

@@ -139,9 +139,7 @@ def test_both_checkers_refuse_what_is_changed(kind: str) -> None:
         {"value": result.value * (1 - 1e-6)},
         {"lower_bound": result.lower_bound + 1e-6},
     ):
-        altered = md.Result(
-            **{**{name: getattr(result, name) for name in result.__dataclass_fields__}, **change}
-        )
+        altered: md.Result = replace(result, **change)  # type: ignore[arg-type]
         assert not altered.checks()["holds"].all(), change
         assert not files.alone_accepts(json.loads(dumps(altered))["payload"]), change
 

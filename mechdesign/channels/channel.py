@@ -148,6 +148,8 @@ class Response(Rows, Drawn):
             raise DesignError("space: this channel has none; use metric_loss(space)")
         if found.size != self.size:
             raise DesignError.of("space", found.size, f"must have one point per item ({self.size})")
+        if self.space is not None and self.space.names and found.names:
+            return found.ordered(self.space.names)
         return found
 
     def apply(self, histogram: Numbers) -> Array:

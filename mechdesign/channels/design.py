@@ -188,7 +188,10 @@ class MetricChannel(TableDesign):
         cost.set_label(
             f"expected {self._loss_words}, over {'a uniform prior' if self.prior is None else weights_words(self.weights)}"
         )
-        return TableProblem(Minimize(cost), (P.private(MetricDP(self.alpha, self.space)),), design=self)
+        space = self.space
+        if space.points is not None and not space.mapped:  # positions 2, 0, 1, say, are not the items 2, 0, 1
+            space = replace(space, kind="matrix", matrix=space.distances, points=None)
+        return TableProblem(Minimize(cost), (P.private(MetricDP(self.alpha, space)),), design=self)
 
     def deployed(self, weights: Weights) -> Channel:
         """Return the channel of these weights."""

@@ -311,7 +311,8 @@ class Table(Errors, Unknown):
         Parameters
         ----------
         privacy : PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff
-            `MetricDP` takes a `MetricSpace` of the inputs as its metric too.
+            `MetricDP` takes a `MetricSpace` of the inputs as its metric too: its names or points are theirs, in any order. A space of neither,
+            and one whose points the inputs number from 0 on, is taken in their order.
         between : "all", "adjacent" or pairs of inputs
             ``"adjacent"``: numbers next to each other, in a monotone list of inputs. Each pair protects both of its inputs.
 
@@ -327,7 +328,11 @@ class Table(Errors, Unknown):
             raise DesignError.of("privacy", privacy, f"must be {_POINTS}")
         if isinstance(privacy, TradeOff):
             pairs_of(privacy)  # refuses an empty one
-        distances = self.distances(privacy) if isinstance(privacy, MetricDP) else None
+        distances = None
+        if isinstance(privacy, MetricDP):
+            if isinstance(privacy.metric, MetricSpace):
+                privacy = replace(privacy, metric=privacy.metric.ordered(self.inputs))
+            distances = self.distances(privacy)
         return Private("private", privacy, self._between(between), distances, unknown=self)
 
     def decoded(self, decoder: Numbers, outputs: Any = None) -> Decoded:
@@ -351,8 +356,8 @@ class Table(Errors, Unknown):
     def distances(self, privacy: MetricDP) -> Array:
         """Return the distances of the inputs by the requirement's metric, shape (inputs, inputs)."""
         count = len(self.inputs)
-        if hasattr(privacy.metric, "distances"):
-            found = np.asarray(privacy.metric.distances)
+        if isinstance(privacy.metric, MetricSpace):
+            found = privacy.metric.ordered(self.inputs).distances
         else:
             points = points_of_labels("inputs", self.inputs)
             if points.shape[1] > 1 and privacy.metric == "absolute":

@@ -663,6 +663,8 @@ class TableProof(Proof):
                 fits = not known or np.allclose(
                     design.unknown.distances(asked.privacy), asked.distances, rtol=1e-12, atol=0
                 )
+                space = asked.space
+                fits &= space is None or space.ordered(declared.inputs) is space
                 yield agreement(claim, PROVED if known else CLAIMED, fits)
         yield from row_claims(declared, v)
         room = fraction(rational(stated.value) - declared.value(v))

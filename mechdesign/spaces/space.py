@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -335,6 +335,50 @@ class MetricSpace(Checked):
         points = None if self.points is None else self.points * factor
         return replace(
             self, matrix=None if self.matrix is None else self.matrix * factor, points=points, unit=unit
+        )
+
+    def ordered(self, labels: Sequence[Any]) -> MetricSpace:
+        """Return the space with its points in the order of labels, which are its names, its coordinates or its indices.
+
+        A space without names fits any names in its own order, and one of distances alone any numbers.
+
+        Raises
+        ------
+        DesignError
+            Other labels.
+
+        Examples
+        --------
+        >>> MetricSpace.line([5, 0, 1], names=["c", "a", "b"]).ordered(["a", "b", "c"]).points.ravel().tolist()
+        [0.0, 1.0, 5.0]
+        """
+        keys, known, taken = list(labels), list[Any](self.names), not self.names
+        if not isinstance(keys[0], str):
+            keys = [label if isinstance(label, tuple) else (label,) for label in keys]
+            taken &= self.points is None
+            taken |= keys == [(x,) for x in range(self.size)]
+            known = (
+                [] if self.points is None else list(map(tuple, self.points.reshape(self.size, -1).tolist()))
+            )
+        if known == keys or (taken and set(known) != set(keys)):
+            return self
+        if set(known) != set(keys):
+            remedy = (
+                f"has other names or points than the {len(keys)} inputs: give it theirs, in any order, or pass "
+                "MetricSpace.from_matrix(space.distances), whose order is that of the inputs"
+            )
+            raise DesignError.of("metric", self, remedy)
+        at = [{label: k for k, label in enumerate(known)}[label] for label in keys]
+        matrix = self.distances if self.kind == "clustered" else self.matrix
+        return replace(
+            self,
+            kind={"grid": "euclidean", "clustered": "matrix"}.get(self.kind, self.kind),
+            matrix=None if matrix is None else matrix[np.ix_(at, at)],
+            points=None if self.points is None else self.points[at],
+            names=[self.names[x] for x in at] if self.names else (),
+            shape=(self.size,),
+            within=math.nan,
+            across=math.nan,
         )
 
     # ------------------------------------------------------------------ items and histograms

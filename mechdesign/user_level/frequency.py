@@ -117,15 +117,6 @@ def simplex_projection(estimate: Numbers, space: MetricSpace | None = None) -> A
     return inside.reshape(held.shape)
 
 
-def _resolve(space: MetricSpace | None, size: int) -> MetricSpace:
-    """Return the given space, or the one with all points at distance 1 (EMD is then the total variation)."""
-    if space is None:
-        return MetricSpace.clustered(1, size, within=1.0)
-    if checks.instance("space", space, MetricSpace).size != size:
-        raise DesignError.of("space", space.size, f"must have one point per item ({size})")
-    return space
-
-
 def signed_emd(difference: Numbers, space: MetricSpace) -> float:
     """Return the least cost of moving the positive part of a vector of total mass 0 onto its negative part.
 
@@ -216,8 +207,10 @@ class FrequencyEstimate(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.channel.space if self.space is None else self.space
-        checks.settle(self, space=_resolve(given, self.channel.size))
+        given = self.space
+        if given is self.channel.space is None:  # all points at distance 1: EMD is then the total variation
+            given = MetricSpace.clustered(1, self.channel.size, within=1.0)
+        checks.settle(self, space=self.channel.measured(given))
         if isinstance(self.channel, Channel):
             _ = self.channel.inverse  # refuses a singular channel now, before data are collected
 

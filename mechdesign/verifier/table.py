@@ -331,6 +331,13 @@ def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> 
     """Whether the distances are those of the metric; of a function they are what is stated."""
     if isinstance(metric, dict):
         given, points = metric["matrix"], metric["points"]
+        known, listed = (metric["names"] or None, inputs) if isinstance(inputs[0], str) else (points, [])
+        if known is points is not None:
+            known = [p if isinstance(p, list) else [p] for p in points]
+            listed = [x if isinstance(x, list) else [x] for x in inputs]
+        numbered = inputs == list(range(len(inputs))) and sorted(known or []) != sorted(listed)
+        in_order = known is None or known == listed or numbered
+        account.agrees("the points of the space are the inputs, in their order", in_order)
         if given is None and metric["kind"] in ("grid", "euclidean", "line") and points is not None:
             given = [[math.dist(p, q) for q in points] for p in points]
         elif given is None:

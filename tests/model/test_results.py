@@ -15,6 +15,8 @@ import jsonschema
 import numpy as np
 import pytest
 from campaign import files
+from campaign.trees import at
+from campaign.trees import places as places_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -121,6 +123,32 @@ def test_an_extended_channel_speaks_of_its_places(names: list[str] | None, tmp_p
     result.save(tmp_path / "result.json")
     for one in (result, md.load(tmp_path / "result.json")):
         assert "(km)" in one.plot().axes[0].get_xlabel() and "map" in one.design.describe(one).picture
+
+
+@pytest.mark.parametrize(
+    ("labels", "space"),
+    [
+        (["a", "b", "c"], md.MetricSpace.line([5, 0, 1], names=["c", "a", "b"])),
+        ([0, 1, 5], md.MetricSpace.line([5, 0, 1])),
+        ([(0.0, 0.0), (1.0, 0.0), (0.0, 5.0)], md.MetricSpace.euclidean([[0, 5], [0, 0], [1, 0]])),
+    ],
+)
+def test_a_space_lists_the_inputs_in_any_order(labels: list[Any], space: md.MetricSpace) -> None:
+    N = md.Table(labels, labels)
+    result = md.Problem(md.Minimize(N.expected("error")), [N.private(md.MetricDP(1.0, space))]).solve()
+    asked = result.design.declared.privacy[0]  # type: ignore[attr-defined]
+    assert asked.distances[0].tolist() == [0, 1, 5]
+    rows = result.mechanism.probabilities
+    assert (rows <= np.exp(asked.distances)[:, :, None] * rows[:, None] * (1 + 1e-12)).all()
+    assert result.mechanism.errors(asked.space).absolute_error == pytest.approx(
+        (rows * asked.distances).sum() / 3
+    )
+    payload = json.loads(dumps(result))["payload"]
+    assert files.package_accepts(payload) and files.alone_accepts(payload)
+    [metric] = (at(payload, path)["fields"] for path in places_of(payload) if path[-1:] == ("metric",))
+    metric["names"]["$tuple"].reverse()
+    metric["points"]["$array"].reverse()
+    assert not files.package_accepts(payload) and not files.alone_accepts(payload)
 
 
 @pytest.mark.parametrize("kind", ["pure", "delta", "metric", "convex"])

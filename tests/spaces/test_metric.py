@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from mechdesign.channels.channel import Channel
 from mechdesign.errors import DataError, DesignError
 from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_distances
@@ -107,6 +108,9 @@ def test_points_are_known_by_their_names():
     assert space.names == ("b", "a", "0") == space.scaled(2.0).names
     assert space.indices([["a", "0"], ["b", "a"]]).tolist() == [[1, 2], [0, 1]]
     assert space.indices("0") == 2 and space.indices(0) == 0
+    other = MetricSpace.euclidean([[6, 8], [0, 0], [3, 4]], names=["0", "b", "a"])
+    channel = Channel.exponential(space, 0.3)
+    assert channel.metric_loss(other) == channel.metric_loss()
     assert space.histogram(["a", "a", "b", "0"]).tolist() == [0.25, 0.5, 0.25]
     for items in (["c"], ["a", 1], []):
         with pytest.raises(DataError, match="items: must be"):

@@ -70,6 +70,9 @@ _MOST_ROUND = 2000
 _MOST_COUNTED = 64.0, 0.5
 """Largest ε and δ at which the δ of ℓ₂ noise is computed: sums for larger ones need thousands of digits."""
 
+_MOST_CORNERED = 7
+"""Largest number of coordinates at which corners of bounds are listed: the hull of more has too many faces."""
+
 
 # -- the design ---------------------------------------------------------------------------------------------------
 
@@ -98,7 +101,8 @@ class KNorm(Design):
         A bound for every coordinate at once (add-remove neighbours), several bounds, or a list of changes, each with its negative. With a list the norm is
         that of the changes' hull; if the hull has too many faces, 1,024 planes around it are used and errors are simulated.
     norm : {None, 1, 2, inf}
-        The norm of the noise. When not given, the best of these norms and of the hulls of the changes.
+        The norm of the noise. When not given, the best of these norms, of their parts within widths, a cap or one direction, and, of up to seven numbers
+        that all rise or all fall, a few at a time, the hull. These bodies may be larger than the hull: a list of its vertices may then cost less.
     loss : {"squared", "absolute"}
         Loss of one coordinate, on average.
     rounds : int
@@ -167,8 +171,9 @@ class KNorm(Design):
         grows_with_it = self.dimension == 1 or (alone and self.norm in (None, grows))
         if grows_with_it and isinstance(self.privacy, PureDP) and self.rounds == 1:
             return every(REAL_NOISE)
-        hulls = " or of a hull of the changes" if self.norm is None else ""
-        noun = f"radial noise of norm {' or '.join(f'{order:g}' for order in self.norms)}{hulls}"
+        bodies = [KNormNoise(self.dimension, 1.0, math.inf, **shape) for _, shape in self._bodies]
+        plain = " or ".join(f"{order:g}" for order in self.norms)
+        noun = ", of the ".join([f"radial noise of norm {plain}", *(body.summary() for body in bodies)])
         if not self.counts_delta:
             return menu(noun)
         epsilon, delta = self._profile
@@ -235,32 +240,54 @@ class KNorm(Design):
         return law
 
     def laws(self, deadline: Deadline | None = None) -> list[KNormNoise]:
-        """Return the law of least cost for each norm allowed: the plain norms, and the hulls of the changes."""
+        """Return the law of least cost for each norm tried: the plain norms, and those of the bodies around the changes."""
         if isinstance(self.sensitivity, tuple):
-            return [self._of_list(Deadline.of(deadline))]
+            largest, shape = self._of_list(Deadline.of(deadline))
+            return [self._law(math.inf, largest, **shape)]
         found = [self.noise(order) for order in self.norms]
         if self.counts_delta:
             found.append(self._round)
+        return found + [self._law(math.inf, largest, **shape) for largest, shape in self._bodies]
+
+    @cached_property
+    def _bodies(self) -> list[tuple[float, dict[str, Any]]]:
+        """Parts of the cube that hold all changes within bounds, each with the largest norm of a change."""
         if self.norm is not None or self.dimension == 1:
-            return found
-        s, top = self.bounds, self.largest(math.inf)
-        widths = s.widths(self.dimension)
-        shape, size = {}, self.dimension
+            return []
+        s, top, widths = self.bounds, self.largest(math.inf), self.bounds.widths(self.dimension)
+        shape: dict[str, Any] = {}
+        size, found = self.dimension, []
         if s.each is not None and np.ptp(widths) > 0:
             shape, top, size = {"widths": tuple(widths.tolist())}, 1.0, int(np.count_nonzero(widths))
-            found.append(self._law(math.inf, top, **shape))
+            found.append((top, shape))
         if not s.signed and size > 1:
-            found.append(self._law(math.inf, top, signed=False, **shape))
+            found.append((top, {"signed": False, **shape}))
         cap = short(s.largest_share(self.dimension)) if size <= MOST_CAPPED else math.inf
         if 1 < cap < size and Ball(size, math.inf, cap).around[1] >= LEAST_KEPT:
-            found.append(self._law(math.inf, top, cap=cap, **shape))
+            found.append((top, {"cap": cap, **shape}))
+        if self._changes is not None and self._hull is not None:
+            with suppress(DesignError):  # too thin to draw from
+                found.append(self._of_list(Deadline()))
         return found
+
+    @cached_property
+    def _changes(self) -> Array | None:
+        """The listed changes, or a few corners of bounds, where the hull has none of the other norms."""
+        if isinstance(self.sensitivity, tuple):
+            return np.array(self.sensitivity)
+        s, d = self.bounds, self.dimension
+        widths = s.widths(d)
+        count, size = s.count(d), int(np.count_nonzero(widths))
+        other = np.ptp(widths) > 0 if count == 1 else not s.signed
+        few = s.l1 is s.l2 is None and count < size <= _MOST_CORNERED
+        return s.corners(d) if few and other else None
 
     @cached_property
     def _listed(self) -> tuple[Array, Array]:
         """The listed changes of the coordinates that move, over the widths; and the widths, 0 where nothing moves."""
-        widths = np.array(self.bounds.each)
-        return np.array(self.sensitivity)[:, widths > 0] / widths[widths > 0], widths
+        widths = self.bounds.widths(self.dimension)
+        assert self._changes is not None
+        return self._changes[:, widths > 0] / widths[widths > 0], widths
 
     @cached_property
     def _hull(self) -> Hull | None:
@@ -272,8 +299,8 @@ class KNorm(Design):
             return hull if terms <= 5_000_000 else None  # the stand-alone verifier takes 5 s for so many
         return None
 
-    def _of_list(self, deadline: Deadline) -> KNormNoise:
-        """Return the law of the hull of a list, or of planes around it."""
+    def _of_list(self, deadline: Deadline) -> tuple[float, dict[str, Any]]:
+        """Return the hull of a list, or planes around it, and the largest norm of a change."""
         (units, widths), hull = self._listed, self._hull
         shape: dict[str, Any] = {"widths": tuple(widths.tolist())}
         body: Hull | Planes
@@ -294,12 +321,13 @@ class KNorm(Design):
         if kept < least:
             allowed = f"has a hull that fills {kept:.1g} of the box around it, too thin to draw from: add small changes across it (a hundredth of the others costs little), or give bounds"
             raise DesignError.of("sensitivity", units.shape, allowed)
-        return self._law(math.inf, round_up(self._reach(body, widths)), **shape)
+        return round_up(self._reach(body, widths)), shape
 
     def _reach(self, body: Hull | Planes, widths: Numbers) -> Fraction:
         """Return the largest norm of a listed change, exactly, and at least 1."""
+        assert self._changes is not None
         held = [(i, Fraction(w)) for i, w in enumerate(np.asarray(widths).tolist()) if w]
-        units = [[Fraction(v[i]) / w for i, w in held] for v in self.sensitivity]  # type: ignore[union-attr]
+        units = [[Fraction(v[i]) / w for i, w in held] for v in self._changes.tolist()]
         return max(body.most(units), Fraction(1))
 
     def delta(self, scale: float) -> arb:

@@ -432,7 +432,7 @@ class KNormNoise(Checked, AddedNoise):
         """Name the norm."""
         parts = [f"norm {self.norm:g}"]
         if self.cap is not None:
-            parts.append(f"or of norm 1 over {self.cap:g}")
+            parts = [f"larger of norm {self.norm:g} and norm 1 over {self.cap:g}"]
         if not self.signed:
             parts.append("of what rises plus that of what falls")
         if self.vertices is not None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, combinations, pairwise, product
 from typing import NamedTuple, TypeAlias
 
 from mechdesign.verifier.arithmetic import between, decimal
@@ -267,3 +267,22 @@ def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | Non
     parts += [] if l1 is None else [l1]
     parts += [] if l2 is None else [watered(bounds, l2)]
     return min(parts)
+
+
+def box(each: list[Fraction], asked: Json) -> tuple[list[int], Iterable[int], int]:
+    """Which coordinates move, how many of them in a corner, and how many corners there are, up to sign."""
+    moved = [i for i, size in enumerate(each) if size]
+    count = min(asked["l0"] or len(moved), len(moved))
+    if asked["l1"] is not None and all(each[i] == asked["l1"] for i in moved):
+        count = 1  # the corners of the ℓ₁ ball
+    sizes, signs = (range(count, count + 1), 2) if asked["signed"] else (range(1, count + 1), 1)
+    return moved, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
+
+
+def corners(each: list[Fraction], asked: Json) -> Iterator[tuple[Fraction, ...]]:
+    """The corners of a box, of which so many coordinates change."""
+    moved, sizes, _ = box(each, asked)
+    for count in sizes:
+        for places in combinations(moved, count):
+            for signs in product((1, -1) if asked["signed"] else (1,), repeat=count):
+                yield tuple(dict(zip(places, signs)).get(i, 0) * size for i, size in enumerate(each))

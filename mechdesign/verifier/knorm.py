@@ -38,7 +38,16 @@ from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import between
-from mechdesign.verifier.changes import Bounds, beyond_changes, bounds_of, coordinates, reached, share
+from mechdesign.verifier.changes import (
+    Bounds,
+    beyond_changes,
+    bounds_of,
+    box,
+    coordinates,
+    corners,
+    reached,
+    share,
+)
 from mechdesign.verifier.composition import PLACES, left_after
 from mechdesign.verifier.laws import HALF, ONE, PI, TINY
 from mechdesign.verifier.reading import LOST, Account, Json, Refused
@@ -183,8 +192,7 @@ def rising(column: tuple[int, ...]) -> Fraction:
 
 
 def knorm(result: Json, account: Account) -> None:
-    design, law, stated = result["design"], result["mechanism"], result["value"]
-    k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
+    design, law, k = result["design"], result["mechanism"], result["design"]["dimension"]
     if design["rounds"] < 1:
         raise Refused("rounds that are none")
     changes = design["sensitivity"]
@@ -197,7 +205,11 @@ def knorm(result: Json, account: Account) -> None:
     allowed = (
         norm in (1, 2, math.inf) and design["norm"] in (None, norm) and (plain or design["norm"] is None)
     )
-    allowed = allowed and (law["vertices"] is not None or law["planes"] is not None) == listed
+    if law["vertices"] is not None and not listed:
+        changes, plain = corners_listed(changes, k, account), False
+        allowed = allowed and design["norm"] is None
+    hulled = law["vertices"] is not None or law["planes"] is not None
+    allowed = allowed and hulled == isinstance(changes, list)
     account.agrees("the norm is one that is allowed", allowed and fits(law))
     if not all(holds for *_, holds in account.rows):
         return
@@ -210,14 +222,12 @@ def knorm(result: Json, account: Account) -> None:
     widths = law["widths"] and tuple(map(Fraction, law["widths"]))
     hull = Hull(law, account) if law["vertices"] else None
     shape = Shape(norm, cap and Fraction(cap), law["signed"], widths, hull)
-    size = moving(shape, k)
     if hull is not None:
         account.agrees("the faces are all that the hull has", hull.sound)
-        listed_too = of_the_list(law, design["sensitivity"])
-        account.agrees("the vertices of the hull are changes of the list", listed_too)
-    if listed:
+        account.agrees("the vertices of the hull are changes", of_the_list(law, changes))
+    if isinstance(changes, list):
         body = hull or Planes(law, account)
-        top = reached_by_list(widths, body, design["sensitivity"], k) if body.sound else Fraction(0)
+        top = reached_by_list(widths, body, changes, k) if body.sound else Fraction(0)
         beyond = largest - top if top > 0 else Fraction(-1)
     elif plain:
         beyond = beyond_changes(norm, bounds, l1, l2, largest)
@@ -230,17 +240,26 @@ def knorm(result: Json, account: Account) -> None:
     if law["planes"] is not None:
         simulated_error(result, scale / largest, account)
         return
+    costs(result, shape, largest, account)
+    if result["lower_bound"] is not None:
+        tried = [(shape, top)] if shape.hull else []
+        tried += [] if listed else plain_and_hulls(design, bounds, l1, l2)
+        least(result, account, tried)
+
+
+def costs(result: Json, shape: Shape, largest: Fraction, account: Account) -> None:
+    """Check the error stated of noise of a norm, for changes up to the largest."""
+    design, law, stated = result["design"], result["mechanism"], result["value"]
+    k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
+    size, scale = moving(shape, k), Fraction(law["scale"])
     claim = f"the {design['loss']} error is at most {stated!r}"
-    if gamma is None:
+    if law["gamma"] is None:
         radial = math.prod(size + i for i in range(1, order + 1)) * scale**order
         account.costs(claim, unit(shape, k, design["loss"]) * radial, stated)
     else:
         stairs = Stairs(size, float(largest / scale), account)
-        found = stairs.moment(order, gamma) * unit(shape, k, design["loss"]) * largest**order
+        found = stairs.moment(order, law["gamma"]) * unit(shape, k, design["loss"]) * largest**order
         account.at_most(claim, found, stated * (1 + LOST), "recomputed")
-    if result["lower_bound"] is not None:
-        tried = [(shape, top)] if shape.hull else plain_and_hulls(design, bounds, l1, l2)
-        least(result, account, tried)
 
 
 def within_budget(design: Json, loss: Fraction, radial: bool, account: Account) -> None:
@@ -298,6 +317,24 @@ def plain_and_hulls(
     return tried
 
 
+def corners_listed(sensitivity: Json, dimension: int, account: Account) -> list[list[float]] | None:
+    """The corners of few coordinates that change; None where other bounds cut them."""
+    if not isinstance(sensitivity, dict) or sensitivity["l1"] is not None or sensitivity["l2"] is not None:
+        return None
+    each = coordinates(sensitivity)
+    each = each * dimension if len(each) == 1 else each
+    account.takes(10 * dimension * box(each, sensitivity)[2])
+    return [[*map(float, corner)] for corner in corners(each, sensitivity)]
+
+
+def named(shape: Shape) -> str:
+    """The norm, shortly."""
+    name = f"{shape.norm:g}" if shape.signed else "inf of what rises plus that of what falls"
+    name += "" if shape.cap is None else f" and 1 over {float(shape.cap)!r}, the larger"
+    name = name if shape.hull is None else f"of a hull of {len(shape.hull.rows)} pairs of faces"
+    return name if shape.widths is None else f"{name}, in units of the widths"
+
+
 def least(result: Json, account: Account, tried: list[tuple[Shape, Fraction]]) -> None:
     """No radial noise of the norms tried costs less: the best staircase of each, at its least scale from below."""
     design, bound = result["design"], Fraction(result["lower_bound"])
@@ -314,7 +351,8 @@ def least(result: Json, account: Account, tried: list[tuple[Shape, Fraction]]) -
             counted, most = profile(design)
             found = round_delta(k, largest / Fraction(scale), counted, account)
             left = left if found > most * SUMMED else -float(bound)
-    claim = f"no radial noise of these norms costs less than {result['lower_bound']!r}"
+    names = "; ".join(named(shape) for shape, _ in tried)
+    claim = f"no radial noise of norm {names} costs less than {result['lower_bound']!r}"
     account.at_most(claim, 0.0, left, "recomputed")
 
 

@@ -34,13 +34,12 @@ import sys
 from collections.abc import Callable, Iterable
 from decimal import localcontext
 from fractions import Fraction
-from itertools import combinations, product
 from typing import NamedTuple
 
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration, joint
-from mechdesign.verifier.changes import beyond_changes, bounds_of, coordinates
+from mechdesign.verifier.changes import beyond_changes, bounds_of, box, coordinates, corners
 from mechdesign.verifier.choice import choice, rule
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import correlated, covariance_problem
@@ -175,32 +174,16 @@ def within(one: Protected, other: Protected, account: Account) -> bool:
 
 def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
     """Whether the corners of a box, of which so many coordinates change, are all in a list, up to sign."""
-    moved, sizes, number = box(each, asked)
+    number = box(each, asked)[-1]
     if number > len(vectors):
         return False
     account.takes(10 * len(vectors) * len(each))
     known = both_signs(vectors)
-    corners = (
-        tuple(dict(zip(places, signs)).get(i, 0) * size for i, size in enumerate(each))
-        for count in sizes
-        for places in combinations(moved, count)
-        for signs in product((1, -1) if asked["signed"] else (1,), repeat=count)
-    )
-    return all(corner in known for corner in corners)
+    return all(corner in known for corner in corners(each, asked))
 
 
 def both_signs(vectors: Json) -> set[tuple[Json, ...]]:
     return {tuple(sign * x for x in v) for v in vectors for sign in (1, -1)}
-
-
-def box(each: list[Fraction], asked: Json) -> tuple[list[int], Iterable[int], int]:
-    """Which coordinates move, how many of them in a corner, and how many corners there are, up to sign."""
-    moved = [i for i, size in enumerate(each) if size]
-    count = min(asked["l0"] or len(moved), len(moved))
-    if asked["l1"] is not None and all(each[i] == asked["l1"] for i in moved):
-        count = 1  # the corners of the ℓ₁ ball
-    sizes, signs = (range(count, count + 1), 2) if asked["signed"] else (range(1, count + 1), 1)
-    return moved, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
 
 
 def of_question(one: Json, question: Json, account: Account) -> bool:

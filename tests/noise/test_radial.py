@@ -88,14 +88,6 @@ def test_variances_of_hulls_are_those_of_the_sheet(cap: int, variance: float) ->
     assert result.value == pytest.approx(variance, abs=0.006)
 
 
-def test_all_that_rise_or_all_that_fall_cost_half() -> None:
-    """(K + 2)(K + 3)/6ε² a number, where signed changes cost (K + 1)(K + 2)/3ε²: for one number the same."""
-    for k in (2, 20, 300):
-        result = KNorm(k, md.PureDP(0.5), S(linf=1, signed=False)).solve()
-        assert not result.mechanism.signed
-        assert result.value == pytest.approx((k + 2) * (k + 3) / 6 / 0.25, rel=1e-3)
-
-
 # Privacy by sums of their own -----------------------------------------------------------------------------------
 
 
@@ -616,3 +608,26 @@ def test_differences_of_sixty_answers_cost_a_quarter_of_round_noise() -> None:
     assert squares.mean() < 1.2 * inside
     sent = np.array([law.release(np.zeros(10)) for _ in range(40)])
     assert 0.5 < (sent**2).mean() / result.value < 1.6
+
+
+@pytest.mark.parametrize(
+    ("size", "bounds"), [(3, {"linf": 1, "l0": 2}), (5, {"linf": 1, "l0": 2}), (3, {"each": [1, 2, 3], "l0": 2}), (3, {"each": [1, 2, 3], "l0": 1})],
+)  # fmt: skip
+@pytest.mark.parametrize("privacy", [md.PureDP(1), md.ApproximateDP(1, 1e-6)], ids=str)
+def test_bounds_cost_no_more_than_the_list_of_their_corners(size: int, bounds: Any, privacy: Any) -> None:
+    changes = S(**bounds, signed=False)
+    found, listed = (KNorm(size, privacy, asked).solve() for asked in (changes, changes.corners(size)))
+    assert found.value == pytest.approx(listed.value, rel=1e-9) and found.lower_bound <= listed.value
+    assert verifies(found) and found.certificate.verify()
+    doctored = json.loads(dumps(found))["payload"]
+    doctored["fields"]["design"]["fields"]["sensitivity"]["fields"]["l0"] = size
+    assert not files.package_accepts(doctored) and not files.alone_accepts(doctored)
+
+
+def test_a_bound_names_the_norms_that_it_is_of() -> None:
+    capped = KNorm(2, md.PureDP(1), S(linf=1, l1=1.3)).solve()
+    assert "the larger of norm inf and norm 1 over 1.30029" in str(capped.certificate.among)
+    claims = [claim for claim, *_ in verify(dumps(capped)).rows if "no radial noise" in claim]
+    assert claims[0].startswith(
+        "no radial noise of norm 1; 2; inf; inf and 1 over 1.30029296875, the larger costs"
+    )

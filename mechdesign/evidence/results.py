@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
-ACTIVE = 1e-9
+ACTIVE = 1e-8
 """Largest slack of an active row of an audit."""
 
 

@@ -1,12 +1,12 @@
-r"""Solve a problem on scales with a registered solver: the program, refined multipliers, and scales inside every row exactly.
+r"""Solve a problem on scales with a registered solver: the program, its multipliers, and scales inside every row exactly.
 
 The variables are :math:`u_g = \log(s_g/s_g^*)`, or :math:`s_g/s_g^*` where rows mix signs, with :math:`s^*` the best scales under the budgets alone: both are
 of order one in every unit. Several bounds add prices :math:`\theta` of their rows, and the rest :math:`z_i` of each number's share:
 
 .. math:: (a_i/s_i)^m \le z_i + \sum_k \theta_k R_{ik}, \quad \sum_i z_i + \sum_k \theta_k r_k \le B .
 
-The solver's multipliers are refined by Newton's method on the Lagrangian, which is concave and smooth in them: its scales then meet the rows up to rounding. A
-small step towards the point of largest common slack mends the rest, as budgets and rows are convex in the scales.
+A small step towards the point of largest common slack makes the solver's scales meet every row exactly, as budgets and rows are convex in the scales. Its multipliers
+prove a lower bound within 1e-8 of the loss.
 
 **Several bounds.** The worst mix of changes is found by prices of the bounds. Least loss is a saddle point, and the worst mix maximises the concave :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), over
 the rows of the bounds. At prices :math:`\lambda` of the rows every share has its own maximum, so that only the prices, at most three, are
@@ -17,8 +17,7 @@ searched: the dual is convex and smooth in them. For Laplace noise under L₂ a 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import cvxpy as cp
@@ -30,7 +29,7 @@ from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.model.problem import named
-from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, lower_bound
+from mechdesign.noise.lagrangian import DeclaredScales, Multipliers, lower_bound
 from mechdesign.noise.separable import (
     LESS,
     Allocated,
@@ -46,8 +45,8 @@ from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 
-_ACTIVE, _SLACK = 1e-8, 1e-5
-"""Rows whose multipliers pay less than the first share, or whose slack exceeds the second, are inactive until they are broken."""
+_ACTIVE = 1e-8
+"""Share below which what a row's multiplier pays does not name it as a reason for infeasibility."""
 
 
 ScalesPoint: TypeAlias = tuple[Array, list[Any]]
@@ -208,7 +207,7 @@ def answered(
 def solve_scales(
     asked: DeclaredScales, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> Solved:
-    """Solve the program, refine its multipliers, and repair its scales."""
+    """Solve the program and repair its scales."""
     program = ScalesProgram(asked)
     if solver in (None, "clarabel"):  # at closer tolerances it sometimes stalls
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
@@ -219,11 +218,7 @@ def solve_scales(
     except InfeasibleError:
         raise explained(asked, deadline) from None
     found, shares = _multipliers(program, solution)
-    groups = program.scales()
-    prices = program.prices(solution)
-    if all(price is None for price in prices):
-        found, groups = refined(asked, found, groups)
-    groups, prices = mended(asked, (groups, prices), deadline)
+    groups, prices = mended(asked, (program.scales(), program.prices(solution)), deadline)
     return Solved(groups[asked.member], prices, found, shares, SolveReport.of(solution))
 
 
@@ -267,64 +262,6 @@ def _mix(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
     part = max(over)
     z = z / part if changes.rarer else z
     return a * (x / part) ** (1 / m) * (1 - LESS), np.minimum(z, 1.0) * (1 - LESS / 4)
-
-
-def _residuals(asked: DeclaredScales, profiles: Array, s: Array) -> tuple[Array, Array]:
-    """Return how far budgets (relatively) and coupled rows are exceeded at these scales, and their slopes in log s."""
-    budgets = np.array([one.budget for one in asked.privacy])
-    spends = np.array([asked.grouped(profile**asked.spend) for profile in profiles])
-    used = np.where(spends > 0, spends / np.where(s > 0, s, 1.0) ** asked.spend, 0.0)
-    matrix, offsets, _, ratio = asked.coupling
-    part = matrix * s
-    signs, logs = np.sign(part), np.log(np.where(part, np.abs(part), 1.0))
-    rows = np.where(ratio, (signs * logs).sum(axis=1), part.sum(axis=1) + offsets)
-    slopes = -asked.spend * used / budgets[:, None], np.where(ratio[:, None], signs, part)
-    return np.append(used.sum(axis=1) / budgets - 1, rows), np.concatenate(slopes)
-
-
-def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[Multipliers, Array]:
-    """Refine multipliers by Newton's method on the Lagrangian over those that are not 0; return the solver's if residuals stay above 1e-3."""
-    values = np.concatenate([found.budgets, found.rows])
-    budgets = np.array([one.budget for one in asked.privacy])
-    free = np.append(np.zeros(len(budgets), dtype=bool), asked.coupling[2])
-
-    residuals = partial(_residuals, asked, found.profiles)
-    units = np.concatenate([budgets, np.ones(len(asked.coupled))])
-    sides, slopes = residuals(groups)
-    sizes = np.abs(slopes).sum(axis=1) * units
-    pays = np.abs(values) * sizes > _ACTIVE * (np.abs(values) @ sizes)
-    values = np.where(free | (pays & (sides * units > -_SLACK * sizes)), values, 0.0)
-    best, norm = (found, groups), 1e-3
-    for _ in range(20):
-        multipliers = replace(found, budgets=values[: len(budgets)], rows=values[len(budgets) :])
-        lagrangian = Lagrangian.of(asked, multipliers)
-        s = lagrangian.minimisers()
-        with np.errstate(all="ignore"):
-            sides, slopes = residuals(s)
-            over = sides * units / np.maximum(np.abs(slopes).sum(axis=1) * units, 1e-300)
-        active = free | (values > 0) | (over > 1e-12)
-        residual = float(np.abs(over[active]).max(initial=0.0))
-        if residual < norm:
-            best, norm = (multipliers, s), residual
-        if norm < 1e-14 or not np.isfinite(residual):
-            break
-        with np.errstate(divide="ignore"):
-            rise, fall, linear, _ = lagrangian.terms(np.log(s))
-        curve = asked.order**2 * rise + asked.spend**2 * fall + linear
-        inner = (s > lagrangian.low) & (s < lagrangian.high) & (curve > 0)
-        jacobian = (slopes * units[:, None])[active][:, inner]
-        with np.errstate(over="ignore", invalid="ignore"):
-            hessian = jacobian / curve[inner] @ jacobian.T
-            scale = 1 / np.sqrt(np.maximum(hessian.diagonal(), 1e-300))
-            balanced, right = hessian * np.outer(scale, scale), (sides * units)[active] * scale
-        if not (np.isfinite(balanced).all() and np.isfinite(right).all()):  # the steps have left all scales
-            break
-        step = np.linalg.lstsq(balanced, right, rcond=1e-13)[0]
-        moved = values.copy()
-        moved[active] += step * scale
-        least = np.where(np.arange(len(values)) < len(budgets), values / 10, 0.0)
-        values = np.where(free, moved, np.maximum(moved, least))
-    return best
 
 
 def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> ScalesPoint:

@@ -50,7 +50,7 @@ def test_two_equal_and_one_at_most_three(noise: str, order: float) -> None:
         alone = cp.Problem(cp.Minimize(WEIGHTS @ cp.exp(order * u)), kept)
         alone.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11))
         assert found.value == pytest.approx(given_, rel=2e-9) == alone.value
-        assert found.gap <= 1e-12 and (found.checks()["how"] == "proved").all() and found.certificate.verify()
+        assert found.gap <= 1e-8 and (found.checks()["how"] == "proved").all() and found.certificate.verify()
         assert all(holds and how != "recomputed" for _, how, holds in verify(dumps(found)).rows)
     scales = result.mechanism.scales
     assert scales[0] == scales[1] and scales[2] <= 3
@@ -210,7 +210,7 @@ def test_convex_rows_that_are_not_affine(name: str, noise: str, order: float, un
             program.solve(solver="CLARABEL")
             assert solved[0].value == pytest.approx(program.value, rel=3e-7)
     result = solved[-1]
-    assert result.value == pytest.approx(solved[0].value * unit**order, rel=1e-6)
+    assert result.value == pytest.approx(solved[0].value * unit**order, rel=1e-5)  # `at` is near the optimum
     assert result.gap < 1e-6 and result.value > plain.value and result.certificate.verify()
     s.save_value(result.mechanism.scales)
     assert function.value <= 0

@@ -20,10 +20,10 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
-from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal import OptimalNoise
-from mechdesign.noise.staircase_dual import first_step, paired_staircases
+from mechdesign.noise.staircase_dual import paired_staircases
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.losses import Loss
@@ -275,7 +275,7 @@ class PrivateMean(Checked):
         paired, counts = self._paired(result), self.numbers(values)
         if not paired:
             return self.mean(result.mechanism.release(counts))
-        noise = paired_staircases(result.design.epsilon, first_step(result.mechanism), _PARTS)
+        noise = paired_staircases(result.design.epsilon, result.mechanism.parameters["gamma"], _PARTS)
         return self.mean(counts + np.array(noise) / _PARTS)
 
     def errors(self, result: Result) -> Accuracy:
@@ -288,9 +288,9 @@ class PrivateMean(Checked):
     def _paired(self, result: Result) -> bool:
         """Whether this is noise for one number, to be drawn in pairs; raise DesignError unless it is that or answers `query`."""
         design, law = checks.instance("result", result, Result).design, result.mechanism
-        if isinstance(design, OptimalNoise) and isinstance(law, CellNoise) and law.spans:
+        if isinstance(design, OptimalNoise) and isinstance(law, AdditiveNoise):
             asked = design.dimension, design.sensitivity, type(design.privacy)
-            if asked == (1, 1.0, PureDP):
+            if asked == (1, 1.0, PureDP) and law.law.dist.name == "staircase":
                 return True
         self.query.check("result", result)
         return False

@@ -1,4 +1,4 @@
-r"""Additive noise whose density is constant on cells of a lattice, or on spans of them: sampled exactly, its privacy exact.
+r"""Additive noise whose density is constant on cells of a lattice: sampled exactly, its privacy exact.
 
 With cells of width :math:`\beta`, masses :math:`p_j` and a shift :math:`d = (k + \theta)\beta`, every cell of the
 shifted density covers two cells of the unshifted one in the ratio :math:`(1-\theta) : \theta`, so that
@@ -8,8 +8,7 @@ shifted density covers two cells of the unshifted one in the ratio :math:`(1-\th
 
 Finitely many sums therefore decide (ε, δ)-DP for every real shift up to the sensitivity. The masses are integers
 over their total, so these sums are rational once :math:`e^\varepsilon` is bounded by a rational, and the cell is
-drawn with no rounding at all. Noise on the whole numbers is the middle of such a cell of width 1, and is protected at whole shifts. Where a density is the same on
-many cells, one weight stands for a span of them, and D is linear between the differences of the spans' ends.
+drawn with no rounding at all. Noise on the whole numbers is the middle of such a cell of width 1, and is protected at whole shifts.
 
 A tail whose outermost cells repeat for ever is summed in closed form (`mechdesign.noise.repeated_tail`).
 """
@@ -18,12 +17,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate, groupby, pairwise, repeat
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +48,6 @@ if TYPE_CHECKING:
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SUMS = 5_000_000
 """Largest number of pairs of cells that the check of a law compares, in numbers of 1,000 bits: a few seconds."""
-MOST_SPANS = 2000
-"""Largest number of spans of a law."""
 
 
 # -- the noise ----------------------------------------------------------------------------------------------------
@@ -84,8 +79,8 @@ class _OnCells(Saved):
         finite = Fraction(sum(law.weights) + law.spike)
         if not law.decay:
             return finite
-        left, right = law.period
-        repeated = sum(law.weights[:left]) + sum(law.weights[-right:])
+        n = law.cells_per_shift
+        repeated = sum(law.weights[:n]) + sum(law.weights[-n:])
         return finite + repeated * law.decay / (1 - law.decay)
 
     @property
@@ -93,7 +88,7 @@ class _OnCells(Saved):
         """Whether the law is even."""
         law = self.cells
         centre = Fraction(law.start) + Fraction(law.width) * law.count / 2
-        return centre == 0 and law.weights == law.weights[::-1] and law.spans == law.spans[::-1]
+        return centre == 0 and law.weights == law.weights[::-1]
 
     def hockey_stick(self, epsilon: Fraction | float) -> dict[int, Fraction]:
         r"""Return upper bounds of :math:`D_k`, exact but for a relative 2⁻²⁴⁰ in :math:`e^\varepsilon`.
@@ -101,13 +96,12 @@ class _OnCells(Saved):
         Returns
         -------
         dict of int to Fraction
-            By shift k in cells, ±1, …, ±n; the positive ones when the law is symmetric. With spans, the shifts of the
-            largest value and of the whole sensitivity. The largest value bounds δ(ε) for **every** real shift up to n cells,
+            By shift k in cells, ±1, …, ±n; the positive ones when the law is symmetric. The largest value bounds δ(ε) for **every** real shift up to n cells,
             under noise on the whole numbers for every whole one.
         """
         if not isinstance(epsilon, Fraction) or epsilon < 0:
             epsilon = checks.non_negative("epsilon", epsilon)
-        return (span_sums if self.cells.spans else lattice_sums)(self.cells, exp_lower(epsilon))
+        return lattice_sums(self.cells, exp_lower(epsilon))
 
     def exact_delta(self, epsilon: Fraction | float) -> Fraction:
         """Return a proved upper bound of δ(ε) over every shift up to the sensitivity."""
@@ -123,13 +117,12 @@ class _OnCells(Saved):
             return 0.0
         law = self.cells
         middles = [
-            Fraction(law.start) + Fraction(law.width) * Fraction(2 * end - span, 2)
-            for end, span in zip(law.ends, law.spans or repeat(1))
+            Fraction(law.start) + Fraction(law.width) * Fraction(2 * j + 1, 2) for j in range(law.count)
         ]
         total = sum(map(mul, law.weights, middles), Fraction(0))
         if r := law.decay:
-            length, (first, last) = Fraction(law.width) * law.cells_per_shift, law.period
-            for part, sign in ((slice(first), -1), (slice(-last, None), 1)):
+            n, length = law.cells_per_shift, Fraction(law.width) * law.cells_per_shift
+            for part, sign in ((slice(n), -1), (slice(-n, None), 1)):
                 total += r / (1 - r) * sum(map(mul, law.weights[part], middles[part]))
                 total += r / (1 - r) ** 2 * sign * length * sum(law.weights[part])
         return float(total / self.total)
@@ -177,9 +170,6 @@ class CellNoise(_OnCells):
         Width of that cell.
     decay : Fraction
         When positive, both tails go on for ever: the outermost n cells repeat with their weights times `decay`.
-    spans : tuple of int
-        How many cells each weight is spread over, evenly, a power of two; one each when left out. With tails, spans end n
-        cells from both ends.
 
     Raises
     ------
@@ -188,7 +178,7 @@ class CellNoise(_OnCells):
 
     Notes
     -----
-    Geng and Viswanath (2016) for the staircase, which is of this form; the lattice of shifts is [new] here.
+    Geng and Viswanath (2016) for a staircase, which may be of this form; the lattice of shifts is [new] here.
 
     Examples
     --------
@@ -206,41 +196,28 @@ class CellNoise(_OnCells):
     spike: int = 0
     spike_width: float = 0.0
     decay: Fraction = Fraction(0)
-    spans: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.weights, (tuple, list)) or not self.weights:
             raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
         weights = tuple(checks.integer("weights", w, 0) for w in self.weights)
-        spans = checks.instance("spans", self.spans, tuple, list)
-        spans = tuple(checks.integer("spans", v, 1, MOST_CELLS) for v in spans)
-        if any(v & (v - 1) for v in spans) or sum(spans) > MOST_CELLS:
-            raise DesignError.of("spans", spans, f"must be powers of two, {MOST_CELLS} cells at most")
-        if spans and (len(spans) != len(weights) or len(spans) > MOST_SPANS):
-            raise DesignError.of("spans", spans, f"must be one per weight, and {MOST_SPANS} at most")
         # Every shift costs time, and beyond the last cell all are equal.
-        most = MOST_CELLS if spans else len(weights) + 100
-        n, spike = (
-            checks.integer("cells_per_shift", self.cells_per_shift, 1, most),
-            checks.integer("spike", self.spike, 0),
-        )
+        n = checks.integer("cells_per_shift", self.cells_per_shift, 1, len(weights) + 100)
+        spike = checks.integer("spike", self.spike, 0)
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
         width, start = checks.positive("width", self.width), checks.number("start", self.start)
         narrow = (checks.positive if spike else checks.non_negative)("spike_width", self.spike_width)
         if not isinstance(self.decay, (Fraction, int)) or not 0 <= self.decay < 1:
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
-        if self.decay and (sum(spans) or len(weights)) < 2 * n:
+        if self.decay and len(weights) < 2 * n:
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
         # of the integers in the sums: e^ε has EXP_BITS bits behind the point and some 64 before it
         bits = EXP_BITS + 64 + max(weights).bit_length() + 2 * Fraction(self.decay).denominator.bit_length()
-        pairs = len(weights) ** 2 if spans else n * (len(weights) + 4 * n)
-        if pairs * (1 + bits / 1000) > MOST_SUMS:
+        if n * (len(weights) + 4 * n) * (1 + bits / 1000) > MOST_SUMS:
             allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
             raise DesignError.of("cells_per_shift", n, allowed)
-        if self.decay and spans and not {n, sum(spans) - n} <= set(accumulate(spans)):
-            raise DesignError.of("spans", spans, "must end where the tails' first repetition does")
-        checks.settle(self, weights=weights, width=width, start=start, cells_per_shift=n, spans=spans)
+        checks.settle(self, weights=weights, width=width, start=start, cells_per_shift=n)
         checks.settle(self, spike=spike, spike_width=narrow, decay=Fraction(self.decay))
 
     @property
@@ -249,42 +226,26 @@ class CellNoise(_OnCells):
 
     # Exact quantities ------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def count(self) -> int:
-        """Number of lattice cells with a weight of their own or a share of one."""
-        return sum(self.spans) or len(self.weights)
-
-    @cached_property
-    def ends(self) -> tuple[int, ...]:
-        """Ends of the weights' cells, in cells from `start`."""
-        return tuple(accumulate(self.spans)) if self.spans else tuple(range(1, len(self.weights) + 1))
-
-    @cached_property
-    def period(self) -> tuple[int, int]:
-        """Numbers of weights that the left and the right tail repeat."""
-        n = self.cells_per_shift
-        if not self.decay or not self.spans:
-            return n, n
-        return self.ends.index(n) + 1, len(self.ends) - 1 - self.ends.index(self.count - n)
+        """Number of cells."""
+        return len(self.weights)
 
     # Distribution ----------------------------------------------------------------------------------------
 
     @cached_property
-    def extended(self) -> tuple[Array, Indices, float]:
-        """Masses and edges (in cells) of the cells and their repetitions, until these underflow, and the mass beyond them."""
-        masses, edges = self._masses, np.append(0, self.ends)
+    def extended(self) -> tuple[Array, float]:
+        """Masses of the cells and their repetitions, until these underflow, and the mass beyond them."""
+        n, masses = self.cells_per_shift, self._masses
         if not self.decay:
-            return masses, edges, 0.0
-        (first, last), rate = self.period, fall(self.decay)
-        periods = max(1, min(math.ceil(100 / rate), 4_000_000 // (first + last)))
-        k = np.arange(1, periods + 1)
-        powers, out = np.exp(-rate * k), self.cells_per_shift * k
-        left, right = np.outer(powers[::-1], masses[:first]), np.outer(powers, masses[-last:])
-        before, after = np.add.outer(-out[::-1], edges[:first]), np.add.outer(out, edges[-last - 1 : -1])
-        ends = float(masses[:first].sum() + masses[-last:].sum())
+            return masses, 0.0
+        rate = fall(self.decay)
+        periods = max(1, min(math.ceil(100 / rate), 4_000_000 // (2 * n)))
+        powers = np.exp(-rate * np.arange(1, periods + 1))
+        left, right = np.outer(powers[::-1], masses[:n]), np.outer(powers, masses[-n:])
+        ends = float(masses[:n].sum() + masses[-n:].sum())
         beyond = ends * math.exp(-rate * (periods + 1)) / float(1 - self.decay) * (1 + 1e-9)
-        edges = np.concatenate([before.ravel(), edges[:-1], after.ravel(), [edges[-1] + out[-1]]])
-        return np.concatenate([left.ravel(), masses, right.ravel()]), edges, beyond
+        return np.concatenate([left.ravel(), masses, right.ravel()]), beyond
 
     @cached_property
     def _masses(self) -> Array:
@@ -303,11 +264,10 @@ class CellNoise(_OnCells):
     @cached_property
     def _tails(self) -> tuple[RepeatedTail, RepeatedTail]:
         """The left tail, mirrored, and the right one."""
-        masses, edges = self._masses, self.start + self.width * np.append(0, self.ends)
-        body, ends = self._pieces(masses, np.append(0, self.ends))
-        first, last = self.period
-        left = body[::-1], -ends[::-1], masses[:first][::-1], -edges[: first + 1][::-1]
-        right = body, ends, masses[-last:], edges[-last - 1 :]
+        n, masses, cells = self.cells_per_shift, self._masses, np.arange(self.count + 1)
+        (body, ends), edges = self._pieces(masses, cells), np.asarray(self.start + self.width * cells, float)
+        left = body[::-1], -ends[::-1], masses[:n][::-1], -edges[: n + 1][::-1]
+        right = body, ends, masses[-n:], edges[-n - 1 :]
         return RepeatedTail(*left, self.decay), RepeatedTail(*right, self.decay)
 
     def support(self) -> tuple[float, float]:
@@ -354,19 +314,12 @@ class CellNoise(_OnCells):
             raise DesignError("start: must be such that the cells hold 0, where tails go on for ever")
         half = (Fraction(self.start) / unit).denominator
         unit /= half
-        ends = np.array(self.ends, dtype=object if half > 1 or self.spans else np.int64)
-        spans = np.array(self.spans or (1,) * len(ends), dtype=np.int64)
-        weights = np.array(self.weights, dtype=object)
-        first = int(Fraction(self.start) / unit)
-        (left, right), place, total = self.period, np.arange(len(ends)), Fraction(0)
-        for span in np.unique(spans).tolist():
-            (at,) = np.nonzero(spans == span)
-            middles = first + half * (2 * ends[at] - span)
-            total += average_costs(loss, middles, unit, half=half * span).weighted(weights[at].tolist())
-            sides = (place[at] < left, -1), (place[at] >= len(ends) - right, 1)
-            for side, sign in sides if self.decay else ():
-                tail = tail_side(loss, middles[side], unit, half * span, sign * 2 * n * half, self.decay)
-                total += tail.weighted(weights[at][side].tolist())
+        ends = np.arange(1, self.count + 1, dtype=object if half > 1 else np.int64)
+        middles = int(Fraction(self.start) / unit) + half * (2 * ends - 1)
+        total = average_costs(loss, middles, unit, half=half).weighted(self.weights)
+        for part, sign in ((slice(n), -1), (slice(-n, None), 1)) if self.decay else ():
+            tail = tail_side(loss, middles[part], unit, half, sign * 2 * n * half, self.decay)
+            total += tail.weighted(self.weights[part])
         if self.spike:
             spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(self.spike_width) / 2)
             total += spike.weighted([self.spike])
@@ -387,26 +340,19 @@ class CellNoise(_OnCells):
     @cached_property
     def _cells(self) -> IntegerWeights:
         # With tails, the first and last n cells stand for themselves and all their repetitions.
-        (left, right), count, r = self.period, len(self.weights), self.decay
+        n, count, r = self.cells_per_shift, self.count, self.decay
         inner, outer = (1 - r).numerator, (1 - r).denominator
-        tickets = [
-            w * (outer if i < left or i >= count - right else inner) for i, w in enumerate(self.weights)
-        ]
+        tickets = [w * (outer if i < n or i >= count - n else inner) for i, w in enumerate(self.weights)]
         return IntegerWeights([*(tickets if r else self.weights), self.spike * (inner if r else 1)])
 
     def draw_cells(self, size: int) -> tuple[Indices, npt.NDArray[np.bool_]]:
         """Draw cells, counted from `start`, exactly, from the operating system's randomness; say which draws are the spike instead.
 
-        A weight is drawn first, then a cell of its span uniformly, then, in the tails, a repetition by exact coin flips.
+        In the tails a repetition follows, by exact coin flips.
         """
         n, count = self.cells_per_shift, self.count
         cell = self._cells.draw(checks.integer("size", size, 0, 2**40))
-        spike = cell == len(self.weights)
-        if self.spans:
-            drawn, cell = cell, np.full(size, count)
-            for i in set(drawn[~spike].tolist()):
-                (at,) = np.nonzero(drawn == i)
-                cell[at] = self.ends[i] - self.spans[i] + uniform_integers(self.spans[i], at.size)
+        spike = cell == count
         if self.decay:
             going = np.flatnonzero(~spike & ((cell < n) | (cell >= count - n)))
             cell[going] += np.where(cell[going] < n, -n, n) * streaks(self.decay, going.size)
@@ -598,61 +544,6 @@ def lattice_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
         excess = [max(a * down - b * up, 0) for a, b in zip(here, cells[n + k :])]
         repeated = (sum(excess[:n]) + sum(excess[-n:])) * law.decay / (1 - law.decay)
         out[k] = ((sum(excess) + repeated) / down / rest**2 + law.spike) / law.total
-    return out
-
-
-def _joined(runs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Merge runs of equal height."""
-    groups = [list(group) for _, group in groupby(runs, key=lambda run: run[2])]
-    return [(group[0][0], group[-1][1], group[0][2]) for group in groups]
-
-
-def span_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
-    """Return the largest sum over all real shifts of either sign, and the sum at the whole sensitivity."""
-    n, up, down = law.cells_per_shift, growth.numerator, growth.denominator
-    widest = max(law.spans)  # all are powers of two
-    r = law.decay
-    scale, once, twice = r.denominator**2, r.numerator * r.denominator, r.numerator**2
-    runs = [(end - v, end, scale * w * (widest // v)) for w, v, end in zip(law.weights, law.spans, law.ends)]
-    count = law.count
-    here = _joined(runs)
-    times = {1: here}
-    if r:
-        first, last = law.period
-        outer = []
-        for periods, power in ((1, once), (2, twice)):
-            outer.append([(a - periods * n, b - periods * n, h // scale * power) for a, b, h in runs[:first]])
-            outer.append([(a + periods * n, b + periods * n, h // scale * power) for a, b, h in runs[-last:]])
-        there = _joined([*outer[2], *outer[0], *runs, *outer[1], *outer[3]])
-        # Terms of the first repetition stand for those of all further ones.
-        times = {r.denominator - r.numerator: here, r.denominator: _joined([*outer[0], *outer[1]])}
-    else:
-        there = [(-n, 0, 0), *here, (count, count + n, 0)]
-    bends: dict[int, int] = defaultdict(int)
-    for factor, terms in times.items():
-        for a, b, height in terms:
-            for c, e, other in there:
-                excess = height * down - other * up
-                if excess > 0 and c - b < n and e - a > -n:
-                    excess *= factor
-                    for place, sign in ((c - b, 1), (c - a, -1), (e - b, -1), (e - a, 1)):
-                        bends[place] += sign * excess
-    for place in (-n, 0, n):
-        bends[place] += 0
-    found: dict[int, int] = {}
-    value = slope = 0
-    places = sorted(bends)
-    for place, after in pairwise([*places, places[-1]]):
-        slope += bends[place]
-        found[place] = value
-        value += slope * (after - place)
-    integer = law.total * (widest * scale * down * (r.denominator - r.numerator if r else 1))
-    spike = Fraction(law.spike) / law.total
-    out: dict[int, Fraction] = {}
-    for sign in (1, -1) if not law.symmetric else (1,):
-        shifts = [k for k in found if 0 < sign * k <= n]
-        for k in (sign * n, max(shifts, key=lambda k: found[k])):
-            out[k] = Fraction(found[k]) / integer + spike
     return out
 
 

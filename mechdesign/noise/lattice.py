@@ -458,7 +458,7 @@ def entries_of(declared: LatticeDeclared, law: Any) -> Exact:
         same &= law.first == -(len(law.weights) // 2)
     else:
         centred = 2 * Fraction(law.start) == -len(law.weights) * Fraction(law.width)
-        same &= law.width == declared.step and centred and not law.spike and not law.spans
+        same &= law.width == declared.step and centred and not law.spike
     if not same or (declared.decay and pad):
         raise DesignError("law: is not noise on the problem's lattice")
     total = rational(law.total)

@@ -42,6 +42,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
 from mechdesign.model.problem import Minimize
+from mechdesign.noise import laws
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.calibration_search import budget_of, consumed, evaluated
@@ -57,7 +58,13 @@ from mechdesign.noise.lattice import (
     refined,
 )
 from mechdesign.noise.pictures import draw_laws
-from mechdesign.noise.staircase_dual import staircase
+from mechdesign.noise.staircase_dual import (
+    MOST_PERIODS,
+    StaircaseDual,
+    StaircaseMultipliers,
+    answering_staircase,
+    whole_staircase,
+)
 from mechdesign.noise.subset_bound import lower_bounds, one_number, shared_bound
 from mechdesign.noise.vector_noise import CellProduct
 from mechdesign.problem.checks import instance, integer
@@ -79,6 +86,37 @@ DISCRETE = ("discrete_laplace", "discrete_gaussian")
 """Families for whole numbers."""
 CLOSED = ("gaussian", "laplace", *DISCRETE)
 """Families with a closed form, which are evaluated whatever the time; Laplace noise for several numbers then as pure noise."""
+
+
+def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
+    """Yield the staircase and the lower bound of its dual, for a loss a|t| + bt².
+
+    Where δ is not small compared with the gap, and on whole numbers always, the law has mass δ at 0; beyond ε of about 11 real numbers would need
+    too many cells for that.
+    """
+    q = question
+    pure = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
+    _, step = pure.highest
+    if q.integer or (20 * q.delta > clock.gap and step > 1 / 256):
+        law: CellNoise | IntegerNoise
+        if q.integer:
+            law = whole_staircase(q.epsilon, q.change, round(step), q.delta)
+        else:
+            law = answering_staircase(q.epsilon, q.sensitivity, step, q.delta)
+        report = SolveReport("closed form")
+        yield Law(law, round_up(law.cost(q.given_loss)), (LawProof(),), report, law_notes(q, law))
+    else:
+        yield _law(q, laws.staircase(q.epsilon, step, scale=q.sensitivity), "closed form")
+    multipliers = [pure]
+    if q.delta > 0:
+        reach = max(3.0, -math.log(q.delta * min(q.epsilon, 1.0)) / q.epsilon)
+        shares = (1.0, 0.85, 1.2, 0.7, 1.5)  # of the reach of truncated Laplace noise
+        counts = [1, 2, *(math.ceil(s * reach) + 1 for s in shares if s * reach < MOST_PERIODS - 1)]
+        multipliers = [StaircaseMultipliers.of(q, periods) for periods in counts]
+    proved = [(each.bound(each.highest[0]), each) for each in multipliers]
+    bound, best = max(proved, key=lambda item: item[0], default=(0, pure))
+    if bound > 0:
+        yield Bound(round_down(bound), StaircaseDual(best.highest[0], best.periods))
 
 
 def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
@@ -205,13 +243,13 @@ def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
         yield replace(law, table=table[i:].reset_index(drop=True) if len(found) > i + 1 else None)
 
 
-def _law(question: NoiseQuestion, law: FrozenLaw) -> Law:
+def _law(question: NoiseQuestion, law: FrozenLaw, how: str = "family search") -> Law:
     """Return a law of `scipy.stats` on every coordinate."""
     some = Sensitivity(linf=question.sensitivity, l0=question.moved)
     change = question.sensitivity if question.moved == question.dimension else some
     noise = AdditiveNoise(law, change, question.dimension)
     value = named_cost(noise, question.given_loss)
-    return Law(noise, value, (LawProof(),), SolveReport("family search"))
+    return Law(noise, value, (LawProof(),), SolveReport(how))
 
 
 def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tuple[str, Law]]:
@@ -426,7 +464,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             masses = [float(w / law.total) for w in law.weights]
             return pd.DataFrame({"noise": law.first + np.arange(len(masses)), "probability": masses})
         if isinstance(law, CellNoise):
-            edges = law.start + law.width * np.append(0.0, law.ends)
+            edges = law.start + law.width * np.arange(law.count + 1)
             heights = np.array([float(w / law.total) for w in law.weights]) / np.diff(edges)
             return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "density": heights})
         row = {"law": _kind(result), "dimension": self.dimension, "value": result.value}

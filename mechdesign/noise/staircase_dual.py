@@ -1,4 +1,4 @@
-r"""The staircase: its law on cells, and a dual in closed form that bounds the cost of every noise.
+r"""Staircases on cells and on the whole numbers, and a dual in closed form that bounds the cost of every noise.
 
 Let ℓ be even, convex and least at 0, the sensitivity 1, and :math:`g \ge e^\varepsilon`. Suppose mass Out ≥ 0 is transported along
 changes of at most 1 and arrives as In ≥ 0, so that :math:`E\,\mathrm{Out}(T) \le g\,E\,\mathrm{In}(T) + \delta C` for every (ε, δ)-DP noise T, and
@@ -36,56 +36,40 @@ from functools import cached_property
 
 from scipy import optimize
 
-from mechdesign.evidence.exact import exp_upper, round_down, round_up
-from mechdesign.evidence.proofs import LawProof
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, IntegerNoise
-from mechdesign.noise.lattice import SPIKE, NoiseQuestion, OneNumberDual, law_notes
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
+from mechdesign.noise.lattice import NoiseQuestion, OneNumberDual
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import outward_decay, round_width
-from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.spine import Bound, Clock, Law
 
-_MOST_PERIODS = 50_000
+MOST_PERIODS = 50_000
 
 
-def _powers(length: int) -> list[int]:
-    """Return the powers of two that sum to a length, the largest first."""
-    return [1 << k for k in range(length.bit_length() - 1, -1, -1) if length >> k & 1]
-
-
-def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise:
-    """Return the exactly ε-DP staircase on a lattice whose first step is at the share `step` of the sensitivity."""
-    # 2¹⁴ cells up to the step: the error of the cost is the square of their width
-    n = min(1 << max(0, math.ceil(math.log2(2**14 / step))), MOST_CELLS // 4)
-    g = max(1, round(step * n))
-    decay = outward_decay(epsilon)
-    spans: list[int] = []
-    weights: list[int] = []
-    for k in range(2):  # the second period repeats
-        for length, power in ((g, k), (n - g, k + 1)):
-            height = decay.numerator**power * decay.denominator ** (2 - power)
-            parts = _powers(length)
-            spans += parts
-            weights += [height * v for v in parts]
+def answering_staircase(epsilon: float, sensitivity: float, step: float, delta: float) -> CellNoise:
+    """Return a law on cells that adds next to nothing with probability δ, else a staircase that first falls near the share `step` of the sensitivity."""
+    first = 4 if step > 1 / 64 else 1
+    n, decay = round(first / step), outward_decay(epsilon)
+    powers = [0] * first + [1] * n + [2] * (n - first)  # the second period repeats
+    half = [decay.numerator**k * decay.denominator ** (2 - k) for k in powers]
     width = round_width(Fraction(sensitivity) / n)
-    return CellNoise(
-        weights=(*weights[::-1], *weights),
-        width=width,
-        start=-sum(spans) * width,
-        cells_per_shift=n,
-        spans=(*spans[::-1], *spans),
-        decay=decay,
-    )
+    law = CellNoise((*half[::-1], *half), width, -len(half) * width, n, decay=decay)
+    spike = math.floor(law.total * Fraction(delta) / (1 - Fraction(delta)))
+    return replace(law, spike=spike, spike_width=width * 2.0**-18)
 
 
-def whole_staircase(epsilon: float, change: int, first: int) -> IntegerNoise:
-    """Return the exactly ε-DP staircase on the whole numbers that first falls at `first`, from 1 to the change."""
+def whole_staircase(epsilon: float, change: int, first: int, delta: float = 0.0) -> IntegerNoise:
+    """Return the exactly ε-DP staircase on the whole numbers that first falls at `first`, from 1 to the change; with probability δ it adds nothing."""
     decay = outward_decay(epsilon, 64 + math.ceil(1.5 * epsilon))
     half = [decay.denominator if j < first else decay.numerator for j in range(change + 1)]
-    return IntegerNoise((*half[:0:-1], *half), -change, change, decay)
+    law = IntegerNoise((*half[:0:-1], *half), -change, change, decay)
+    if not delta:
+        return law
+    times, share = 2**60, Fraction(delta)
+    more = math.floor(times * law.total * share / (1 - share))
+    weights = [w * times + more * (j == change) for j, w in enumerate(law.weights)]
+    return replace(law, weights=tuple(weights))
 
 
 def paired_staircases(epsilon: float, step: float, parts: int) -> tuple[int, int]:
@@ -109,16 +93,6 @@ def paired_staircases(epsilon: float, step: float, parts: int) -> tuple[int, int
     i = int(uniform_integers(j + 1, 1)[0])
     a = int(uniform_integers(j * parts + 2 * g + 1, 1)[0]) - (j - i) * parts - g
     return a, (2 * i - j) * parts - a
-
-
-def first_step(law: CellNoise) -> float:
-    """Return the share of the sensitivity at which a staircase first falls."""
-    highest = max(law.weights)
-    return (
-        sum(span for span, weight in zip(law.spans, law.weights) if weight == highest)
-        / 2
-        / law.cells_per_shift
-    )
 
 
 @dataclass(frozen=True)
@@ -350,49 +324,9 @@ class StaircaseDual(OneNumberDual):
 
     def __post_init__(self) -> None:
         instance("level", self.level, Fraction)
-        integer("periods", self.periods, 0, _MOST_PERIODS)
+        integer("periods", self.periods, 0, MOST_PERIODS)
 
     def proved(self, question: NoiseQuestion) -> Fraction:
         if not question.given_loss.polynomial or not question.alone:
             return Fraction(0)
         return StaircaseMultipliers.of(question, self.periods).bound(self.level)
-
-
-def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
-    """Yield the staircase and the lower bound of its dual, for a loss a|t| + bt².
-
-    Where δ is not small compared with the gap, the law gets a narrow spike of mass δ at 0; on whole numbers it always gets mass δ at 0.
-    """
-    q = question
-    pure = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
-    _, step = pure.highest
-    law: CellNoise | IntegerNoise
-    if q.integer:
-        law = whole_staircase(q.epsilon, q.change, round(step))
-        if q.delta:
-            law = _answering(law, Fraction(q.delta))
-    else:
-        law = pure_staircase(q.epsilon, q.sensitivity, step)
-        if 20 * q.delta > clock.gap:
-            spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
-            law = replace(law, spike=spike, spike_width=SPIKE * law.width)
-    report = SolveReport("closed form")
-    yield Law(law, round_up(law.cost(q.given_loss)), (LawProof(),), report, law_notes(q, law))
-    multipliers = [pure]
-    if q.delta > 0:
-        reach = max(3.0, -math.log(q.delta * min(q.epsilon, 1.0)) / q.epsilon)
-        shares = (1.0, 0.85, 1.2, 0.7, 1.5)  # of the reach of truncated Laplace noise
-        counts = [1, 2, *(math.ceil(s * reach) + 1 for s in shares if s * reach < _MOST_PERIODS - 1)]
-        multipliers = [StaircaseMultipliers.of(q, periods) for periods in counts]
-    proved = [(each.bound(each.highest[0]), each) for each in multipliers]
-    bound, best = max(proved, key=lambda item: item[0], default=(0, pure))
-    if bound > 0:
-        yield Bound(round_down(bound), StaircaseDual(best.highest[0], best.periods))
-
-
-def _answering(law: IntegerNoise, delta: Fraction) -> IntegerNoise:
-    """Return the law that adds no noise with probability δ, else noise of this law."""
-    times = 2**60
-    more = math.floor(times * law.total * delta / (1 - delta))
-    weights = [w * times + more * (j == len(law.weights) // 2) for j, w in enumerate(law.weights)]
-    return replace(law, weights=tuple(weights))

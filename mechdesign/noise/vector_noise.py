@@ -9,9 +9,7 @@ shifted coordinates are therefore a mixture of products over whole cells, and wh
 k ≤ n, dominates in each factor. :math:`h = \max_k D_k` does: a convex function of α and so itself the curve of a pair of laws;
 the chords of its values on a grid, computed with their rounding errors added, lie above it.
 
-Tails are followed until their masses underflow; the mass beyond counts as infinite loss. Where one weight stands for a span of
-cells, the pairs are the overlaps of spans, whose lengths are linear in the shift between the differences of the spans' ends:
-the worst shift is one of these differences.
+Tails are followed until their masses underflow; the mass beyond counts as infinite loss.
 """
 
 from __future__ import annotations
@@ -547,55 +545,17 @@ def on_cells(law: CellNoise | IntegerNoise) -> CellNoise:
     return law.cells if isinstance(law, IntegerNoise) else law
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Mass a cell between edges (in cells), and the mass of the tails beyond them.
-
-    Parameters
-    ----------
-    heights : ndarray, shape (m,)
-    edges : ndarray of int, shape (m + 1,)
-    beyond : float
-        Rounded up.
-    shifts : ndarray of int
-        Whole shifts, one of which is the worst of all real shifts up to n cells at each level.
-    """
-
-    heights: Array
-    edges: Indices
-    beyond: float
-    shifts: Indices
-
-    def moved(self, k: int) -> tuple[Array, Array, float]:
-        """Return masses p and q of the pieces where both laws have mass when the second is k cells to the left; and the mass without partner."""
-        cuts = np.union1d(self.edges, self.edges - k)
-        a, b = (self._at(places) * np.diff(cuts) for places in (cuts[:-1], cuts[:-1] + k))
-        seen = (a > 0) & (b > 0)
-        return a[seen], b[seen], float(a[b == 0].sum()) + self.beyond
-
-    def _at(self, places: Indices) -> Array:
-        padded = np.concatenate([[0.0], self.heights, [0.0]])
-        return np.asarray(padded[np.searchsorted(self.edges, places, side="right")])
+def _moved(law: CellNoise, k: int) -> tuple[Array, Array, float]:
+    """Return masses p and q of the cells where both laws have mass when the second is k cells to the left, without a spike; and the mass without partner."""
+    p, beyond = law.extended
+    q = np.append(p[k:], np.zeros(min(k, len(p))))
+    seen = (p > 0) & (q > 0)
+    return p[seen], q[seen], float(p[q == 0].sum()) + beyond
 
 
-@lru_cache(maxsize=32)
-def pieces(law: CellNoise) -> Pieces:
-    """Return the pieces of a law without its spike; equal neighbours of a law with spans are joined."""
-    n = law.cells_per_shift
-    masses, edges, beyond = law.extended
-    heights = masses / np.diff(edges)
-    if not law.spans:
-        return Pieces(heights, edges, beyond, np.arange(1, n + 1))
-    first = np.flatnonzero(np.diff(heights, prepend=np.nan))
-    edges = np.append(edges[first], edges[-1])
-    near = edges[(edges >= -n) & (edges <= law.count + n)]
-    gaps = np.unique(np.subtract.outer(near, near))
-    return Pieces(heights[first], edges, beyond, np.append(gaps[(gaps > 0) & (gaps < n)], n))
-
-
-def _curve(held: Pieces, k: int, levels: Array) -> tuple[Array, float]:
+def _curve(law: CellNoise, k: int, levels: Array) -> tuple[Array, float]:
     """Return D_k at e^levels, rounded up, and its limit: the mass without partner."""
-    a, b, infinite = held.moved(k)
+    a, b, infinite = _moved(law, k)
     ratio = np.log(a) - np.log(b)
     order = np.argsort(ratio)
     above, below = (np.append(np.cumsum(x[order][::-1])[::-1], 0.0) for x in (a, b))
@@ -612,16 +572,16 @@ def dominating_loss(law: CellNoise) -> AtomicLoss:
 
     Masses are rounded upwards: they may sum to slightly more than one.
     """
-    held, ratios, top = pieces(law), np.zeros(1), 1e-3
-    for k in held.shifts:
-        a, b, _ = held.moved(k)
+    shifts, ratios, top = range(1, law.cells_per_shift + 1), np.zeros(1), 1e-3
+    for k in shifts:
+        a, b, _ = _moved(law, k)
         ratios = np.log(a) - np.log(b)
         top = max(top, np.abs(ratios).max(initial=0.0))
     top = top * (1 + 1e-12) + 1e-12
     levels = np.union1d(np.linspace(-top, top, 4096), ratios)
     # of points so close that rounding hides the difference of slopes only the upper is kept
     levels = levels[np.append(np.diff(levels) > 1e-7 * top, True)]
-    curves = [_curve(held, k, levels) for k in held.shifts]
+    curves = [_curve(law, k, levels) for k in shifts]
     height = np.max([value for value, _ in curves], axis=0)
     height[-1] = infinite = max(height[-1], *(lost for _, lost in curves))
     hull = _lower_hull(np.exp(levels), height)
@@ -671,9 +631,8 @@ def many_interval(law: CellNoise, count: int, epsilon: float) -> DeltaInterval:
     if law.decay and law.exact_delta(Fraction(epsilon) / count) == 0:
         return DeltaInterval(0.0, 0.0, PROVED)
     upper = _composed(dominating_loss(law), count, epsilon, pessimistic=True)
-    held = pieces(law)
-    a, b, lost = held.moved(law.cells_per_shift)
-    infinite = max(lost - held.beyond, 0.0) * (1 - 1e-12) if not law.decay else 0.0
+    a, b, lost = _moved(law, law.cells_per_shift)
+    infinite = max(lost - law.extended[1], 0.0) * (1 - 1e-12) if not law.decay else 0.0
     if not a.size:
         return DeltaInterval(min(-math.expm1(count * math.log1p(-min(infinite, 1 - 1e-16))), upper), upper)
     lower = _composed(AtomicLoss(np.log(a) - np.log(b), a, infinite), count, epsilon, pessimistic=False)

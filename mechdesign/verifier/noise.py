@@ -34,13 +34,10 @@ its lower bound is that of the lattice of whole numbers with the loss itself as 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import exp_bounds
@@ -311,7 +308,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     if whole != (law[""] == "integer-noise"):
         raise Refused("noise for numbers of the other kind, whole or not")
     law = on_cells(law) if whole else law
-    held = cells_of(law, stated.get("cells", 1))
+    total = total_of(law, stated.get("cells", 1))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], changes(design)))
     account.at_most("shifts up to the sensitivity", sensitivity, n * width)
@@ -319,9 +316,7 @@ def lattice_noise(result: Json, account: Account) -> None:
         # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
         low = exp_bounds(Fraction(e) / moved)[0]
         claim = f"delta at most {d!r} at epsilon = {e!r}"
-        account.at_most(
-            claim, largest_excess(law, held, low, account) * Fraction(moved) / held.total, Fraction(d)
-        )
+        account.at_most(claim, largest_excess(law, low, account) * Fraction(moved) / total, Fraction(d))
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
     zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
 
@@ -335,16 +330,16 @@ def lattice_noise(result: Json, account: Account) -> None:
         square = cost(a, b) * zero + 2 * c * step * one + step**2 * two
         return Fraction(c * zero + step * one if loss == "absolute" else square)
 
-    sides = [(start + (e - v) * width, start + e * width) for e, v in zip(held.ends, held.spans)]
+    sides = [(start + j * width, start + (j + 1) * width) for j in range(len(cells))]
     spent: Json = sum(w * cost(*side) for w, side in zip(cells, sides))
     if r:
-        if sides[held.first - 1][1] > 0 or sides[-held.last][0] < 0:
+        if sides[n - 1][1] > 0 or sides[-n][0] < 0:
             raise Refused("tails that reach across zero")
-        tails = (*zip(cells[: held.first], sides), *zip(cells[-held.last :], sides[-held.last :]))
+        tails = (*zip(cells[:n], sides), *zip(cells[-n:], sides[-n:]))
         spent += sum(w * repeated(*side) for w, side in tails)
     if spike:
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
-    account.bounds(f"the value is at most {result['value']!r}", Fraction(spent) / held.total, result["value"])
+    account.bounds(f"the value is at most {result['value']!r}", Fraction(spent) / total, result["value"])
     if several:
         bound_of_several(result, proofs, moved, account)
     else:
@@ -362,7 +357,6 @@ def on_cells(law: Json) -> Json:
         "start": law["first"] - Fraction(1, 2),
         "spike": 0,
         "spike_width": 0,
-        "spans": [],
     }
 
 
@@ -371,45 +365,25 @@ def changes(design: Json) -> Fraction:
     return Fraction(math.floor(design["sensitivity"]) if design["integer"] else design["sensitivity"])
 
 
-class Cells(NamedTuple):
-    """Cells in spans, the ends of these, how many spans repeat on either side, and the weight of all, repetitions included."""
-
-    spans: list[int]
-    ends: list[int]
-    first: int
-    last: int
-    total: Fraction
-
-
-def cells_of(law: Json, cells_of_bound: int = 1) -> Cells:
-    """The cells of a law, refused unless weights, tails and spans are some."""
+def total_of(law: Json, cells_of_bound: int = 1) -> Fraction:
+    """The weight of all cells, repetitions included, refused unless weights and tails are some."""
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
-    spans, wide = law["spans"] or [1] * len(cells), bool(law["spans"])
-    ends = list(accumulate(spans))
-    if n < 1 or n > (2**29 if wide else len(cells) + 100) or cells_of_bound > 10**5:
+    if n < 1 or n > len(cells) + 100 or cells_of_bound > 10**5:
         raise Refused("more shifts than the law has use for")
-    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
+    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and len(cells) < 2 * n):
         raise Refused("weights that are none")
-    torn = any(v < 1 or v & (v - 1) for v in spans) or (r and {n, ends[-1] - n} - {*ends})
-    if torn or (wide and len(spans) > 2000):
-        raise Refused("spans that are not powers of two, or do not fit the tails")
-    first, last = (bisect_right(ends, n), len(ends) - bisect_right(ends, ends[-1] - n)) if r else (n, n)
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
-    total = sum(cells) + spike + (sum(cells[:first]) + sum(cells[-last:])) * (r / (1 - r))
+    total = sum(cells) + spike + (sum(cells[:n]) + sum(cells[-n:])) * (r / (1 - r))
     if total <= 0:
         raise Refused("weights that are none")
-    return Cells(spans, ends, first, last, Fraction(total))
+    return Fraction(total)
 
 
-def largest_excess(law: Json, held: Cells, low: Fraction, account: Account) -> Fraction:
+def largest_excess(law: Json, low: Fraction, account: Account) -> Fraction:
     """The largest Σ [p − e^ε q]₊ of a shift, in the weights' unit; e^ε from below."""
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     scale, up, down = r.denominator**2, low.numerator, low.denominator
     bits = low.numerator.bit_length() + scale.bit_length() + max(cells).bit_length()
-    if law["spans"]:
-        outer = held.first + held.last if r else 0
-        account.takes(16 * (len(cells) + 2 * outer) * (len(cells) + 4 * outer), bits)
-        return spans_excess(law, held.ends, held.spans, low) + int(spike)
     once, twice = int(scale * r), int(scale * r * r)
     left = [w * f for f in (twice, once) for w in cells[:n]] if r else [0] * 2 * n
     right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
@@ -516,41 +490,6 @@ def bound_of_one(stated: Json, design: Json, privacy: Json, times: int = 1) -> F
 ONE_NUMBER = {"staircase-dual": staircase_bound, "lattice-bound": noise_bound}
 
 
-def spans_excess(law: Json, ends: list[int], spans: list[int], growth: Fraction) -> Fraction:
-    """The largest ∫[f(t) − e^ε f(t + d)]₊ over real shifts |d| ≤ n, without the spike, in the weights' unit.
-
-    Each pair of spans adds a constant times its overlap, whose slope in d changes where ends meet.
-    """
-    n, r, count = law["cells_per_shift"], law["decay"], ends[-1]
-    heights = [(e - v, e, Fraction(w, v)) for w, v, e in zip(law["weights"], spans, ends)]
-    line: list[Json]
-    line, here = [(-n, 0, 0), *heights, (count, count + n, 0)], [(*run, 1) for run in heights]
-    if r:
-        left, right = [run for run in heights if run[1] <= n], [run for run in heights if run[0] >= count - n]
-        runs = {-2: left, -1: left, 1: right, 2: right}
-        moved = {k: [(a + k * n, b + k * n, h * r ** abs(k)) for a, b, h in v] for k, v in runs.items()}
-        line = [*moved[-2], *moved[-1], *heights, *moved[1], *moved[2]]
-        here += [(*run, 1 / (1 - r)) for run in [*moved[-1], *moved[1]]]
-    merged = line[:1]
-    for a, b, h in line[1:]:  # neighbours of one height are one
-        merged[-1:] = [(merged[-1][0], b, h)] if merged[-1][2] == h else [merged[-1], (a, b, h)]
-    bends: Counter[Json] = Counter({-n: 0, n: 0})
-    for a, b, h, times in here:
-        for c, e, other in merged:
-            over = (h - growth * other) * times
-            if over > 0 and c - b < n and e - a > -n:
-                for place, sign in ((c - b, 1), (c - a, -1), (e - b, -1), (e - a, 1)):
-                    bends[place] += sign * over
-    most: Json = 0
-    value: Json = 0
-    slope: Json = 0
-    for place, after in pairwise(sorted(bends)):
-        slope += bends[place]
-        value += slope * (after - place)
-        most = max(most, value) if abs(after) <= n else most
-    return Fraction(most)
-
-
 def decays(r: Fraction, epsilon: Fraction) -> bool:
     """Whether r is e^−ε, rounded up to 64 bits."""
     low, high = exp_bounds(epsilon)
@@ -564,12 +503,12 @@ def lattice_problem(result: Json, account: Account) -> None:
     n, side = design["change"], (len(design["outputs"]) - 1) // 2
     if not 1 <= n <= 2 * side or len(design["outputs"]) != 2 * side + 1:
         raise Refused("a lattice that is none")
-    held, weights, points = private_on_lattice(result, side, account)
+    total, weights, points = private_on_lattice(result, side, account)
     r = Fraction(design["decay"])
     lattice = Lattice(side, n, r)
     places = [lattice.place(j) for j in range(-side, side + 1)]
     masses = [place[1] for place in places if place is not None]
-    cells = [w / (held.total * mass) for w, mass in zip(weights, masses, strict=True)]
+    cells = [w / (total * mass) for w, mass in zip(weights, masses, strict=True)]
 
     def bound(own: list[Own]) -> Fraction:
         proof = proofs["rows-bound"]
@@ -597,8 +536,8 @@ def lattice_problem(result: Json, account: Account) -> None:
 
 def private_on_lattice(
     result: Json, side: int, account: Account
-) -> tuple[Cells, list[int], list[tuple[Fraction, Fraction]]]:
-    """Check that the law is on the problem's lattice and private at every shift; return it, its weights from end to end and (e^ε, δ)."""
+) -> tuple[Fraction, list[int], list[tuple[Fraction, Fraction]]]:
+    """Check that the law is on the problem's lattice and private at every shift; return its weight, its weights from end to end and (e^ε, δ)."""
     design, law, whole, n = (
         result["design"],
         result["mechanism"],
@@ -608,12 +547,12 @@ def private_on_lattice(
     if law[""] != ("integer-noise" if whole else "cell-noise") or len(design["inputs"]) != 1:
         raise Refused("noise of another kind, or of several inputs")
     law, step = (on_cells(law) if whole else law), Fraction(design["step"])
-    held, weights, r = cells_of(law), law["weights"], Fraction(design["decay"])
+    total, weights, r = total_of(law), law["weights"], Fraction(design["decay"])
     pad, odd = divmod(2 * side + 1 - len(weights), 2)
     centred = 2 * Fraction(law["start"]) == -len(weights) * Fraction(law["width"])
     alike = (law["cells_per_shift"], law["decay"], law["width"]) == (n, r, step) and not (odd or pad < 0)
     account.agrees("the noise is on the problem's lattice", alike and centred and not (r and pad))
-    wrong = not alike or law["spike"] or law["spans"] or (r and (pad or n > side))
+    wrong = not alike or law["spike"] or (r and (pad or n > side))
     if wrong or (whole and not step == 1 <= design["sensitivity"]):
         raise Refused("noise on another lattice")
     if (design["tails"] is None) == (r > 0) or (r and not decays(r, Fraction(design["tails"]))):
@@ -631,6 +570,6 @@ def private_on_lattice(
             low, high = exp_bounds(Fraction(epsilon))
             points.append((high, Fraction(delta)))
             claim = f"{one['label']}: epsilon = {epsilon!r}, delta = {delta!r} at every shift"
-            excess = Fraction(largest_excess(law, held, low, account)) / held.total
+            excess = Fraction(largest_excess(law, low, account)) / total
             account.at_most(claim, excess, Fraction(delta))
-    return held, [0] * pad + weights + [0] * pad, points
+    return total, [0] * pad + weights + [0] * pad, points

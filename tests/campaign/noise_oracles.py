@@ -92,7 +92,7 @@ def noise_of_points(design: Any, result: Any) -> Faults:
         far = abs(law.first) + len(law.weights) + (0 if not law.decay else law.change * 60)
         masses, n = np.asarray(law.pmf(np.arange(-far, far + 1))), int(top)
     else:
-        logs, n = (None if law.spike or law.spans else cell_masses(law)), law.cells_per_shift
+        logs, n = (None if law.spike else cell_masses(law)), law.cells_per_shift
         masses = None if logs is None else np.exp(logs - np.logaddexp.reduce(logs))
         if Fraction(law.width) * n < Fraction(top):
             yield "privacy: made for smaller changes"
@@ -460,10 +460,6 @@ def matrix_mechanism(design: Any, result: Any) -> Faults:
 def cell_masses(law: Any, limit: int = 30_000) -> Any | None:
     """Log masses of the cells (a constant off), tails repeated; None where there are too many."""
     logs = [math.log(w) if w else -math.inf for w in law.weights]
-    if law.spans:
-        if sum(law.spans) > limit:
-            return None
-        logs = [v - math.log(k) for v, k in zip(logs, law.spans) for _ in range(k)]
     line = np.array(logs)
     if law.decay:
         n, fall = law.cells_per_shift, math.log(law.decay)
@@ -500,13 +496,12 @@ def law_losses(law: Any, ratio_of: float) -> Losses:
 
 def steepest(law: Any) -> float:
     """The largest log-ratio of two densities up to a shift apart: between runs of equal height, tails by one repetition."""
-    n, ends = law.cells_per_shift, list(itertools.accumulate(law.spans or (1,) * len(law.weights)))
-    runs = [(e - v, e, math.log(w) - math.log(v) if w else -math.inf)
-            for w, v, e in zip(law.weights, law.spans or (1,) * len(law.weights), ends)]  # fmt: skip
+    n, count = law.cells_per_shift, len(law.weights)
+    runs = [(j, j + 1, math.log(w) if w else -math.inf) for j, w in enumerate(law.weights)]
     if law.decay:
         fall = math.log(law.decay)
         left = [(a - n, b - n, h + fall) for a, b, h in runs if b <= n]
-        right = [(a + n, b + n, h + fall) for a, b, h in runs if a >= ends[-1] - n]
+        right = [(a + n, b + n, h + fall) for a, b, h in runs if a >= count - n]
         runs = [*left, *runs, *right]
     starts, stops, heights = map(np.array, zip(*runs))
     worst = 0.0
@@ -565,8 +560,7 @@ def many_value(design: Any, result: Any, k: int) -> Faults:
     epsilon, delta = design.privacy.epsilon, getattr(design.privacy, "delta", 0.0)
     order = {"absolute": 1, "squared": 2}[design.loss]
     if hasattr(law, "weights") and not law.decay and not law.spike:
-        ends = list(itertools.accumulate(law.spans or (1,) * len(law.weights)))
-        edges = [Fraction(law.start) + Fraction(law.width) * j for j in [0, *ends]]
+        edges = [Fraction(law.start) + Fraction(law.width) * j for j in range(len(law.weights) + 1)]
         total = Fraction(0)
         for w, a, b in zip(law.weights, edges, edges[1:]):
             pieces = [(a, Fraction(0)), (Fraction(0), b)] if a < 0 < b else [(a, b)]

@@ -10,7 +10,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.choose.clipping import ClippedMean
-from mechdesign.noise.staircase_dual import first_step, paired_staircases
+from mechdesign.noise.staircase_dual import paired_staircases
 from mechdesign.quantizers.mechanism import duchi
 
 AGES = md.PrivateMean(-20, 80, about=1_000)
@@ -70,7 +70,7 @@ def test_pairs_are_drawn_from_that_law():
 def test_the_best_mean_costs_what_one_number_costs_at_least(epsilon):
     best = AGES.solve(md.PureDP(epsilon))
     assert best.gap <= 1e-6 and best.status == "optimal"
-    parts, step = 2**20, first_step(best.mechanism)
+    parts, step = 2**20, best.mechanism.parameters["gamma"]
     draws = np.array([paired_staircases(epsilon, step, parts) for _ in range(10_000)]) / parts
     assert (draws**2).mean(axis=0) == pytest.approx(best.value, rel=0.2)
     assert np.all(draws.sum(axis=1) % 1 == 0)

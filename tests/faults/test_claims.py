@@ -48,10 +48,7 @@ def many_cells(count: int, bits: int = 0) -> dict[str, Any]:
     """Optimal noise of so many weights, of so many bits, half of them within the sensitivity."""
     payload = files.payload("optimal-noise")
     law = payload["fields"]["mechanism"]["fields"]
-    law |= {
-        "weights": {"$tuple": [(1 << bits) + k % 7 * (bits > 0) for k in range(count)]},
-        "spans": {"$tuple": []},
-    }
+    law["weights"] = {"$tuple": [(1 << bits) + k % 7 * (bits > 0) for k in range(count)]}
     law |= {"cells_per_shift": count // 2, "width": 2 / count, "start": -1.0}
     return payload
 

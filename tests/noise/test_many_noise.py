@@ -18,8 +18,9 @@ import mechdesign as md
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.lattice import averaged
 from mechdesign.noise.optimal import named_cost
+from mechdesign.noise.staircase_dual import answering_staircase
 from mechdesign.noise.subset_bound import Copies, binomial_tail, lower_bounds
-from mechdesign.noise.vector_noise import many_interval
+from mechdesign.noise.vector_noise import CellProduct, many_interval
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline
@@ -81,23 +82,11 @@ def test_one_of_many_gets_the_optimum_of_one() -> None:
     assert many.checks()["holds"].all() and many.mechanism.dimension == 9
 
 
-spans = st.lists(st.tuples(st.integers(1, 30), st.sampled_from([1, 2, 4])), min_size=2, max_size=4)
-
-
-def both(half: list[tuple[int, int]], cells: int) -> tuple[CellNoise, CellNoise]:
-    """A law on spans, and the same cell by cell."""
-    steps = [*half[::-1], *half]
-    count = sum(v for _, v in steps)
-    where = (0.5, -count / 4, cells)
-    spanned = CellNoise(tuple(w * v for w, v in steps), *where, spans=tuple(v for _, v in steps))
-    return spanned, CellNoise(tuple(w for w, v in steps for _ in range(v)), *where)
-
-
-def test_the_pure_optimum_for_two_numbers_states_the_delta_that_sampling_finds() -> None:
+def test_the_pure_noise_for_two_numbers_states_the_delta_that_sampling_finds() -> None:
     """Of both coordinates moved by the sensitivity."""
-    noise = md.OptimalNoise(md.PureDP(2.0), dimension=2).solve().mechanism
-    law = noise.law
-    assert law.spans and law.decay and noise.delta_interval(2.0).upper == 0.0
+    law = answering_staircase(1.0, 1.0, 0.37, 0.0)
+    noise = CellProduct(law, 2)
+    assert law.decay and noise.delta_interval(2.0).upper == 0.0
     t, reach = law.rvs((200_000, 2), random_state=5), law.cells_per_shift * law.width
     loss = (law.logpdf(t) - law.logpdf(t + reach)).sum(axis=1)
     for epsilon in (0.0, 0.7, 1.6):

@@ -130,13 +130,10 @@ def cell_noise(design: Any, mechanism: Any) -> Spent:
 
 def cell_delta(law: Any, shift: int, epsilon: float) -> Fraction:
     """δ(ε) at a shift of whole cells, in fractions, run by run; tails for sixty repetitions, so from below."""
-    spans = law.spans or (1,) * len(law.weights)
-    runs = [(Fraction(w, v), v) for w, v in zip(law.weights, spans)]
+    runs = [(Fraction(w), 1) for w in law.weights]
     if law.decay:
         n = law.cells_per_shift
-        ends = list(itertools.accumulate(spans))
-        first = [run for run, end in zip(runs, ends) if end <= n]
-        last = [run for run, end in zip(runs, ends) if end > ends[-1] - n]
+        first, last = runs[:n], runs[-n:]
         left = [(h * law.decay**k, v) for k in range(60, 0, -1) for h, v in first]
         runs = [*left, *runs, *((h * law.decay**k, v) for k in range(1, 61) for h, v in last)]
     total = sum(law.weights) * (1 if not law.decay else 1 + 2 * law.decay / (1 - law.decay))
@@ -159,7 +156,7 @@ def cell_delta(law: Any, shift: int, epsilon: float) -> Fraction:
 
 
 def optimal_noise(design: Any, mechanism: Any) -> Spent:
-    if design.dimension == 1:
+    if hasattr(mechanism, "weights"):
         return cell_noise(design, mechanism)
     k, epsilon, delta = (
         design.l0 or design.dimension,
@@ -412,15 +409,12 @@ def integers(draws: Any, name: str, shapes: tuple[float, ...]) -> float:
 
 def cells(draws: Any, law: Any) -> float:
     """Draws of cell noise in its runs of cells, and in its two tails."""
-    weights, spans = [Fraction(w) for w in law.weights], law.spans or (1,) * len(law.weights)
-    ends = law.start + law.width * np.array([0, *itertools.accumulate(spans)])
+    weights = [Fraction(w) for w in law.weights]
+    ends = law.start + law.width * np.arange(len(weights) + 1)
     tails = [Fraction(0), Fraction(0)]
     if law.decay:
         share, n = law.decay / (1 - law.decay), law.cells_per_shift
-        total = sum(spans)
-        starts = [e - v for e, v in zip(itertools.accumulate(spans), spans)]
-        tails[0] = share * sum(w for w, s, v in zip(weights, starts, spans) if s + v <= n)
-        tails[1] = share * sum(w for w, s in zip(weights, starts) if s >= total - n)
+        tails = [share * sum(weights[:n]), share * sum(weights[-n:])]
     place = np.searchsorted(ends, np.ravel(draws), side="right")
     return chi_square(
         np.bincount(place, minlength=len(ends) + 1), [float(v) for v in (tails[0], *weights, tails[1])]

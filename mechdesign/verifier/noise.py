@@ -292,6 +292,8 @@ def lattice_noise(result: Json, account: Account) -> None:
         raise Refused("a budget for which no such noise is made")
     whole = design["integer"]
     moved, several = design["l0"] or design["dimension"], law[""] not in ("cell-noise", "integer-noise")
+    if not 1 <= moved <= design["dimension"]:
+        raise Refused("more numbers that change than there are")
     if several:
         alike = (law["dimension"], law.get("l0") or law["dimension"]) == (design["dimension"], moved)
         if law[""] == "additive-noise":

@@ -20,11 +20,10 @@ form a convex cone: sums of private columns are private):
 
 1. **Closure.** Every column is raised to the least private column above it,
    :math:`v_x = \max_{x'} C[x', y]\, e^{-αd(x,x')}`, which changes nothing if no constraint was violated.
-2. **Integers.** Columns are rounded up to multiples of :math:`2^{-B}`, and entries of pairs still violated in exact
-   arithmetic are raised, until none is.
-3. **Rows.** Sums :math:`s_x` now differ slightly. With :math:`D = \max s + b` the deficits
-   :math:`δ_x = D - s_x` are themselves a private column once b is large enough; they are added to the one
-   report where they cost least, and every row sums to D.
+2. **Rows.** Sums of the integers, columns rounded up to multiples of :math:`2^{-B}`, now differ slightly: what rows lack is added to the
+   one report where it costs least.
+3. **Columns.** A number added to all entries of a column makes it private if it is large enough, and keeps the sums equal: the least
+   such number is of the order of rounding.
 
 For a grid of 64 items this takes .07 s and hardly changes the loss; the repair of general tables (`mechdesign.model.exactly`) takes 1 s.
 
@@ -44,14 +43,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError, SolverError
-from mechdesign.evidence.exact import exp_lower, exp_upper, safe_root
+from mechdesign.evidence.exact import exp_lower, safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
@@ -556,36 +555,16 @@ def _holds(pair: tuple[int, int, float], alpha: float) -> bool:
 
 BITS = 120
 _SHIFT = 192  # fractional bits of bounds of exponentials
-_SPANNED = (
-    128  # αd beyond which the bound of e^{αd} stays: weights span less than e^{84}, so it asks for nothing
-)
+_SPANNED = 128  # αd beyond which the bound of e^{αd} stays: weights span less than e^{84}
 _WHAT = "exact channel"
 _EMPTY = 1e-28  # columns below this everywhere are the solver's zeros
 
 
-class Growth:
-    """Bounds of :math:`e^{αd}` as integers over ``2**shift``, each computed once, and only if doubles do not decide."""
-
-    shift = _SHIFT
-
-    def __init__(self, alpha: float) -> None:
-        self._alpha = Fraction(alpha)
-        self.lower, self.upper = cache(self._lower), cache(self._upper)
-
-    def _lower(self, distance: float) -> int:
-        """Return a lower bound of e^{αd}."""
-        low = exp_lower(min(self._alpha * Fraction(distance), Fraction(_SPANNED)))
-        return (low.numerator << _SHIFT) // low.denominator
-
-    def _upper(self, distance: float) -> int:
-        """Return an upper bound of e^{αd}."""
-        high = exp_upper(self._alpha * Fraction(distance))
-        return -((-high.numerator << _SHIFT) // high.denominator)
-
-    def near(self, distances: Array) -> Array:
-        """Return `lower` minus 1 in doubles, to one part in 10¹³."""
-        with np.errstate(over="ignore", under="ignore"):
-            return np.expm1(np.minimum(float(self._alpha) * distances, _SPANNED))
+@lru_cache(maxsize=1 << 16)
+def _rate(alpha: float, distance: float) -> int:
+    """Return a lower bound of e^{αd} as an integer over ``2**_SHIFT``."""
+    low = exp_lower(min(Fraction(alpha) * Fraction(distance), Fraction(_SPANNED)))
+    return (low.numerator << _SHIFT) // low.denominator
 
 
 def _decay(distances: Array, alpha: float) -> Array:
@@ -602,48 +581,20 @@ def _closure(matrix: Array, distances: Array, alpha: float, deadline: Deadline) 
     return closed
 
 
-def _raise_broken(
-    weights: list[list[int]], distances: Array, alpha: float, rates: Growth, deadline: Deadline
-) -> None:
-    """Raise entries until ``w[x][y] <= e^{αd} w[x'][y]`` holds for all pairs, with proved bounds of e^{αd}."""
-    rows, shift = len(weights), rates.shift
-    decay = _decay(distances, alpha)
-    np.fill_diagonal(decay, 0.0)
-    apart = distances.tolist()
-    for _ in range(50 * rows):
-        changed = False
-        floats = np.array([[float(w) for w in row] for row in weights])
-        for x in range(rows):
-            deadline.hold(_WHAT)
-            # Only pairs within one part in 10¹² of their bound can violate it; doubles find them.
-            near = np.argwhere(decay[x][:, None] * floats[x] > floats * (1 - 1e-12))
-            for other, y in near.tolist():
-                need = weights[x][y] << shift
-                lower = rates.lower(apart[x][other])
-                if need > lower * weights[other][y]:
-                    weights[other][y] = -(-need // lower)
-                    floats[other, y] = float(weights[other][y])
-                    changed = True
-        if not changed:
-            return
-    raise DesignError("matrix: could not be made private; its distances are far from a metric")
-
-
-def _surplus(sums: Sequence[int], distances: Array, rates: Growth) -> int:
-    """Return the least b for which the deficits ``b + max(sums) - sums`` are a private column."""
-    top, unit = max(sums), 1 << rates.shift
-    deficits = [top - s for s in sums]
-    # Doubles select the pairs that may need the largest b; only these are compared in integers.
-    short, growth = np.array(deficits, dtype=float), rates.near(distances)
+def _surplus(column: list[int], distances: Array, alpha: float) -> int:
+    """Return the least number that makes a column private if it is added to every entry."""
+    unit = 1 << _SHIFT
+    # Doubles select the pairs that may need the largest number; only these are compared in integers.
+    near, growth = np.array(column, dtype=float), np.expm1(np.minimum(alpha * distances, _SPANNED))
     with np.errstate(all="ignore"):
-        least = (np.subtract.outer(short, short) - growth * short) / growth
-        error = 1e-12 * (np.add.outer(short, short) / growth + short + np.abs(least)) + 1
+        least = (np.subtract.outer(near, near) - growth * near) / growth
+        error = 1e-12 * (np.add.outer(near, near) / growth + near + np.abs(least)) + 1
         np.fill_diagonal(least, -np.inf)
         clear = least + error < max(float(np.nanmax(least - error, initial=0.0)), 0.0)
     need = 0
     for x, other in np.argwhere(~clear).tolist():
-        rate = rates.lower(float(distances[x, other]))
-        excess = deficits[x] * unit - rate * deficits[other]
+        rate = _rate(alpha, float(distances[x, other]))
+        excess = column[x] * unit - rate * column[other]
         if other != x and excess > 0:
             need = max(need, -(-excess // (rate - unit)))
     return need
@@ -666,21 +617,17 @@ def private_weights(
     deadline : Deadline, optional
         Deadline after which SolverError is raised.
     """
-    rates, deadline = Growth(alpha), Deadline.of(deadline)
-    used = np.flatnonzero(matrix.max(axis=0) >= _EMPTY)
-    closed = _closure(np.maximum(matrix[:, used], 0.0), distances, alpha, deadline)
-    weights = [[-((-n << BITS) // d) for n, d in map(float.as_integer_ratio, row)] for row in closed.tolist()]
-    _raise_broken(weights, distances, alpha, rates, deadline)
-    sums = [sum(row) for row in weights]
-    total = max(sums) + _surplus(sums, distances, rates)
-    deficits = [total - s for s in sums]
-    whole = np.zeros(matrix.shape, dtype=object)
-    whole[:, used] = weights
-    weights = whole.tolist()
-    if any(deficits):
-        # Any report preserves privacy; take the one that costs least.
-        shares = np.array([float(Fraction(d, total)) for d in deficits])
-        target = int((shares @ cost).argmin())
-        for row, deficit in zip(weights, deficits):
-            row[target] += deficit
-    return tuple(map(tuple, weights))
+    deadline = Deadline.of(deadline)
+    matrix = np.where(matrix.max(axis=0) >= _EMPTY, np.maximum(matrix, 0.0), 0.0)
+    closed = _closure(matrix, distances, alpha, deadline)
+    columns = [[-((-n << BITS) // d) for n, d in map(float.as_integer_ratio, c)] for c in closed.T.tolist()]
+    sums = list(map(sum, zip(*columns)))
+    deficits = [max(sums) - s for s in sums]
+    # Any report may take what rows lack; take the one that costs least.
+    target = int((np.array(deficits, dtype=float) @ cost).argmin())
+    columns[target] = [w + lack for w, lack in zip(columns[target], deficits)]
+    for y, column in enumerate(columns):
+        deadline.hold(_WHAT)
+        if any(column) and (more := _surplus(column, distances, alpha)):
+            columns[y] = [w + more for w in column]
+    return tuple(zip(*columns))

@@ -44,7 +44,14 @@ import numpy as np
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.floors import FloorProblem, Pieces, interior_floors, pieces, smallest_epsilon
+from mechdesign.quantizers.floors import (
+    FloorProblem,
+    Pieces,
+    interior_floors,
+    least_ratio,
+    pieces,
+    smallest_epsilon,
+)
 from mechdesign.typing import Array
 
 
@@ -551,17 +558,6 @@ def exact_block_fill(
     )
 
 
-def _required(bins: Array, lower: float, upper: float, bias: float) -> Fraction | None:
-    """Return the exact ratio of probabilities that the two outermost outputs need; None if no ratio suffices."""
-    first, last = Fraction(float(bins[0])), Fraction(float(bins[-1]))
-    low, high = Fraction(lower) + Fraction(bias), Fraction(upper) - Fraction(bias)
-    if low >= high:
-        return Fraction(1)
-    if first >= low or last <= high:
-        return None
-    return max((last - low) / (last - high), (high - first) / (low - first))
-
-
 def widened(bins: Array, input_range: tuple[float, float], epsilon: float, bias: float) -> tuple[Array, int]:
     """Return outputs that are exactly feasible, and the units in the last place by which the outermost were moved.
 
@@ -574,9 +570,9 @@ def widened(bins: Array, input_range: tuple[float, float], epsilon: float, bias:
     >>> widened(np.array([-A, A]), (-1.0, 1.0), 0.1, 0.0)[1]
     4
     """
-    rho, out = rational_ratio(epsilon), bins.copy()
+    rho, out, inset = rational_ratio(epsilon), bins.copy(), Fraction(bias)
     for units in range(9):
-        needed = _required(out, *input_range, bias)
+        needed = least_ratio(out, Fraction(input_range[0]) + inset, Fraction(input_range[1]) - inset)
         if needed is not None and needed <= rho:
             return out, units
         out[0], out[-1] = math.nextafter(out[0], -math.inf), math.nextafter(out[-1], math.inf)

@@ -585,19 +585,6 @@ def convolve(
     return first, mass, math.sqrt(2 / n) * norm, outside
 
 
-def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
-    """Return whether all of the loss, up to rounding, lies far above the level: then nothing is convolved.
-
-    The array's length would grow with the loss, to gigabytes if the noise is far too small for its rounds.
-    """
-    room = tilt.mean - level + math.log(_OUTSIDE)
-    if tilt.theta > 0 or not room > 0:
-        return False
-    order = float(room) / max(float(tilt.variance), 1e-300)
-    below = cumulants(parts, -order).log_mgf - tilt.log_mgf + order * (tilt.mean - room)
-    return below <= math.log(_OUTSIDE)
-
-
 def _top(parts: Sequence[Part]) -> float:
     """Return the largest finite loss of the composition."""
     return parts[0][0].step * sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
@@ -666,8 +653,6 @@ def composed_delta(
                 return float(min(infinite + enough, 1.0)), tilt
             if log_chernoff < (max(math.log(infinite) - 45, -700.0) if infinite > 0 else -700.0):
                 value = 1.0 if pessimistic else 0.0  # below the rounding of `infinite`
-            elif _certain(parts, tilt, level):
-                value = 1 + sign * 4 * _OUTSIDE
             else:
                 value = _expected(parts, tilt, level, sign, most)
             finite = max(value, 0.0) * math.exp(log_chernoff) * slack

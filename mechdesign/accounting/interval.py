@@ -393,31 +393,47 @@ def _refine(
             return best
 
 
-def upper_delta(
+def upper_delta(terms: Terms, epsilon: float, *, width: float = 1e-3, **asked: Any) -> float:
+    """Bound δ(ε) from above: exactly if there is a closed form, else on one grid planned for `width`, of at most `points` points."""
+    return _end(terms, epsilon, pessimistic=True, width=width, **asked)
+
+
+def lower_delta(terms: Terms, epsilon: float, *, width: float = 1e-2, **asked: Any) -> float:
+    """Bound δ(ε) from below: exactly if there is a closed form, else on one grid planned for `width`, or a wider one if time is short."""
+    return _end(terms, epsilon, pessimistic=False, width=width, **asked)
+
+
+def _end(
     terms: Terms,
     epsilon: float,
     *,
-    width: float = 1e-3,
+    pessimistic: bool,
+    width: float,
     rounds: int = 1,
     sampling_rate: float = 1.0,
     neighbours: str = "add-remove",
     points: int = 2**20,
     deadline: Deadline | None = None,
 ) -> float:
-    """Bound δ(ε) from above: exactly if there is a closed form, else on one grid planned for `width`, of at most `points` points."""
+    """Bound δ(ε) from above or from below."""
     clock = Deadline.of(deadline)
     replaced = _replaced(terms, sampling_rate, neighbours)
     if sampling_rate < 1 and rounds == 1 and not replaced:
-        low, _ = _unsampled(epsilon, sampling_rate)
-        whole = upper_delta(terms, low, width=width, points=points, deadline=clock)
-        return min(sampling_rate * whole * (1 + ROUNDED), 1.0)
+        low, high = _unsampled(epsilon, sampling_rate)
+        options: dict[str, Any] = {"width": width, "points": points, "deadline": clock}
+        whole = _end(terms, low if pessimistic else high, pessimistic=pessimistic, **options)
+        return min(sampling_rate * whole * (1 + ROUNDED if pessimistic else 1 - ROUNDED), 1.0)
     terms = _repeated(terms, rounds, sampling_rate)
     if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
-        return found.upper
+        return found.upper if pessimistic else found.lower
     if apart(terms):
-        return 1.0
+        return 1.0 if pessimistic or sampling_rate == 1 else 0.0
     plan = _planned(terms, epsilon, width, rounds, sampling_rate, neighbours)
-    return _upper(plan, epsilon, width, points, clock)
+    if pessimistic:
+        return _upper(plan, epsilon, width, points, clock)
+    if isinstance(plan, SampledPlan):
+        plan = plan.attained or plan
+    return in_time(plan, epsilon, plan.step, clock, pessimistic=False)
 
 
 def _upper(
@@ -450,8 +466,8 @@ def verified_delta(
     """
     clock = Deadline.of(deadline)
     if sampling_rate < 1 and (rounds > 1 or neighbours == "replace"):
-        seen = {"rounds": rounds, "sampling_rate": sampling_rate, "neighbours": neighbours}
-        return upper_delta(terms, epsilon, **seen, points=2**14, deadline=clock)  # type: ignore[arg-type]
+        seen: dict[str, Any] = {"rounds": rounds, "sampling_rate": sampling_rate, "neighbours": neighbours}
+        return upper_delta(terms, epsilon, **seen, points=2**14, deadline=clock)
     if sampling_rate < 1:
         low, _ = _unsampled(epsilon, sampling_rate)
         return min(sampling_rate * verified_delta(terms, low, deadline=clock) * (1 + ROUNDED), 1.0)
@@ -468,33 +484,6 @@ def verified_delta(
     unit = (epsilon or tops[-1][1]) / sum(count for count, _ in tops)
     step = unit * 2.0 ** math.ceil(math.log2(2 * least / unit))
     return in_time(plan, epsilon, plan.align(step), clock, pessimistic=True)
-
-
-def lower_delta(
-    terms: Terms,
-    epsilon: float,
-    *,
-    width: float = 1e-2,
-    rounds: int = 1,
-    sampling_rate: float = 1.0,
-    neighbours: str = "add-remove",
-    deadline: Deadline | None = None,
-) -> float:
-    """Bound δ(ε) from below: exactly if there is a closed form, else on one grid planned for `width`, or a wider one if time is short."""
-    clock = Deadline.of(deadline)
-    replaced = _replaced(terms, sampling_rate, neighbours)
-    if sampling_rate < 1 and rounds == 1 and not replaced:
-        _, high = _unsampled(epsilon, sampling_rate)
-        return sampling_rate * lower_delta(terms, high, width=width, deadline=clock) * (1 - ROUNDED)
-    terms = _repeated(terms, rounds, sampling_rate)
-    if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
-        return found.lower
-    if apart(terms):
-        return 0.0 if sampling_rate < 1 else 1.0
-    plan = _planned(terms, epsilon, width, rounds, sampling_rate, neighbours)
-    if isinstance(plan, SampledPlan):
-        plan = plan.attained or plan
-    return in_time(plan, epsilon, plan.step, clock, pessimistic=False)
 
 
 def epsilon_bound(

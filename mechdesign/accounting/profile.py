@@ -28,9 +28,9 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, ctx
-from scipy import optimize, special, stats
+from scipy import optimize, stats
 
-from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_mu, gaussian_profile
+from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_profile
 from mechdesign.accounting.losses import (
     AtomicLoss,
     CentredLoss,
@@ -41,7 +41,7 @@ from mechdesign.accounting.losses import (
     TailForm,
     loss_of,
 )
-from mechdesign.doubles import SMALLEST, UNIT
+from mechdesign.doubles import UNIT
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, least_kept, round_up
@@ -417,84 +417,6 @@ def gaussian_tradeoff(square: float, at: Iterable[float] = ()) -> TradeOff:
     """
     mu = math.nextafter(math.sqrt(square), math.inf)
     return TradeOff.of_profile(lambda e: enclosed_gaussian(e, [(1, mu, 1.0, 1)])[1], at)
-
-
-def least_mu(
-    interval: Callable[[float], tuple[float, float]], rho: float, largest: float, *, width: float = 1e-3
-) -> tuple[float, float]:
-    r"""Enclose the least μ for which a mechanism is μ-GDP: :math:`\delta(\varepsilon) \le \delta_\mu(\varepsilon)` for every ε ≥ 0.
-
-    *Below*: at some ε every smaller μ fails. *Above*: δ and δ_μ are convex in e^ε, so that between two points δ lies below its chord and
-    δ_μ above its tangent in the middle. *Far out*, with t = (ε − ρ)/2ρ and b = ε/μ + μ/2, ρ-zCDP gives
-    :math:`\delta \le e^{-\rho t^2 - 1}/t` and, as :math:`M(b) \le (b^2 + 2)/(b^3 + 3b)`,
-    :math:`\delta_\mu \ge \phi(b - \mu)\,\mu/(b^2 + 3)`: if the inequality of the two holds at an ε with :math:`\varepsilon^2(1/2\rho - 1/\mu^2) \ge 1`, it holds beyond.
-
-    Parameters
-    ----------
-    interval : callable
-        Encloses δ(ε).
-    rho : float
-        The mechanism is ρ-zCDP.
-    largest : float
-        The supremum of the loss, which may be infinite.
-    width : float
-        Relative width of the enclosure; it is wider if no smaller one is proved.
-    """
-    known: dict[float, tuple[float, float]] = {}
-
-    def delta(epsilon: float) -> tuple[float, float]:
-        if epsilon not in known:
-            known[epsilon] = interval(epsilon)
-        return known[epsilon]
-
-    def below(epsilon: float) -> float:
-        if not SMALLEST < (least := delta(epsilon)[0]) < 1:
-            return 0.0
-        mu = float(gaussian_mu(epsilon, least))
-        while enclosed_gaussian(epsilon, [(1, mu, 1.0, 1)])[1] > least:
-            mu *= 1 - 1e-13
-        return mu
-
-    def end(mu: float) -> float:
-        """Return the ε from which the argument far out holds; infinite if δ underflows before."""
-        epsilon = 2 * rho + 1
-        while delta(epsilon)[1] > SMALLEST:
-            t, b = (epsilon - rho) / (2 * rho), epsilon / mu + mu / 2
-            log_most = -rho * t * t - 1 - math.log(t)
-            log_least = -((b - mu) ** 2) / 2 - math.log(2 * math.pi) / 2 + math.log(mu / (b * b + 3))
-            if log_most < log_least - 1e-9 and epsilon**2 * (1 / (2 * rho) - 1 / mu**2) > 1:
-                return epsilon
-            epsilon *= 1.05
-        return math.inf
-
-    def covered(mu: float, low: float, high: float) -> bool:
-        """Return whether the chord is below the tangent."""
-        middle = (low + high) / 2
-        height = enclosed_gaussian(middle, [(1, mu, 1.0, 1)])[0]
-        slope = math.exp(middle + float(special.log_ndtr(-middle / mu - mu / 2)))
-        for epsilon in (low, high):
-            fall = slope * math.expm1(epsilon - middle)
-            if delta(epsilon)[1] > height - fall - 1e-11 * (height + abs(fall)):
-                return False
-        return True
-
-    lower = max(below(e) for e in np.linspace(0.0, min(largest, 8 * math.sqrt(2 * rho) + rho), 33).tolist())
-    upper = max(lower, math.sqrt(2 * rho) if largest == math.inf else 0.0) + 0.8 * width
-    while upper < _FAR:
-        last = largest if largest < math.inf else end(upper)
-        todo, failed = [(0.0, last)], last == math.inf
-        while todo and not failed:
-            low, high = todo.pop()
-            if covered(upper, low, high):
-                continue
-            middle = (low + high) / 2
-            lower = max(lower, below(middle))
-            failed = lower > upper - 0.5 * width or high - low < 1e-7
-            todo += [(middle, high), (low, middle)]
-        if not failed:
-            return lower, upper
-        upper = max(lower + 0.8 * width, upper + 0.1 * width)
-    return lower, math.inf
 
 
 def enclosed_delta(

@@ -32,7 +32,7 @@ from scipy import optimize, special
 
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound, upper_delta
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, loss_of
-from mechdesign.accounting.profile import largest_loss, least_mu, privacy_profile, profile_epsilon
+from mechdesign.accounting.profile import largest_loss, privacy_profile, profile_epsilon
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import at_least, at_most, fields_shown, folded
 from mechdesign.evidence.exact import round_up
@@ -40,7 +40,7 @@ from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
-from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, share
+from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, share
 from mechdesign.problem.law_moments import (
     FINITE,
     frozen_parts,
@@ -527,38 +527,6 @@ class AdditiveNoise(Checked, AddedNoise):
         if delta == 0:
             return amplified(cases.largest_loss(), **options)
         return min(epsilon_bound(terms, delta, **options) for terms in cases.alternatives)
-
-    def gaussian_mu(self, *, width: float = 1e-3) -> tuple[float, float]:
-        """Enclose the least μ for which all rounds are μ-Gaussian differentially private (`mechdesign.GaussianDP`).
-
-        Parameters
-        ----------
-        width : float
-            Largest width of the enclosure; at least 1e-9.
-
-        Examples
-        --------
-        >>> from mechdesign.noise import discrete_gaussian
-        >>> low, high = AdditiveNoise(discrete_gaussian(1.0), 1.0).gaussian_mu()   # Gaussian noise: 1
-        >>> 1.045 < low < high < low + 1e-3
-        True
-        """
-        if self.sampling_rate < 1:
-            raise DesignError.of(
-                "sampling_rate",
-                self.sampling_rate,
-                "leaves mu open: state it of one round that sees everybody",
-            )
-        rho = self.rounds * worst_rho(self.law, self.sensitivity, self.dimension, 0.0)
-        if is_gaussian(self.law):
-            return math.sqrt(2 * rho) * (1 - 1e-14), math.sqrt(2 * rho) * (1 + 1e-14)
-
-        def interval(epsilon: float) -> tuple[float, float]:
-            found = self.delta_interval(epsilon, width=1e-4)
-            return found.lower, found.upper
-
-        largest = self.rounds * self.worst_cases.largest_loss() * (1 + 1e-15)
-        return least_mu(interval, rho, largest, width=max(positive("width", width), 1e-9))
 
     def consumption(self) -> Consumption:
         """Return the budget of all rounds: μ of Gaussian noise, ρ of discrete Gaussian noise, else the largest losses where they are finite."""

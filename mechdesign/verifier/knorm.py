@@ -386,19 +386,6 @@ def fits(law: Json) -> bool:
     return size > 0 and hull and stairs and (bare or law["norm"] == math.inf)
 
 
-def said(law: Json) -> str:
-    """The norm, in words."""
-    parts = [f"the norm {law['norm']!r}"]
-    parts += [] if law["cap"] is None else [f"or the sum of sizes over {law['cap']!r}, if that is more"]
-    parts += [] if law["signed"] else ["rises and falls added"]
-    if law["vertices"] is not None:
-        parts = [f"the norm by {len(law['simplices'])} faces of the hull of {law['vertices']!r}"]
-    if law["planes"] is not None:
-        parts = [f"the norm by {len(law['planes'])} planes"]
-    parts += [] if law["widths"] is None else [f"in units of {law['widths']!r}"]
-    return ", ".join(parts)
-
-
 def counts_delta(design: Json) -> bool:
     """Whether exponential noise of norm 2 is private by its δ, where its losses are too large."""
     asked = design["privacy"][""] == "approximate-dp" and design["privacy"]["delta"] > 0

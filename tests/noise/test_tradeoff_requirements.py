@@ -106,20 +106,6 @@ def test_gaussian_noise_takes_all_three(name: str) -> None:
         assert result.status == unit.status
 
 
-@pytest.mark.parametrize("sigma", [0.5, 2.0, pytest.param(10.0, marks=pytest.mark.slow)])
-def test_mu_of_discrete_gaussian_noise(sigma: float) -> None:
-    noise = md.AdditiveNoise(md.noise.discrete_gaussian(sigma), 1.0)
-    low, high = noise.gaussian_mu()
-    assert low < high <= low + 1e-3
-    k = np.arange(-60 * int(sigma + 1), 60 * int(sigma + 1))
-    p, q, seen = noise.law.pmf(k), noise.law.pmf(k - 1), 0.0
-    for epsilon in np.linspace(0, 6 / sigma, 100):
-        delta = float(np.maximum(q - math.exp(epsilon) * p, 0).sum())
-        if 1e-12 < delta < 1:
-            seen = max(seen, float(gaussian_mu(epsilon, delta)))
-    assert low - 1e-3 <= seen <= high and low > 1 / sigma
-
-
 # Optimal noise and allocations ------------------------------------------------------------------------------------
 
 points = st.lists(

@@ -625,7 +625,7 @@ class Protection:
             return False
         if isinstance(held, Sensitivity):
             both_ways = self.signed and not bounds.signed and held.count(size) > 1
-            return _no_looser(held, bounds, size) and not both_ways
+            return _bounded(bounds, held, size) and not both_ways
         vectors = _signed(held)
         if asked.changes is not None:
             return vectors == _signed(asked.changes)
@@ -647,28 +647,20 @@ def _bounded(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
     pairs = (
         (held.linf, asked.largest_linf),
         (held.l1, asked.largest_l1),
-        (held.l2, asked.largest_l2),
         (held.l0, asked.count),
     )
     if any(bound is not None and most(size) > bound for bound, most in pairs):
         return False
+    if held.l2 is not None and not (asked.l2 is not None and asked.l2 <= held.l2):
+        longest = _filled(asked.bounds(size), asked.l1)
+        if sum(Fraction(v) ** 2 * n for v, n in longest) > Fraction(held.l2) ** 2:
+            return False
     return held.each is None or bool((asked.widths(size) <= np.array(held.each)).all())
 
 
 def _signed(vectors: Array) -> set[tuple[float, ...]]:
     """Return the vectors and their negatives as a set of tuples."""
     return {tuple(row) for v in vectors.tolist() for row in (v, [-x for x in v])}
-
-
-def _no_looser(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
-    """Whether `held` states every bound of `asked`, or its coordinate bounds imply it, in exact arithmetic."""
-    for power, own, bound in ((1, held.l1, asked.l1), (2, held.l2, asked.l2)):
-        if bound is None or (own is not None and own <= bound):
-            continue
-        if sum(Fraction(v) ** power * n for v, n in held.bounds(size)) > Fraction(bound) ** power:
-            return False
-    narrow = bool((held.widths(size) <= asked.widths(size)).all())
-    return narrow and held.count(size) <= asked.count(size)
 
 
 def _listed(vectors: Array, asked: Sensitivity) -> bool:

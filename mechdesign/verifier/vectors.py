@@ -14,9 +14,6 @@ E/t each, another with 1/t, t = kE + M − k, E ≤ e^ε rational. Two inputs' p
 - Sampled signs: b of d coordinates are each rounded to a sign at random; of the 2^b texts of signs those that differ in at most j
   places are near. A sign agrees with its answer a = (E − 1) Σ_{i≤j} C(b, i)(b − 2i)/(b t) on average; the error is d²/(b a²) at 0.
 
-*The cap* (PrivUnit, Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018): points of the sphere whose inner product with the input is at least
-t have E times the density of the others, whichever the input is.
-
 *Sampled coordinates.* k of d coordinates are each sent through an unbiased quantizer of [−1, 1] that loses ε/k at most; the error
 is Σ_j ((d/k) E M(x_j)² − x_j²), of which d times the largest term bounds the worst; in a ball also p + d max(h(t) − p t²), p ≥ 0.
 
@@ -247,22 +244,11 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
     return bits, worst
 
 
-def cap(law: Json, account: Account) -> tuple[int, float]:
-    """Real numbers that this law has no draws of: `release` refuses."""
-    working = law["dimension"] + (law["inputs"] == "ball")
-    power = exp_bounds(Fraction(law["privacy"]["epsilon"]))[0]
-    claim = f"privacy loss at most {law['privacy']['epsilon']!r}, of points in real numbers"
-    account.proved(claim, power > 1, 0)  # it is made for no less
-    account.claimed("points of the cap are drawn: in doubles, for simulation only")
-    return 64 * working, math.inf
-
-
 MECHANISMS = {
     "sphere-quantizer": rotated_simplex,
     "random-directions": random_directions,
     "sampled-signs": sampled_signs,
     "sampled-coordinates": sampled_coordinates,
-    "priv-unit": cap,
 }
 
 

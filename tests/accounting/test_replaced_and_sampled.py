@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -17,8 +16,7 @@ from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, joint_interval
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier import verify
-from mechdesign.verifier.reading import Refused
-from tests import cheap
+from mechdesign.verifier.reading import NotCovered
 
 REPLACED = md.Sensitivity.of_contribution(l2=1.0, signed=True, neighbours="replace")
 PRIVACY = md.ApproximateDP(1.0, 1e-5)
@@ -238,11 +236,12 @@ def test_less_noise_does_than_for_two_changes_by_one_record(rounds: int) -> None
     sigma, least = found.mechanism.noise_multiplier, one.mechanism.noise_multiplier
     assert least < sigma < 0.9 * twice.mechanism.noise_multiplier
     assert found.gap < 3e-3 and found.certificate.verify()
-    assert all(holds for *_, holds in verify.verify(dumps(found)).rows)
+    with pytest.raises(NotCovered, match="one is replaced"):
+        verify.verify(dumps(found))
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
-def test_both_checkers_refuse_less_noise_and_larger_records(rounds: int) -> None:
+def test_less_noise_and_larger_records_are_refused(rounds: int) -> None:
     found = md.calibrate("gaussian", privacy=PRIVACY, sensitivity=REPLACED, rounds=rounds, sampling_rate=0.1)
     noise = found.mechanism
     for other in (
@@ -253,12 +252,6 @@ def test_both_checkers_refuse_less_noise_and_larger_records(rounds: int) -> None
         design = replace(found.design, sensitivity=other.sensitivity, sampling_rate=other.sampling_rate)
         forged = replace(found, mechanism=other, design=design, value=other.variance, lower_bound=None)
         assert not forged.certificate.verify()
-        assert not all(holds for *_, holds in verify.verify(dumps(forged)).rows)
-    payload = json.loads(dumps(found))["payload"]
-    text = json.dumps(payload).replace('"own": 1.0', '"own": null')
-    assert text.count('"own": null') == 2
-    with pytest.raises(Refused, match="one record is replaced"):
-        verify.verify(cheap.sealed(json.loads(text)))
 
 
 def test_records_that_are_no_negatives_of_each_other_lose_less() -> None:
@@ -272,12 +265,11 @@ def test_records_that_are_no_negatives_of_each_other_lose_less() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
-def test_both_checkers_refuse_a_change_that_is_larger(rounds: int) -> None:
+def test_a_change_that_is_larger_is_refused(rounds: int) -> None:
     changes = md.Sensitivity(l2=1.0, own=2.0, neighbours="replace")
     found = md.calibrate("gaussian", privacy=PRIVACY, sensitivity=changes, rounds=rounds, sampling_rate=0.1)
-    assert found.certificate.verify() and all(holds for *_, holds in verify.verify(dumps(found)).rows)
+    assert found.certificate.verify()
     for other in (replace(changes, l2=1.02), replace(changes, own=2.1)):
         design, noise = replace(found.design, sensitivity=other), replace(found.mechanism, sensitivity=other)
         forged = replace(found, mechanism=noise, design=design, lower_bound=None)
         assert not forged.certificate.verify()
-        assert not all(holds for *_, holds in verify.verify(dumps(forged)).rows)

@@ -415,16 +415,6 @@ class Certificate(Saved):
         check_proofs(self.proofs)
 
     @property
-    def statement(self) -> dict[str, object]:
-        """Return the claims as a dictionary: the fields of the question, the value, and the lower bound with its class."""
-        asked = {f.name: getattr(self.question, f.name) for f in dataclasses.fields(self.question) if f.init}
-        bound = {
-            "lower_bound": self.lower_bound,
-            "bound_class": None if self.among is None else str(self.among),
-        }
-        return {**asked, "value": self.value, **bound}
-
-    @property
     def subjects(self) -> set[str]:
         """Subjects that some proof covers."""
         return {subject for proof in self.proofs for subject in proof.speaks_of}

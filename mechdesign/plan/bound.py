@@ -12,7 +12,7 @@ exceeds the budget throughout. For Laplace, staircase and normal noise δ is lea
   mass and the least loss in the box.
 
 Losses are rounded down to a grid and composed by Fourier transform, tilted so that the transforms' error is relative to δ; wrapped mass is bounded by Chernoff's inequality and
-subtracted. If little noise makes that tilt too steep, δ is far above the budget, and a slight tilt shows it. Parts over the same people with equal losses at equal error, up to
+subtracted. If little noise makes that tilt too steep, δ is far above the budget, and a slight tilt shows it, or the steep one of a part of the numbers and rounds alone. Parts over the same people with equal losses at equal error, up to
 its unit, have equal noise.
 """
 
@@ -151,8 +151,7 @@ class Kind:
     def __init__(self, item: Item, slots: int, losses: Losses, most: float, spread: float) -> None:
         self.item, self.losses, self.spread = item, losses, spread
         self.shifts = [(v, n * slots * item.rounds) for v, n in item.attained]
-        self.square = sum(v * v * n for v, n in self.shifts)
-        self._held: dict[tuple[int, int, bool], list[Composed]] = {}
+        self._held: dict[tuple[int, int, bool, int], list[Composed]] = {}
         self.scales: list[float] = []
         self.costs = [slots * item.weight * item.part.bias]
         self.alone = 0
@@ -173,57 +172,62 @@ class Kind:
                 return
         self.costs, self.shifts = self.costs[1:2], []  # too many scales: no bound
 
-    def normal(self, low: int, high: int) -> float:
+    def fewer(self, part: int) -> list[tuple[float, int]]:
+        """Return the shifts, each one `part`-th as often, rounded up."""
+        return [(v, -(-n // part)) for v, n in self.shifts]
+
+    def normal(self, low: int, high: int, part: int = 1) -> float:
         """Return μ² of normal noise whose loss is at most that of every scale between; 0 if there is none."""
         if not (self.item.normal and self.shifts):
             return 0.0
         variances = [self.scales[k] ** 2 for k in (low, high)]
         if self.item.part.whole:
-            if self._is_small(low, high):
+            if self.is_small(low, high, part):
                 return 0.0
             variances = [v * v / (v - self.spread) for v in variances]
-        return self.square / max(variances)
+        return sum(v * v * n for v, n in self.fewer(part)) / max(variances)
 
-    def _is_small(self, low: int, high: int) -> bool:
+    def is_small(self, low: int, high: int, part: int) -> bool:
         """Whether scales of discrete normal noise are so small, or so close, that outcomes are treated one by one."""
-        apart = (high - low) * sum(n for _, n in self.shifts) / _STEPS
+        if not (self.item.normal and self.item.part.whole and self.shifts):
+            return False
+        apart = (high - low) * sum(n for _, n in self.fewer(part)) / _STEPS
         return self.scales[low] ** 2 < self.spread * (20 if apart < _APART else 2)
 
-    def parts(self, low: int, high: int, losses: Losses) -> list[Composed]:
+    def parts(self, low: int, high: int, losses: Losses, part: int = 1) -> list[Composed]:
         """Return losses at most those of every scale between, except the part of `normal`."""
-        small = self.item.normal and self.item.part.whole
-        if not self.shifts or (self.item.normal and not (small and self._is_small(low, high))):
+        small = self.is_small(low, high, part)
+        if not self.shifts or (self.item.normal and not small):
             return []
-        at = low if small else high, high, losses.steep
+        at = low if small else high, high, losses.steep, part
         if at not in self._held:
             if len(self._held) >= _HELD:
                 self._held.clear()
             found = self._small(low, high) if small else self._losing(self.scales[high])
-            self._held[at] = [losses.of_tail(tail, reach, count) for tail, reach, count in found]
+            counts = [n for _, n in self.fewer(part)]
+            self._held[at] = [losses.of_tail(*tail, count) for tail, count in zip(found, counts)]
         return self._held[at]
 
-    def _losing(self, scale: float) -> Iterator[tuple[Tail, float, int]]:
-        """Yield P(L ≥ l) for each shift, at one scale of noise that is not normal."""
-        for v, count in self.shifts:
+    def _losing(self, scale: float) -> Iterator[tuple[Tail, float]]:
+        """Yield P(L ≥ l) for each shift, at one scale of noise that is not normal, and the largest loss."""
+        for v, _ in self.shifts:
             r = v / scale
             if self.item.family == "staircase":
                 b = math.exp(-r)
                 p = 1 - (2 * b * b / (1 + b)) ** (1 / 3) / 2
-                yield atoms(np.array([-r, 0.0, r]), np.array([b * p, 1 - p - b * p, p])), r, count
+                yield atoms(np.array([-r, 0.0, r]), np.array([b * p, 1 - p - b * p, p])), r
             else:
-                yield laplace_tail(v, scale, whole=self.item.part.whole), r, count
+                yield laplace_tail(v, scale, whole=self.item.part.whole), r
 
-    def _small(self, low: int, high: int) -> Iterator[tuple[Tail, float, int]]:
+    def _small(self, low: int, high: int) -> Iterator[tuple[Tail, float]]:
         """Yield, for discrete normal noise, the least mass and loss of each outcome at scales between."""
         least, most = (1 / (2 * self.scales[k] ** 2) for k in (high, low))
         last = math.ceil(12 / math.sqrt(least)) + 1.0
-        for v, count in (
-            self.shifts if last < _POINTS else []
-        ):  # in wider boxes each outcome has too little mass
+        for v, _ in self.shifts if last < _POINTS else []:  # in wider boxes each outcome has too little mass
             x = np.arange(last, -last - 1, -1)
             loss = v * (v - 2 * x)
             masses = np.exp(-most * x * x) / np.exp(-least * x * x).sum() * (1 - 1e-12)
-            yield atoms(np.where(loss > 0, least, most) * loss, masses), math.inf, count
+            yield atoms(np.where(loss > 0, least, most) * loss, masses), math.inf
 
 
 def atoms(losses: Array, masses: Array) -> Tail:
@@ -305,22 +309,31 @@ class Cover:
                 step //= 2
 
     def _tells(self, kinds: Sequence[Kind], low: Sequence[int], high: Sequence[int]) -> bool:
-        """Whether δ exceeds the budget in all of a box, for people in all of these kinds."""
-        square = math.fsum(kind.normal(*ends) for kind, *ends in zip(kinds, low, high))
-        key = math.floor(2 * _STEPS * math.log(square)) if square else None
-        for losses in (self.losses, self._slight):
-            self._left -= 1 + len(kinds) // _TOGETHER
-            parts = [
-                part for kind, *ends in zip(kinds, low, high) for part in kind.parts(ends[0], ends[1], losses)
-            ]
-            if key is not None:
-                if (losses.steep, key) not in self._normal:
-                    tail = normal_tail(math.exp(key / (2 * _STEPS)))
-                    self._normal[losses.steep, key] = losses.of_tail(tail, math.inf, 1)
-                parts.append(self._normal[losses.steep, key])
-            if (found := losses.least_delta(parts)) > -math.inf:
-                break
-        return found > self.losses.delta
+        """Whether δ exceeds the budget in all of a box, for people in all of these kinds, or even in part of the rounds, where all lose too much for a grid."""
+        boxed, part = [*zip(kinds, low, high)], 1
+        most = max((n for kind in kinds for _, n in kind.shifts), default=1)
+        while True:
+            steep = self._least_delta(self.losses, boxed, part)
+            found = self._least_delta(self._slight, boxed, part) if steep == -math.inf else steep
+            if found > self.losses.delta:
+                return True
+            small = any(kind.is_small(k, m, part) for kind, k, m in boxed)
+            if part >= most or (steep > -math.inf and not small):
+                return False
+            part *= 8
+
+    def _least_delta(self, losses: Losses, boxed: Sequence[tuple[Kind, int, int]], part: int) -> float:
+        """Return a lower bound of δ in one `part`-th of the numbers and rounds."""
+        square = math.fsum(kind.normal(k, m, part) for kind, k, m in boxed)
+        self._left -= 1 + len(boxed) // _TOGETHER
+        parts = [found for kind, k, m in boxed for found in kind.parts(k, m, losses, part)]
+        if square:
+            key = math.floor(2 * _STEPS * math.log(square))
+            if (losses.steep, key) not in self._normal:
+                tail = normal_tail(math.exp(key / (2 * _STEPS)))
+                self._normal[losses.steep, key] = losses.of_tail(tail, math.inf, 1)
+            parts.append(self._normal[losses.steep, key])
+        return losses.least_delta(parts)
 
     def proves(self, least: float) -> bool:
         """Whether the boxes prove that no plan costs less."""

@@ -113,7 +113,7 @@ def kept(cover: Cover, design: md.Plan, rng: np.random.Generator) -> list[tuple[
     """Random items, and random scales with the common factor at which they keep the budget."""
     kinds = [kinds[rng.integers(len(kinds))] for kinds in cover.kinds]
     spread = [kind.item.top * math.exp(rng.normal(0, 0.7)) for kind in kinds]
-    low, high = -1.0, 4.0
+    low, high = -1.0, 6.0
     for _ in range(14):
         middle = (low + high) / 2
         scales = [max(s * math.exp(middle), kind.item.least) for kind, s in zip(kinds, spread)]
@@ -125,11 +125,11 @@ def kept(cover: Cover, design: md.Plan, rng: np.random.Generator) -> list[tuple[
     return [(kind, max(s * math.exp(high), kind.item.least)) for kind, s in zip(kinds, spread)]
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0, 25.0])
-def test_no_box_with_a_plan_in_it_is_dismissed(epsilon: float) -> None:
+@pytest.mark.parametrize(("epsilon", "rounds"), [(0.5, 2), (3.0, 2), (8.0, 2), (25.0, 2), (2.0, 70)])
+def test_no_box_with_a_plan_in_it_is_dismissed(epsilon: float, rounds: int) -> None:
     tasks = {"a": md.Count(), "b": md.Histogram(4, contribution=2), "c": md.Sum(3.0), "d": md.Sum(30.0)}
     weights = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.01}
-    design = md.Plan(tasks, md.ApproximateDP(epsilon, 1e-5), weights=weights, rounds=2)
+    design = md.Plan(tasks, md.ApproximateDP(epsilon, 1e-5), weights=weights, rounds=rounds)
     cover, rng = Cover(design._search, 1e9, 10**6), np.random.default_rng(int(10 * epsilon))
     for _ in range(8):
         chosen = kept(cover, design, rng)
@@ -150,6 +150,7 @@ WITHIN = {
     "tasks that differ in unit alone": md.Plan(MANY, md.ApproximateDP(1.0, 1e-6)),
     "a large budget": md.Plan(THREE, md.ApproximateDP(40.0, 1e-6)),
     "a large budget of twelve rounds": md.Plan(THREE, md.ApproximateDP(70.0, 1e-9), rounds=12),
+    "a hundred rounds": md.Plan(THREE, md.ApproximateDP(1.0, 1e-6), rounds=100),
     "replaced people at a large budget": md.Plan(YEAR, md.ApproximateDP(22.0, 1e-6), neighbours="replace"),
 }
 

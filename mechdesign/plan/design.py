@@ -377,7 +377,8 @@ class Plan(PlanPage):
         chains = [
             [k for name in chain for k in at[name]] for chain in chains_of([*self.tasks], self.disjoint)
         ]
-        return Search(slots, chains, *self._budget)
+        budget, composed = self._budget
+        return Search(slots, chains, budget, composed, spare=composed is None and len(chains) > 1)
 
     @cached_property
     def _budget(self) -> tuple[float, ApproximateDP | None]:
@@ -405,6 +406,11 @@ class Plan(PlanPage):
             yield from self._least_budget()
             return
         if search.privacy is None:
+            if search.spare:
+                even = self._with_choices(self._even_split)
+                yield Law(even, self.cost(even), report=SolveReport("even split"))
+                # within the time; the bound reads the same prices
+                self.__dict__["_separable"] = search.separable(self._order, clock)
             if self._reached:
                 yield Bound(self._least, ClosedBound())
             yield self._law(self._separable[0], self._left, clock)

@@ -292,6 +292,8 @@ _NONE = 1e-9
 """Share of δ that counts as none: a root is searched between this and 1."""
 _FAR = 1e-3
 """Share of the budget δ below which a search need not know δ."""
+_PRICED = 1e-10
+"""Relative width to which the prices of several groups are found: scales are found to 1e-9, and closer prices would never come to rest."""
 _LIKE = 1e-12
 """Relative difference of errors and changes that count as equal."""
 _FARTHEST = 700.0
@@ -361,24 +363,37 @@ class Search:
         for price, chain in zip(chain_prices, self.chains):
             prices[list(chain)] += price
 
+        found = [self._cheapest(self.alike[k], price, order) for k, price in enumerate(prices.tolist())]
+        chosen = [(items[j], scale * items[j].unit) for items, (_, j, scale) in zip(self.slots, found)]
+        return chosen, math.fsum(least for least, _, _ in found)
+
+    @cached_property
+    def _cheapest(self) -> Callable[[int, float, float], tuple[float, int, float]]:
+        """The least cost and price paid in a slot, its item, and the scale in units; known ones are kept, as most prices stay while one is sought."""
+
         @cache
-        def cheapest(k: int, price: float) -> tuple[float, int, float]:
+        def cheapest(k: int, price: float, order: float) -> tuple[float, int, float]:
             paid = []
             for j, item in enumerate(self.slots[k]):
                 scale = item.best(price, order)
                 paid.append((item.cost(scale) + price * item.consumed(scale, order), j, scale / item.unit))
             return min(paid)
 
-        found = [cheapest(self.alike[k], price) for k, price in enumerate(prices.tolist())]
-        chosen = [(items[j], scale * items[j].unit) for items, (_, j, scale) in zip(self.slots, found)]
-        return chosen, math.fsum(least for least, _, _ in found)
+        return cheapest
 
     def settled(
-        self, order: float, xtol: float = 1e-14, deadline: Deadline | None = None
+        self,
+        order: float,
+        xtol: float = 1e-14,
+        deadline: Deadline | None = None,
+        prices: Array | None = None,
     ) -> tuple[list[Choice], Array]:
         """Return the choices and prices at which every chain exhausts its budget, within it up to rounding; after the deadline prices are higher."""
-        start = 2 * sum(items[0].cost(items[0].best(1.0, order)) for items in self.slots) / self.budget
-        prices = np.full(len(self.chains), start)
+        if prices is None:
+            start = 2 * sum(items[0].cost(items[0].best(1.0, order)) for items in self.slots) / self.budget
+            prices = np.full(len(self.chains), start)
+        else:
+            prices = prices.copy()
         for _ in range(1 if len(self.chains) == 1 else 4 if self.privacy else 30):
             before = prices.copy()
             for g, chain in enumerate(self.chains):
@@ -407,11 +422,14 @@ class Search:
 
     # -- budgets that add --------------------------------------------------------------------------------
 
-    def separable(self, order: float) -> tuple[list[Choice], Array]:
+    def separable(self, order: float, deadline: Deadline | None = None) -> tuple[list[Choice], Array]:
         """Return the best choices found, filled up to the budget with their items alone, and the prices of the lower bound."""
-        chosen, prices = self.settled(order)
+        one = len(self.chains) == 1
+        xtol = 1e-14 if one else _PRICED
+        chosen, prices = self.settled(order, xtol, deadline)
         kept = {id(item): [item] for item, _ in chosen}
-        return replace(self, slots=[kept[id(item)] for item, _ in chosen]).settled(order)[0], prices
+        alone = replace(self, slots=[kept[id(item)] for item, _ in chosen])
+        return alone.settled(order, xtol, deadline, None if one else prices)[0], prices
 
     def bound(self, prices: Array, order: float) -> float:
         """Return a lower bound of the cost of all choices within the budget, at these prices or at none, in doubles."""
@@ -432,7 +450,9 @@ class Search:
                 if not all(slots) or (found and deadline.passed):
                     continue
                 if normal is False:
-                    found.append(replace(self, slots=slots, privacy=None).separable(math.inf)[0])
+                    with suppress(SolverError):
+                        alone = replace(self, slots=slots, privacy=None, spare=bool(found))
+                        found.append(alone.separable(math.inf, deadline)[0])
                 searched = replace(self, slots=slots, spare=bool(found))
                 with suppress(SolverError):
                     found.append(searched.settled(start, 1e-9 if normal else WIDTH, deadline)[0])

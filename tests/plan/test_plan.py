@@ -19,7 +19,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
 from mechdesign.evidence.serialize import dumps
-from mechdesign.plan.search import composed
+from mechdesign.plan.search import Search, composed
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
 
@@ -411,3 +411,20 @@ def test_many_tasks_are_told_by_kind_and_verified(tmp_path: Path) -> None:
     assert page.count("(150 tasks)") <= 8
     assert all(holds for *_, holds in verify(dumps(result)).rows)
     assert result.certificate is not None and result.certificate.verify()
+
+
+@pytest.mark.parametrize("privacy", [md.PureDP(1.0), md.ZeroConcentratedDP(0.125)], ids=str)
+def test_prices_of_groups_come_to_rest_and_keep_the_time_limit(privacy, monkeypatch):
+    tasks = {
+        "a": md.Count(),
+        "b": md.Sum(2.0),
+        "c": md.Histogram(4),
+        "d": md.Mean(0, 5, n=50),
+        "e": md.Count(3),
+    }
+    design = md.Plan(tasks, privacy, disjoint=[["a"], ["b"], ["c"], ["d"]])
+    early, sought, root = design.solve(time_limit=1e-3), [], Search._root
+    monkeypatch.setattr(Search, "_root", lambda *args: sought.append(1) or root(*args))
+    late = replace(design).solve()
+    assert late.gap < 1e-8 and len(sought) <= 80
+    assert late.value <= early.value < 2 * late.value and early.certificate.verify()

@@ -455,8 +455,7 @@ class BoxSearch:
         if not problem.searched:
             o, u = problem.box
             return o[..., None], u[..., None]
-        _, used = problem.asked.families(unit_vectors(open_), open_[..., None] * 0.0, open_[..., None] * 1.0)
-        self._used = used
+        used = problem.asked.bounded
         if self._six:
             return theorem6_boxes(open_, (used & 1) > 0, (used & 2) > 0)
         given = problem.asked.boxes
@@ -468,8 +467,9 @@ class BoxSearch:
         if self._six and self.problem.searched:
             for _ in range(2):
                 if point is not None:
+                    used = self.problem.asked.bounded
                     finer = theorem6_boxes(
-                        self.problem.unknown.open, (self._used & 1) > 0, (self._used & 2) > 0, point.box
+                        self.problem.unknown.open, (used & 1) > 0, (used & 2) > 0, point.box
                     )
                     point = self._best_of(epsilon, finer) or point
         return point
@@ -532,12 +532,12 @@ class BoxSearch:
 
     def judged(self, values: Array, x: Array) -> Array:
         """Return the scores of points: their exact loss; for callable losses, and with Theorem 6, the objective."""
-        unknown, (prior, loss, *_) = self.problem.unknown, self.question
-        if self.problem.asked.theorem == "theorem6" or not loss.polynomial:
+        unknown = self.problem.unknown
+        if self.problem.asked.theorem == "theorem6" or not self.question.loss.polynomial:
             return values
         found, good = np.full(len(values), np.nan), ~np.isnan(values)
         q = self.whole(x[good])[:, : unknown.size].reshape(-1, *unknown.shape)
-        found[good] = unknown.expected(q, prior, loss)
+        found[good] = unknown.expected(q, self.question)
         return found
 
     def audit(self, found: Found, selection: SelectionFamilies) -> pd.DataFrame:

@@ -42,6 +42,8 @@ from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bi
 from mechdesign.typing import Array, Indices, Numbers, instance
 
 Flags = npt.NDArray[np.bool_]
+Pieces = list[tuple[int, Array]]
+"""The j of every interval [B_j, B_{j+1}) that meets the range, and the prior's moments there."""
 Boxes = tuple[Array, Array]
 """Lower and upper bounds of all unknowns, shape (*shape of the unknown, boxes)."""
 
@@ -135,6 +137,7 @@ def theorem6_boxes(
 
 THEOREMS = ("theorem5", "theorem6", "across-outputs")
 _DENSE = 300  # unknowns up to which their unit vectors are an array
+_BOUNDED: dict[tuple[str, bool, bytes], Indices] = {}
 _LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
 
 
@@ -409,6 +412,17 @@ class SelectionPrivacy(Requirement):
             found += _compared((group for side in sides for group in theorem5(side)), ratio)
         return found, used
 
+    @property
+    def bounded(self) -> Indices:
+        """Mask of entries that o (1), u (2) or both (3) replace: found once for all bins that lie in the same order about the range."""
+        unknown: Any = self.unknown
+        about = np.sign(np.subtract.outer(unknown.input_range, unknown.bins)).tobytes()
+        key = self.theorem, unknown.symmetric, about
+        if key not in _BOUNDED:
+            open_ = unknown.open[..., None]
+            _BOUNDED[key] = self.families(unit_vectors(unknown.open), open_ * 0.0, open_ * 1.0)[1]
+        return _BOUNDED[key]
+
     def constraints(self) -> list[cp.Constraint]:
         """Return the rows in CVXPY, with each family's name."""
         q, o, u = self.unknown, self.o, self.u
@@ -606,17 +620,18 @@ class Selection(Unknown):
         the minimum. It is similar for squared losses, with one factor of each product relaxed. For a callable loss it is the bound of the absolute loss.
         """
         held, form = Prior.ranged(prior, self.input_range)[0], Loss.of(loss)
-        question = Question(held, form, *self._lemma1(held, form))
+        pieces = list(zip(self.met, held.moments(np.unique(np.clip(self.bins, *self.input_range)))))
+        question = Question(held, form, *self._lemma1(pieces, form), pieces)
         found: Any = cp.sum(cp.multiply(question.cost, self)) + question.constant
         found.set_label(f"Lemma 1's bound of the expected {question.loss.words}")
         found.question = question
         return found
 
-    def _lemma1(self, prior: Prior, loss: Loss) -> tuple[Array, float]:
+    def _lemma1(self, pieces: Pieces, loss: Loss) -> tuple[Array, float]:
         b, m, cost, constant = self.bins, len(self.bins), np.zeros(self.shape), 0.0
         left, right = cost[: m - 1], cost[-(m - 1) :]
         absolute = loss.absolute if loss.function is None else 1.0
-        for j, (mass, first, second) in self._intervals(prior):
+        for j, (mass, first, second) in pieces:
             low, high = b[j - 1], b[j]
             spread, reach = low - b[:j], b[j:][::-1] - high
             left[j - 1, :j] += absolute * mass * spread / 2
@@ -629,19 +644,13 @@ class Selection(Unknown):
             constant += loss.squared * (-second + (low + high) * first - low * high * mass)
         return cost, constant
 
-    def expected(self, q: Array, prior: Prior, loss: Loss) -> Array:
+    def expected(self, q: Array, question: Question) -> Array:
         """Return the exact expected loss, bilinear in the two families, for many values of the unknown along the first axis; polynomial losses only."""
         m, total = len(self.bins), np.zeros(len(q))
-        for j, moments in self._intervals(prior):
-            costs = pair_costs(loss, moments, self.bins[:j], self.bins[j:][::-1])
-            left, right = q[:, j - 1, :j], q[:, -j, : m - j]
-            total += np.sum((left @ costs) * right, axis=1)
+        for j, moments in question.pieces:
+            costs = pair_costs(question.loss, moments, self.bins[:j], self.bins[j:][::-1])
+            total += np.sum((q[:, j - 1, :j] @ costs) * q[:, -j, : m - j], axis=1)
         return total
-
-    def _intervals(self, prior: Prior) -> Iterator[tuple[int, Array]]:
-        """Yield j and the prior's moments for every interval [B_j, B_{j+1}) that meets the range."""
-        kept = np.unique(np.clip(self.bins, *self.input_range))
-        yield from zip(self.met, prior.moments(kept))
 
     @property
     def met(self) -> list[int]:
@@ -669,12 +678,13 @@ class SelectionRows(Declared):
 
 
 class Question(NamedTuple):
-    """Prior and loss of Lemma 1's bound, and its coefficients."""
+    """Prior and loss of Lemma 1's bound, its coefficients, and the pieces of the range."""
 
     prior: Prior
     loss: Loss
     cost: Array
     constant: float
+    pieces: Pieces
 
 
 def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:

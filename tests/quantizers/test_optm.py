@@ -60,7 +60,9 @@ def test_program_objective_bounds_the_loss_and_its_bilinear_form_is_exact() -> N
             Q = problem.unknown
             Q.value = q = np.concatenate([table, table])[: Q.shape[0]]
             exact = mechanism.expected_loss(prior, loss)
-            assert Q.expected(q[None], problem.prior, problem.loss)[0] == pytest.approx(exact, rel=1e-12)
+            assert Q.expected(q[None], Q.lemma1(problem.prior, problem.loss).question)[0] == pytest.approx(
+                exact, rel=1e-12
+            )
             assert problem.objective.value >= exact - 1e-12
 
 

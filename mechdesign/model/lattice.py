@@ -89,7 +89,7 @@ class LatticeNoise(Unknown):
     ----------
     step : float
         β > 0. A mass is spread evenly over the cell of this width around its point, so that the noise is for real answers and private at
-        every real shift; on the whole numbers it stays on its point.
+        every real shift; on the whole numbers it stays on its point. Under δ > 0 it divides the sensitivity.
     reach : float
         Largest distance of points from 0.
     sensitivity : float
@@ -135,10 +135,14 @@ class LatticeNoise(Unknown):
             raise DesignError.of(
                 "step", step, "must be 1 for whole numbers, and their sensitivity 1 at least"
             )
-        self.change, self.step = math.floor(self.sensitivity), 1.0
+        self.change, self.step, self.even = math.floor(self.sensitivity), 1.0, True
         if not integer:
-            self.change = math.ceil(Fraction(self.sensitivity) / Fraction(step) * (1 - Fraction(1, 10**9)))
-            self.step = round_width(max(Fraction(step), Fraction(self.sensitivity) / self.change))
+            size, near = Fraction(self.sensitivity), Fraction(1, 10**9)
+            self.change = math.ceil(size / Fraction(step) * (1 - near))
+            self.even = self.change * Fraction(step) <= size * (
+                1 + near
+            )  # a whole number of steps is the sensitivity
+            self.step = round_width(size / self.change if self.even else Fraction(step))
         self.side = math.floor(min(reach / step, MOST_POINTS) * (1 + 1e-9))
         self.decay = Fraction(0) if tails is None else outward_decay(positive("tails", tails))
         self.tails = tails
@@ -163,7 +167,8 @@ class LatticeNoise(Unknown):
         Raises
         ------
         DesignError
-            Another requirement; a pure one for noise without tails, or with tails that decrease faster.
+            Another requirement; a pure one for noise without tails, or with tails that decrease faster; δ > 0 where the step does not
+            divide the sensitivity.
         """
         if not isinstance(privacy, (PureDP, ApproximateDP, MembershipAdvantage, TradeOff)):
             allowed = (
@@ -171,6 +176,12 @@ class LatticeNoise(Unknown):
             )
             raise DesignError.of("privacy", privacy, allowed)
         for epsilon, delta in pairs_of(privacy):
+            if delta and not self.even:
+                steps = " or ".join(
+                    f"{self.sensitivity / n:.6g}" for n in range(self.change, max(0, self.change - 2), -1)
+                )
+                remedy = f"must divide the sensitivity where delta > 0, as shifts by part of a step cost less than by a whole one: {steps}"
+                raise DesignError.of("step", float(f"{self.step:.6g}"), remedy)
             if not delta and (self.tails is None or self.tails > epsilon):
                 remedy = f"needs mass at every distance: LatticeNoise(..., tails={epsilon!r})"
                 raise DesignError.of("privacy", privacy, remedy)

@@ -502,6 +502,8 @@ class LatticeProblem(FiniteProblem):
         )
         if unknown.decay != numbers.decay:
             raise DesignError.of("decay", numbers.decay, "must be that of the tails")
+        for asked in numbers.privacy:
+            unknown.private(asked.privacy)
         return unknown
 
     @property

@@ -570,6 +570,11 @@ def private_on_lattice(
             if delta >= 1:
                 continue
             low, high = exp_bounds(Fraction(epsilon))
+            if (
+                delta and not whole
+            ):  # else shifts by part of a step need less than was asked, and bounds are too high
+                even = n * step <= sensitivity * (1 + Fraction(1, 10**9))
+                account.agrees("a whole number of steps is the sensitivity", even)
             points.append((high, Fraction(delta)))
             claim = f"{one['label']}: epsilon = {epsilon!r}, delta = {delta!r} at every shift"
             excess = Fraction(largest_excess(law, low, account)) / total

@@ -21,6 +21,7 @@ from mechdesign.typing import Status
 
 P, OTHER = md.Table([0, 1, 2], [0, 1, 2]), md.Table([0, 1, 2], [0, 1, 2])
 COPY = copy.deepcopy(P)
+TWO = md.MetricSpace.line([0, 1], names=["a", "c"])
 PRIVATE, LEAST = P.private(md.PureDP(1.0)), md.Minimize(P.expected())
 
 
@@ -63,17 +64,8 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "pairs that are none": (lambda: P.private(md.PureDP(1.0), between=[(0, 5)]), "between"),
     "pairs of one": (lambda: P.private(md.PureDP(1.0), between=[(1, 1)]), "between"),
     "unknown pairs": (lambda: P.private(md.PureDP(1.0), between="near"), "between"),
-    "space of another size": (lambda: P.private(md.MetricDP(1.0, md.MetricSpace.grid(2, 2))), "3 inputs"),
-    "space of other points": (
-        lambda: md.Table([-1, 0, 3], [0]).private(md.MetricDP(1.0, metric=md.MetricSpace.line([3, 0, -2]))),
-        "other names or points",
-    ),
-    "space of other names": (
-        lambda: md.Table(["a", "b"], [0]).private(
-            md.MetricDP(1.0, md.MetricSpace.line([0, 1], names=["a", "c"]))
-        ),
-        "other names or points",
-    ),
+    "space of other points": (lambda: md.Table([-1, 0], [0]).private(md.MetricDP(1.0, TWO)), "than the 2"),
+    "space of other names": (lambda: md.Table(["a", "b"], [0]).private(md.MetricDP(1.0, TWO)), "than the 2"),
     "equal inputs": (lambda: md.Table([0, 0], [1, 2]), "differ"),
     "one input": (lambda: md.Table([0], [1, 2]), "two at least"),
     "no outputs": (lambda: md.Table([0, 1], []), "outputs"),

@@ -409,6 +409,13 @@ def test_what_is_refused() -> None:
         p.private(md.ZeroConcentratedDP(0.5))
     with pytest.raises(md.DesignError, match=r"step = 0\.5"):
         md.LatticeNoise(0.5, 10, integer=True)
+    with pytest.raises(md.DesignError, match=r"step = 0\.3: must divide the sensitivity.*: 0.25 or 0.333333"):
+        md.LatticeNoise(0.3, 4).private(HALF)
+    payload = json.loads(dumps(cells().solve()))["payload"]
+    payload["fields"]["design"]["fields"]["sensitivity"] = (
+        0.9  # private, but the bound is of more than was asked
+    )
+    assert not files.package_accepts(payload) and not files.alone_accepts(payload)
     with pytest.raises(md.DesignError, match="reach = 1"):
         md.LatticeNoise(1, 1, sensitivity=3, integer=True, tails=1.0)
     with pytest.raises(

@@ -469,6 +469,8 @@ class Certificate(Saved):
             below = function is not None and self.lower_bound <= self.value
             words = f"no {self.question.among.noun} costs less than {self.lower_bound:.9g}"
             yield Claim(words, CLAIMED, math.nan, below)
+        if self.lower_bound is not None and not self.lower_bound <= self.value:
+            yield Claim("the lower bound is at most the value", PROVED, self.value - self.lower_bound, False)
         with fitting():
             yield from self._agreements()
 

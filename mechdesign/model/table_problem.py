@@ -676,6 +676,10 @@ class TableProof(Proof):
             if label == "objective":
                 claim, most = f"the convex objective is at most {stated.value!r}", stated.value
             margin = most - curved.get(label, most)
+            if (
+                label == "objective"
+            ):  # tangents lie below it: of a file, which holds no functions, the value is at least theirs
+                margin = min(margin, round_down(room))
             yield Claim(claim, how, margin, margin >= 0)
         if "objective" not in declared.curved:
             claim = f"the objective, called {declared.objective!r}, is at most {stated.value!r}"

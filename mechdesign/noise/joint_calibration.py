@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -35,10 +35,6 @@ from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Numbers, Values
-
-if TYPE_CHECKING:
-    pass
-
 
 _POINTS = 2**13
 """Points of the search's grid: as coarse as that of the stand-alone verifier."""

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -61,10 +60,6 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.typing import Array, Indices, Numbers, Values
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST_CAPPED = 400
 """Largest dimension of a hull with a cap: beyond, its volume needs sums of too many digits, and most draws are rejected."""

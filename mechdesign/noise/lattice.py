@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import cvxpy as cp
 import numpy as np
@@ -74,9 +74,6 @@ from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_f
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices
-
-if TYPE_CHECKING:
-    pass
 
 LARGEST_CHANGE = 500
 """Largest change of whole numbers: its linear program takes minutes."""

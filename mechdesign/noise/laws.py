@@ -24,7 +24,6 @@ import math
 from abc import abstractmethod
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb, ctx
@@ -39,9 +38,6 @@ from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, FrozenLaw, Values
-
-if TYPE_CHECKING:
-    pass
 
 
 class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]

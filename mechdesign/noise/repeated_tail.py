@@ -15,14 +15,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    pass
 
 
 def fall(decay: Fraction) -> float:

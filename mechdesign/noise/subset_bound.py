@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
 from flint import arb, ctx
@@ -37,9 +37,6 @@ from mechdesign.problem.privacy import ApproximateDP, Pointwise, pairs_of
 from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

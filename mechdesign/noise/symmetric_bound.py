@@ -12,7 +12,6 @@ over t > 0 are then bounded from below by a sum. Rounds are more coordinates. A 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +22,6 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration_search import OFF
 from mechdesign.problem.privacy import CentralPrivacy, GaussianDP, ZeroConcentratedDP, parts_of
 from mechdesign.problem.sensitivity import Sensitivity
-
-if TYPE_CHECKING:
-    pass
 
 
 def least_symmetric(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:

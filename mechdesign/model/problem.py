@@ -317,14 +317,15 @@ class Problem(ModelledDesign):
             except InfeasibleError:
                 if not stricter:
                     raise
-                break
-            over = {label: v for label, v in self.worth_at(value).items() if not v <= 0}
-            if not over:
-                return found
-            worst = max(v / self._size(label, value) for label, v in over.items())
-            if worst <= 0.1 * clock.gap:
-                stricter |= {label: stricter.get(label, 0.0) + 2 * v for label, v in over.items()}
-                continue
+                stricter.clear()  # there is less room: more tangents first
+            else:
+                over = {label: v for label, v in self.worth_at(value).items() if not v <= 0}
+                if not over:
+                    return found
+                worst = max(v / self._size(label, value) for label, v in over.items())
+                if worst <= 0.1 * clock.gap:
+                    stricter |= {label: stricter.get(label, 0.0) + 2 * v for label, v in over.items()}
+                    continue
             latest, before = value if worst < 0.3 * before else (value + latest) / 2, worst
             for label, alone in smooth.items():
                 if alone and step < _ROUNDS // 2:

@@ -239,11 +239,18 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     def deployed(self, found: Found, clock: Clock) -> Deployed:
         """Return integer weights near a solver's columns: rounded, or if there are own rows moved inside these exactly."""
+        families = self._families(found.columns)
         if not self.own:
-            families = self._families(found.columns)
             return Deployed(families.exact(self.input_range), families, (), {})
         own, m = self.declared, len(self.unknown.bins)
-        columns, missed = repaired(own, near(own, [found.columns], clock), clock)
+        table = np.concatenate([families.left, families.right])[: len(self.unknown.open)]
+        start = np.append(table, found.columns[table.size :])
+        used = replace(own)  # mixing outputs in that a row leaves out costs an infinite loss
+        used.__dict__["zeros"] = own.zeros | frozenset(np.flatnonzero(table.ravel() == 0).tolist())
+        try:
+            columns, missed = repaired(used, near(used, [start], clock), clock)
+        except SolverError:
+            columns, missed = repaired(own, near(own, [found.columns], clock), clock)
         rows = [row[: 1 + k % (m - 1)] for k, row in enumerate(weights_of(own, columns))]
         ends = map(Fraction, self.input_range)
         law = SelectionLaw(tuple(map(Fraction, self.bins)), tuple(rows[: m - 1]), tuple(rows[1 - m :]), *ends)

@@ -397,6 +397,16 @@ def test_a_law_outside_an_own_row_is_refused() -> None:
     assert "rows called 'cap' hold" in mixed.checks().query("not holds")["claim"].tolist()
 
 
+def test_convex_rows_with_little_room() -> None:
+    law = stats.uniform(-1, 2)
+    problem = md.OPTM([-2.5, -0.4, 0.4, 2.5], md.PureDP(1.5), law, families="separate").problem()
+    near = cp.sum(cp.sqrt(problem.unknown[1, :2])) >= 1.41421  # √2 is the most
+    assert problem.subject_to(near).solve().certificate.verify()
+    problem = md.OPTM([-4, -2, -0.7, 0.7, 2, 4], md.PureDP(2.0), law).problem()
+    few = cp.norm(problem.unknown[2]) <= 0.7965  # outputs that rows leave out stay out
+    assert problem.subject_to(few).solve().certificate.verify()
+
+
 def test_a_convex_row_that_is_not_piecewise_linear(tmp_path: Path) -> None:
     """By tangents, to the optimum of CVXPY in the same box; a file holds the tangents only."""
     model = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.2), stats.uniform(-1, 2)).problem()
@@ -405,8 +415,7 @@ def test_a_convex_row_that_is_not_piecewise_linear(tmp_path: Path) -> None:
         for size in (1e-300, 1.0, 1e300)
     )
     assert small.value == pytest.approx(found.value) and large.value == pytest.approx(found.value)
-    assert found.certificate is not None and found.certificate.verify()
-    assert {"tangents of even", "even"} <= set(found.audit()["family"])
+    assert found.certificate.verify() and {"tangents of even", "even"} <= set(found.audit()["family"])
     reference: Any = found.problem().to_cvxpy()
     reference.solve(solver=cp.CLARABEL)
     chosen = found.mechanism.selection.left

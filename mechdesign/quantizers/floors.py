@@ -65,7 +65,7 @@ import numpy as np
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.dual_pieces import DualPieces
-from mechdesign.quantizers.table import PiecewiseTable, cell_edges, mean_loss
+from mechdesign.quantizers.table import PiecewiseTable, cell_edges, largest_loss, mean_loss
 from mechdesign.typing import Array, Indices
 
 MOST_OUTPUTS = 1025
@@ -74,6 +74,7 @@ LARGEST_EPSILON = 23.0
 """ε beyond which doubles do not resolve floors: designs with more are solved at it, or near the least feasible ε."""
 RESOLVED = 16.0
 """ε up to which every floor that privacy requires is above a linear program's tolerance."""
+_LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
 
 
 @dataclass(frozen=True, eq=False)
@@ -714,6 +715,29 @@ def lower_bound(
     lowered = fixed + least(rest - problem.accuracy * own)
     lowered -= problem.accuracy * (float(problem.largest.min()) + abs(constant) + common)
     return float(lowered), float(bound - lowered)
+
+
+def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:
+    """Return the solution with a bound for any larger budget: the loss without privacy.
+
+    Its lines are chords through neighbouring outputs, so that no reduced cost is negative and ρ multiplies none.
+    """
+    if not problem.loss.polynomial or epsilon > _LARGEST:
+        return replace(solution, lower_bound=-np.inf, proof=None)
+    floors, nothing = (
+        np.full(len(problem.bins), 1.0 / (problem.rho - 1.0)),
+        np.zeros_like(solution.multipliers),
+    )
+    proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
+    value = fill.expected_loss(problem)
+    if problem.objective == "worst":
+        value, x = largest_loss(fill.table, problem.loss)
+        at = np.array([x])
+        proof = multipliers_of(
+            problem, [lines(problem, at, np.ones(1), *problem.slopes(at, *fill.outputs(at)))], nothing
+        )
+    margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))
+    return replace(solution, lower_bound=value - margin, proof=proof, multipliers=nothing)
 
 
 def fill_proof(

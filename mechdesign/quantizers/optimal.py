@@ -59,6 +59,7 @@ from mechdesign.quantizers.floors import (
     pieces,
     smallest_epsilon,
     solved_epsilon,
+    without_privacy,
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
@@ -287,7 +288,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             found = replace(found, lower_bound=-math.inf)
         solution = best_floors(fixed.floor_problem, 0.5 * clock.gap, method, start, clock).merged(found)
         if self.privacy.epsilon > fixed.solved_epsilon:
-            solution = replace(solution, lower_bound=-math.inf, proof=None)  # it is for the smaller ε
+            solution = without_privacy(fixed.floor_problem, solution, self.privacy.epsilon)
         if not math.isfinite(solution.value):
             raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
         yield from fixed._bound(solution, clock)

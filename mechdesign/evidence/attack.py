@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from scipy import optimize
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import round_down
+from mechdesign.evidence.exact import fraction_of, round_down
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.typing import listed
@@ -112,7 +111,7 @@ class TradeOff:
                 raise DesignError.of("points", value, allowed)
         if not pairs or not all(d <= 1 for _, d in pairs):
             raise DesignError.of("points", self.points, allowed)
-        held = sorted({(round_down(Fraction(e)), round_down(Fraction(d))) for e, d in pairs})
+        held = sorted({(round_down(fraction_of(e)), round_down(fraction_of(d))) for e, d in pairs})
         object.__setattr__(self, "points", tuple(held))
 
     @classmethod

@@ -36,10 +36,15 @@ def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
     return total, n, term
 
 
+def fraction_of(x: Any) -> Fraction:
+    """Return a number as a fraction; those of NumPy are no rationals, but know their ratio."""
+    return Fraction(*x.as_integer_ratio()) if hasattr(x, "as_integer_ratio") else Fraction(x)
+
+
 def _exponent(x: Any) -> Fraction:
     if not abs(x) <= LARGEST:
         raise DesignError.of("exponent", x, f"must be finite, and at most {LARGEST} in absolute value")
-    return Fraction(x)
+    return fraction_of(x)
 
 
 def exp_lower(x: Fraction | float) -> Fraction:

@@ -356,7 +356,7 @@ class Stream:
         raise DesignError(_COPIED)
 
     def step(self, counts: Numbers) -> Any:
-        """Answer the next count, or a block of them: a float, or an array.
+        """Answer the next count, or a block of them: a float, or an array. Counts beyond some 1e50 standard deviations of the noise are cut to that.
 
         Raises
         ------

@@ -51,7 +51,7 @@ from mechdesign.plan.mechanism import (
 )
 from mechdesign.plan.search import FAMILIES, Choice, Item, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
-from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
+from mechdesign.problem.checks import UP, field, instance, integer, number, one_of, positive, settle
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -155,7 +155,7 @@ class Plan(PlanPage):
             settle(self, targets=wanted | ({} if self.targets is None else _named("targets", self.targets)))
         if getattr(self.privacy, "xi", 0.0):
             raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
-        if number("reserve", reserve):
+        if reserve := number("reserve", reserve, side=UP):
             settle(self, privacy=kept_for_now(self.privacy, reserve), budget=self.privacy)
         _ = self.kept
         every = {**_named("tasks", self.tasks), **instance("chosen", self.chosen, dict)}

@@ -292,8 +292,8 @@ _NONE = 1e-9
 """Share of δ that counts as none: a root is searched between this and 1."""
 _FAR = 1e-3
 """Share of the budget δ below which a search need not know δ."""
-_PRICED = 1e-10
-"""Relative width to which the prices of several groups are found: scales are found to 1e-9, and closer prices would never come to rest."""
+_PRICED = 5e-8
+"""Relative width to which the prices of several groups are found: where scales have no closed form they never come closer to rest."""
 _LIKE = 1e-12
 """Relative difference of errors and changes that count as equal."""
 _FARTHEST = 700.0
@@ -425,7 +425,8 @@ class Search:
     def separable(self, order: float, deadline: Deadline | None = None) -> tuple[list[Choice], Array]:
         """Return the best choices found, filled up to the budget with their items alone, and the prices of the lower bound."""
         one = len(self.chains) == 1
-        xtol = 1e-14 if one else _PRICED
+        closed = all(item.normal and not item.part.whole for items in self.slots for item in items)
+        xtol = 1e-14 if one or closed else _PRICED
         chosen, prices = self.settled(order, xtol, deadline)
         kept = {id(item): [item] for item, _ in chosen}
         alone = replace(self, slots=[kept[id(item)] for item, _ in chosen])

@@ -173,7 +173,32 @@ def is_asked(design: Json) -> bool:
         is_number(number) and number > 0 for number in (*weights.values(), *targets.values(), *clips)
     )
     named = {*weights} <= {*tasks} and (not targets or ({*targets} == {*tasks} and not weights))
-    return positive and named and {*design["families"]} <= {*NAMES} and not design["privacy"].get("xi")
+    offered = {*design["families"]} <= {*NAMES} and not design["privacy"].get("xi")
+    if design["budget"] is None or not offered:
+        return positive and named and offered
+    (own, spent), (currency, amount) = worth(design["privacy"]), worth(design["budget"])
+    return positive and named and own == currency and spent <= amount
+
+
+def worth(budget: Json) -> tuple[str, Fraction]:
+    """The currency in which a ledger adds up, and the budget in it: of (ε, δ) the largest ρ that implies it, in doubles from above (Canonne, Kamath and Steinke 2020)."""
+    if budget[""] == "gaussian-dp":
+        return "mu", Fraction(budget["mu"]) ** 2
+    if not budget.get("delta"):
+        name = "rho" if budget[""] == "zcdp" else "epsilon"
+        return name, Fraction(budget[name])
+    epsilon, log = budget["epsilon"], math.log(budget["delta"])
+
+    def rho(u: float) -> float:
+        above = math.exp(u)
+        found: float = (epsilon + math.log1p(1 / above) + (log + math.log1p(above)) / above) / (1 + above)
+        return found
+
+    low, high = -20.0, 40.0
+    for _ in range(200):
+        first, second = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (first, high) if rho(first) < rho(second) else (low, second)
+    return "rho", Fraction(rho(low)) * (1 + Fraction(1, 10**9))
 
 
 Numbers = tuple[int, Json, bool, Fraction | None, Fraction | None]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+from contextlib import nullcontext
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import mpmath
 import numpy as np
 import pandas as pd
 import pytest
+from campaign import files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -426,5 +430,28 @@ def test_prices_of_groups_come_to_rest_and_keep_the_time_limit(privacy, monkeypa
     early, sought, root = design.solve(time_limit=1e-3), [], Search._root
     monkeypatch.setattr(Search, "_root", lambda *args: sought.append(1) or root(*args))
     late = replace(design).solve()
-    assert late.gap < 1e-8 and len(sought) <= 80
+    assert late.gap < 2e-7 and len(sought) <= 80
     assert late.value <= early.value < 2 * late.value and early.certificate.verify()
+
+
+@pytest.mark.parametrize("number", [np.float32, np.longdouble, Fraction, str], ids=str)
+def test_numbers_of_other_types_are_read_or_refused_by_name(number):
+    """NumPy's scalars are read to the safe side; texts are refused by the name of the argument."""
+    value = number("0.1") if number is str else number(0.1)
+    with pytest.raises(md.DesignError, match=r"points|reserve") if number is str else nullcontext():
+        for points in ([(value, 1e-5)], [(0.1, value)]):
+            found = md.TradeOff(points).points[0]
+            assert all(type(v) is float and v <= was for v, was in zip(found, points[0]))
+    with pytest.raises(md.DesignError, match="reserve") if number is str else nullcontext():
+        kept = md.Plan({"a": md.Count()}, md.PureDP(1), reserve=value).privacy.epsilon
+        assert kept == pytest.approx(0.9, rel=1e-7) and kept + value <= 1
+
+
+@pytest.mark.parametrize("privacy", [md.PureDP(1), md.ApproximateDP(1, 1e-6), md.GaussianDP(1)], ids=str)
+def test_a_budget_that_the_plan_exceeds_is_seen(privacy):
+    payload = json.loads(dumps(md.Plan({"a": md.Count()}, privacy, reserve=0.25).solve()))["payload"]
+    assert files.alone_accepts(payload)
+    fields = payload["fields"]["design"]["fields"]["budget"]["fields"]
+    name = next(name for name in fields if name != "delta")
+    fields[name] *= 0.74 if privacy == md.PureDP(1) else 0.85
+    assert not files.alone_accepts(payload) and not files.package_accepts(payload)

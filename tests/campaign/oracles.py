@@ -317,9 +317,9 @@ def optimal_noise(design: Any, result: Any) -> Faults:
         known = min(known, wanted.absolute * mean * unit + wanted.squared * square * unit**2)
     if result.lower_bound is not None and result.lower_bound > known * (1 + 1e-12):
         yield f"a lower bound of {result.lower_bound} above a known mechanism's {known}"
-    weights = result.mechanism
-    if weights.exact_delta(epsilon) > Fraction(delta):
-        yield f"privacy: delta = {float(weights.exact_delta(epsilon))!r} of {delta!r}"
+    spent = float(result.mechanism.privacy_profile(epsilon))
+    if spent > delta:
+        yield f"privacy: delta = {spent!r} of {delta!r}"
 
 
 # Releases of user data --------------------------------------------------------------------------------------

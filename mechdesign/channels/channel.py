@@ -99,7 +99,9 @@ def loss_matrix(loss: str | Numbers, space: MetricSpace | None, shape: tuple[int
         if space is None:
             raise DesignError.of("loss", loss, "needs a metric space; give the channel its space")
         return checks.array("loss", space.distances if loss == "metric" else space.distances**2, ndim=2)
-    values = checks.array("loss", loss, ndim=None)
+    items = range(shape[0]) if space is None else space.names or range(shape[0])
+    reports = items if set(getattr(loss, "columns", ())) == set(items) else None
+    values = checks.array("loss", checks.by_label("loss", loss, items, reports), ndim=None)
     if values.shape != shape:
         raise DesignError.of("loss", values.shape, f"must have a row per point, a column per report: {shape}")
     return values

@@ -9,6 +9,7 @@ by an error that names the family.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import cvxpy as cp
@@ -66,7 +67,7 @@ def rows_of(
     for family, (label, one) in enumerate(own):
         parts = [one]
         if type(one).__name__ in _BELOW and one.is_dcp():
-            exact = one.expr.is_pwl() if further else one.expr.is_affine()
+            exact = one.expr.is_affine() or (further and one.expr.is_pwl())
             if not exact:
                 curved.append(label)
                 room, points = (stricter or {}).get(label, 0.0), at.get(label, at[""])
@@ -166,6 +167,28 @@ def _broken(expression: Any) -> Any:
     return expression if part is None else _broken(part)
 
 
+def _by_slopes(what: str, expression: Any) -> Any:
+    """Return an affine expression by its slopes, where CVXPY has no matrix of it, as of a cumulated sum."""
+    with ExitStack() as held:
+        for variable in expression.variables():
+            held.enter_context(valued(variable, np.zeros(variable.shape)))
+        try:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                found, slopes = expression.value, expression.grad
+        except (NotImplementedError, ValueError):
+            found, slopes = None, {}
+    if found is None or not np.isfinite(found).all() or any(slope is None for slope in slopes.values()):
+        raise DesignError(
+            f"{what}: holds an atom of which CVXPY gives no slope: leave it out, or state it by others"
+        )
+    if not any(np.any(slope if np.isscalar(slope) else slope.data) for slope in slopes.values()):
+        raise DesignError(f"{what}: is 0 times a function, which CVXPY takes for affine: leave it out")
+    for variable, slope in slopes.items():
+        matrix = sparse.csr_array(slope).reshape(variable.size, -1).T
+        found = found + cp.reshape(matrix @ cp.vec(variable, order="F"), expression.shape, order="F")
+    return found
+
+
 def _affine(words: list[str], expressions: list[Any], variables: list[Any]) -> tuple[sparse.csr_array, Array]:
     """Return coefficients of affine expressions in these variables, tables row by row, and their constants, at the parameters' values."""
     given = replace_params_with_consts(expressions)
@@ -177,9 +200,7 @@ def _affine(words: list[str], expressions: list[Any], variables: list[Any]) -> t
         try:
             forms.append(expression.canonical_form[0])
         except NotImplementedError:
-            raise DesignError(
-                f"{what}: is 0 times a function, which CVXPY takes for affine: leave it out"
-            ) from None
+            forms.append(_by_slopes(what, expression).canonical_form[0])
     stacked = get_problem_matrix(
         forms,
         width,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.model.declared import Block, Declared, Part
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.solvers.deadline import Deadline
@@ -28,6 +28,9 @@ MOST_CELLS = 300_000
 SEED = 1.2
 """Stretch of the spanner whose rows come first."""
 _LISTED = 20_000  # most rows of listed pairs that come all at once
+_COSTLY = (
+    2.0**30
+)  # in units of the optimum: a cell that costs more has next to no mass, where a solver fails at the range of costs
 _SMALL = 1e-3  # an optimum below this is computed again in units of its own
 
 
@@ -94,7 +97,7 @@ class Program:
             largest = f"are too many to be solved: at most {MOST_CELLS}, cells that symmetries map onto each other once; merge labels"
             raise DesignError.of("cells", count, largest)
         self._gathered = sparse.csr_array((np.ones(n * m), (np.arange(n * m), orbits)), shape=(n * m, count))
-        self._unit, self._units = declared.units
+        (self._unit, self._units), self._most = declared.units, math.inf
         self._costs = costs and not room
         upper = np.ones(count)
         upper[orbits[list(self.zeros)]] = 0.0
@@ -281,7 +284,14 @@ class Program:
         self.solution = self.lp.answer()
         yield
         while self.grown() or self._focused():
-            self.solution = self.lp.answer()
+            try:
+                self.solution = self.lp.answer()
+            except SolverError as error:
+                if error.status == "limit" or not self._costs or self._most < math.inf:
+                    raise
+                self._most = _COSTLY
+                self._state_costs()
+                self.solution = self.lp.answer()
             yield
 
     def _focused(self) -> bool:
@@ -295,6 +305,7 @@ class Program:
 
     def _state_costs(self) -> None:
         cells, held = self.declared.cells, self.declared.cost * self._units / self._unit
+        held[:cells] = np.minimum(held[:cells], self._most)
         self.lp.change_costs("P", self._gathered.T @ held[:cells])
         if "e" in self.lp.columns:
             self.lp.change_costs("e", held[cells:])

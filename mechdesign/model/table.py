@@ -184,7 +184,7 @@ class Errors:
         loss : {"absolute", "squared", "error"}, function of (input, output), or array
             ``"absolute"`` is the distance of output and input, ``"squared"`` its square, ``"error"`` 1 if they differ.
         """
-        shape = len(self.inputs), len(self.outputs)
+        shape, loss = (len(self.inputs), len(self.outputs)), by_label("loss", loss, self.inputs, self.outputs)
         if isinstance(loss, str):
             one_of("loss", loss, ("absolute", "squared", "error"))
             if loss == "error":
@@ -242,7 +242,9 @@ class Errors:
         """Return the expected output less `target` for each input; the target is the inputs themselves by default."""
         outputs = points_of_labels("outputs", self.outputs)
         goal = (
-            points_of_labels("inputs", self.inputs) if target is None else array("target", target, ndim=None)
+            points_of_labels("inputs", self.inputs)
+            if target is None
+            else array("target", by_label("target", target, self.inputs), ndim=None)
         )
         goal = goal.reshape(len(goal), -1) if goal.ndim else goal
         if goal.shape != (len(self.inputs), outputs.shape[1]):
@@ -345,8 +347,8 @@ class Table(Errors, Unknown):
         outputs : optional
             Labels of the decoded outputs; those of the table by default.
         """
-        held = array("decoder", decoder, ndim=2)
         labels = self.outputs if outputs is None else labels_of("outputs", outputs)
+        held = array("decoder", by_label("decoder", decoder, self.outputs, labels), ndim=2)
         if held.shape != (len(self.outputs), len(labels)):
             raise DesignError.of("decoder", held.shape, f"must have shape {(len(self.outputs), len(labels))}")
         if (held < 0).any() or (np.abs(held.sum(axis=1) - 1) > 1e-9).any():

@@ -194,23 +194,32 @@ def each(name: str, value: Numbers, function: Callable[[float], float]) -> Any:
     return found if given.ndim else float(found)
 
 
-def by_label(name: str, value: Any, labels: Sequence[Any]) -> Any:
-    """Return the numbers of a dictionary or a labelled pandas Series in the order of `labels`; anything else as it is.
+def by_label(name: str, value: Any, labels: Sequence[Any], columns: Sequence[Any] | None = None) -> Any:
+    """Return the numbers of a dictionary, a labelled pandas Series or DataFrame in the order of `labels`; anything else as it is.
+
+    Columns of a DataFrame are put in the order of `columns`, and stay as they are without them.
 
     Examples
     --------
     >>> by_label("prior", {"b": 0.75, "a": 0.25}, ["a", "b"])
     [0.25, 0.75]
     """
-    series = hasattr(value, "index") and hasattr(value, "items")
-    if not series and not isinstance(value, Mapping):
+    if isinstance(value, Mapping):
+        return [list(value.values())[k] for k in _order(name, list(value), labels)]
+    if not (framed := hasattr(value, "index") and hasattr(value, "iloc")):
         return value
-    held = dict(value.items())
-    if len(held) == len(value) and set(held) == set(labels):
-        return [held[label] for label in labels]
-    if series and list(held) == list(range(len(value))):
-        return value  # pandas' own numbers, where none are given
-    raise DesignError.of(name, list(held), f"must have a number for each of {list(labels)}, by that name")
+    if columns is not None and hasattr(value, "columns"):
+        value = value.iloc[:, _order(name, list(value.columns), columns, framed)]
+    return value.iloc[_order(name, list(value.index), labels, framed)]
+
+
+def _order(name: str, given: list[Any], labels: Sequence[Any], framed: bool = False) -> list[int]:
+    place = {label: k for k, label in enumerate(given)}
+    if len(place) == len(given) and set(place) == set(labels):
+        return [place[label] for label in labels]
+    if framed and given == (plain := list(range(len(given)))):
+        return plain  # pandas' own numbers, where none are given
+    raise DesignError.of(name, given, f"must have a number for each of {list(labels)}, by that name")
 
 
 def doubles(

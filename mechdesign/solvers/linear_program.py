@@ -216,7 +216,7 @@ class LinearProgram:
             highs.setOptionValue("time_limit", highs.getRunTime() + self.deadline.left)
         self._run()
         word = highs.getModelStatus()
-        if word == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+        if word in (highspy.HighsModelStatus.kUnboundedOrInfeasible, highspy.HighsModelStatus.kUnbounded):
             highs.setOptionValue("presolve", "off")
             self._run()
             highs.setOptionValue("presolve", "choose")

@@ -426,6 +426,10 @@ class MetricSpace(Checked):
 
     def distribution(self, weights: Numbers, *, name: str = "histogram") -> Array:
         """Check histograms, shape (..., n), for non-negative entries and sum 1 within 10⁻⁹, and return them normalised."""
+        try:
+            weights = checks.by_label(name, weights, self.names or range(self.size))
+        except DesignError:  # which quotes labels
+            raise DataError(f"{name}: must have a number for each point, by its name") from None
         held = finite(name, weights)
         if held.shape[-1:] != (self.size,) or not held.size:
             raise DataError(f"{name}: must have one entry per point ({self.size})")

@@ -1,7 +1,6 @@
 """The optimal metric channel: published values, brute force, symmetry, spanners, certificates."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -190,9 +189,12 @@ def test_items_and_reports_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- Channels on spaces out of the doubles' reach, what their proofs hold to, and limits ---------------------
 
 
-def test_far_points_do_not_underflow() -> None:
-    """Where e^{-1000} is 0 in doubles."""
-    result = md.MetricChannel(md.MetricSpace.line([0, 1, 2, 1000, 1001, 1002]), alpha=1.0).solve()
+@pytest.mark.parametrize("rare", [None, 1e-15, 1e-17, 3e-19])
+def test_far_points_and_rare_items_do_not_underflow(rare: float | None) -> None:
+    """Where e^{-1000} is 0 in doubles, or 1 less a probability is 1."""
+    far = [0, 1, 2, 1000, 1001, 1002], 1.0, None
+    line, alpha, prior = far if rare is None else ([0, 1], 0.1, [rare, 1 - rare])
+    result = md.MetricChannel(md.MetricSpace.line(line), alpha, prior=prior).solve()
     assert result.mechanism.alpha <= 1.0
     assert result.status is Status.OPTIMAL and result.gap < 1e-9 and result.certificate.verify()
 
@@ -250,16 +252,23 @@ def test_losses_of_few_levels_are_those_of_the_matrix() -> None:
             assert dense * (1 - 1e-12) <= channel.metric_loss(space) <= dense * (1 + 1e-9), (channel, space)
 
 
-def test_priors_are_read_by_name() -> None:
-    """A Series in another order once gave another design."""
-    space = md.MetricSpace.line([0.0, 1.0, 3.0])
-    named = replace(space, names=["a", "b", "c"])
+def test_numbers_are_read_by_name() -> None:
+    """A Series or a DataFrame in another order once gave another design."""
+    named = md.MetricSpace.line([0.0, 1.0, 3.0], names=["a", "b", "c"])
     assert md.MetricChannel(named, 1.0, prior=pd.Series([0.25, 0.25, 0.5])).weights.tolist()[2] == 0.5
-    assert md.BoundedCount(2, md.PureDP(1.0), prior=pd.Series({2: 0.5, 0: 0.3, 1: 0.2})).prior.tolist() == [
-        0.3,
-        0.2,
-        0.5,
-    ]
+    count = md.BoundedCount(2, md.PureDP(1.0), prior=pd.Series({2: 0.5, 0: 0.3, 1: 0.2}))
+    assert count.prior.tolist() == [0.3, 0.2, 0.5]
+    N, names = md.Table(["a", "b", "c"], ["x", "y"]), ["c", "a", "b"]
+    held = np.array([[0.0, 1.0], [1.0, 0.0], [0.25, 0.75]])
+    given = pd.DataFrame(held[[2, 0, 1]][:, ::-1], index=names, columns=["y", "x"])
+    assert (N.losses(given) == held).all() and (N.losses(pd.DataFrame(held)) == held).all()
+    assert (md.MetricChannel(named, 1.0, loss=given[["x", "y"]]).losses == held).all()
+    T = md.Table(["a", "b", "c"], [-1, 3])
+    T.save_value(np.full((3, 2), 0.5))
+    assert T.bias(pd.Series([5, 0, 1], index=names)).value.tolist() == [1, 0, -4]
+    with pytest.raises(md.DesignError, match=r"loss.*must have a number for each"):
+        N.losses(given.rename(index={"c": "d"}))
+    assert named.distribution(pd.Series([0.5, 0.3, 0.2], index=names)).tolist() == [0.3, 0.2, 0.5]
     P = md.Table(["x", "y"], ["x", "y"])
     one, other = (P.expected("error", prior) for prior in ([0.25, 0.75], {"y": 0.75, "x": 0.25}))
     P.save_value(np.array([[0.9, 0.1], [0.5, 0.5]]))

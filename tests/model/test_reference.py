@@ -87,6 +87,8 @@ VALUES: dict[str, tuple[Callable[[], md.Problem], float]] = {
     "channel": (lambda: channel(5), 1.228677266),
     "floors": (lambda: quantizer(inputs=np.linspace(-1, 1, 40), outputs=np.linspace(-2.5, 2.5, 40)), 1.748756999),
     "two requirements": (two_requirements, 2.442362312),
+    "steep": (lambda: quantizer(lambda P: P[:, 1] <= 0.5, privacy=md.PureDP(22), loss="squared", inputs=[-1, 0, 3], outputs=[-2, 0, 4]), 2.666666669),
+    "steeper": (lambda: quantizer(lambda P: P[:, 1] <= 0.5, privacy=md.PureDP(300), loss="squared", inputs=[-1, 0, 3], outputs=[-2, 0, 4]), 2.6666666667),
     "choice of two": (lambda: choice(2, 8), 0.0777164942),
     "choice of three": (lambda: choice(3, 4), 0.1890508479),
 }  # fmt: skip

@@ -44,7 +44,7 @@ def problem(privacy: Any = PURE, **options: Any) -> md.Problem:
 
 def convex() -> md.Problem:
     P = md.Table(X, Y)
-    rows = [P.private(md.PureDP(1.0)), P.unbiased(), cp.sum_largest(P[:, 0], 2) <= 0.9]
+    rows = [P.private(PURE), P.unbiased(), cp.sum_largest(P[:, 0], 2) <= 0.9, cp.cumsum(P[4])[1] <= 0.3]
     return md.Problem(md.Minimize(P.worst() + 0.3 * cp.norm1(P[0] - P[4])), rows)
 
 
@@ -214,10 +214,6 @@ def test_draws() -> None:
     assert np.allclose(shares, result.mechanism.probabilities[3], atol=0.02)
     assert names().solve().release(["a", "b"]).shape == (2,)
     assert places().solve().release([[0.0, 1.0], [1.0, 1.0]]).shape == (2, 2)
-    for bad in (0.7, "a", [0.5, 7], None, True, [[0.5], [1, 2]], object()):
-        with pytest.raises(md.DataError, match="inputs of the table") as error:
-            result.release(bad)
-        assert "7" not in str(error.value)
 
 
 def test_what_rounds_to_an_input_is_none() -> None:
@@ -417,9 +413,8 @@ def test_what_is_refused() -> None:
     with pytest.raises(md.DesignError, match=r"step = 0\.3: must divide the sensitivity.*: 0.25 or 0.333333"):
         md.LatticeNoise(0.3, 4).private(HALF)
     payload = json.loads(dumps(cells().solve()))["payload"]
-    payload["fields"]["design"]["fields"]["sensitivity"] = (
-        0.9  # private, but the bound is of more than was asked
-    )
+    # private at .9 too, but the bound is of more than was asked
+    payload["fields"]["design"]["fields"]["sensitivity"] = 0.9
     assert not files.package_accepts(payload) and not files.alone_accepts(payload)
     with pytest.raises(md.DesignError, match="reach = 1"):
         md.LatticeNoise(1, 1, sensitivity=3, integer=True, tails=1.0)

@@ -316,6 +316,8 @@ def _huber_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, 
 
 
 def _truncated_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:
+    if not epsilon:  # uniform noise is best at this point alone, Laplace noise where others are stricter
+        return (1e-6, 700.0, 200.0, 60.0, 20.0, 6.0, 2.0, 0.5, 0.05)
     geng = math.log1p(math.expm1(min(epsilon, 500.0)) / (2 * delta)) + math.log(dimension)
     # nearly Laplace laws first: shorter ones may need noise larger by orders of magnitude
     return (1.2 * geng, 2 * geng, geng, 0.9 * geng, 0.7 * geng, 0.3 * geng)

@@ -57,6 +57,7 @@ from mechdesign.noise.lattice import (
     reach,
     refined,
 )
+from mechdesign.noise.laws import truncated_laplace
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.staircase_dual import (
     MOST_PERIODS,
@@ -393,6 +394,11 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             raise DesignError.of("cells", cells, "is for numbers that are not whole")
         known = self.given_loss.polynomial and cells is None and self.alone
         yield from ranked(started(self, starts or {}))
+        uniform = self.points[0][0] == 0 < self.points[0][1] and not self.integer and len(self.points) == 1
+        if uniform:
+            # nearly uniform noise on ±Δ/2η, of total variation η
+            width = self.sensitivity / (2 * self.points[0][1]) * (1 + 2e-6)
+            yield _law(self, truncated_laplace(1e-6, scale=width / 1e-6))
         stairs: Iterable[Law | Bound] = staircase(self, clock) if known else ()
         # the program of whole numbers finds the optimum itself, but takes minutes for 4,000 of them: then the staircase comes first
         later = self.integer and 2 * reach(self) * self.change <= 4000
@@ -403,7 +409,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         if not (known and self.delta < (1e-8 if self.integer else 1e-7)):
             if self.integer:
                 cells = max_cells = self.change
-            yield from refined(self, clock, solver, cells=cells, max_cells=max_cells, known=known)
+            try:
+                yield from refined(self, clock, solver, cells=cells, max_cells=max_cells, known=known)
+            except SolverError as error:
+                if not uniform:
+                    raise
+                clock.failed(error, "uniform noise has no bound here")
         yield from stairs if later else ()
 
     def certified(self, law: Law, clock: Clock) -> Law:

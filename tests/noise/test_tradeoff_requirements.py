@@ -68,6 +68,8 @@ def test_a_law_keeps_all_points_and_one_of_them_binds(pairs: list, eta: float) -
         ("laplace", md.TradeOff([(0, 0.2), (1, 0)]), {}),
         ("gennorm", md.MembershipAdvantage(0.3), {}),
         ("staircase", md.MembershipAdvantage(0.3), {}),
+        ("truncated_laplace", md.MembershipAdvantage(0.1), {}),
+        ("truncated_laplace", md.TradeOff([(0, 0.5), (1, 1e-6)]), {}),
         pytest.param("laplace", TWO, {"dimension": 3}, marks=pytest.mark.slow),
         pytest.param(
             "discrete_laplace", md.MembershipAdvantage(0.3), {"dimension": 3}, marks=pytest.mark.slow
@@ -141,6 +143,9 @@ def test_uniform_noise_is_best_for_an_advantage() -> None:
         result = md.OptimalNoise(md.MembershipAdvantage(eta), 2.0).solve(gap=1e-3)
         assert result.lower_bound <= 0.5 / eta * (1 + 1e-12) <= result.value * (1 + 1e-9)
         assert result.gap <= 1e-3 and result.tradeoff().advantage <= eta * (1 + 1e-12)
+    for eta in (1e-7, 5.5e-5):  # where lattices are too large, or too slow
+        result = md.OptimalNoise(md.MembershipAdvantage(eta), loss="squared").solve(time_limit=0.5)
+        assert result.value <= (1 + 1e-5) / (12 * eta**2) and result.certificate.verify()
 
 
 ASKED = {

@@ -5,7 +5,23 @@ from typing import Any
 import numpy as np
 from scipy import optimize, sparse
 
+from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.verify import verify
+
 FINE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # δ may be 1e-6
+
+
+def refused(result: Any) -> list[str]:
+    """What the stand-alone check refuses of a result, or of the text of its file."""
+    try:
+        return [
+            c
+            for c, _, holds in verify(result if isinstance(result, str) else dumps(result)).rows
+            if not holds
+        ]
+    except Refused as error:
+        return [str(error)]
 
 
 def optimum(*program: Any) -> float | None:

@@ -11,8 +11,8 @@ import inspect
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, ResultFormatError, SolverError
 from mechdesign.evidence.digits import folded, gap_words, width
 from mechdesign.evidence.page import Exportable, Page, Section, versions
 from mechdesign.evidence.proofs import (
@@ -35,7 +35,7 @@ from mechdesign.evidence.proofs import (
     same,
 )
 from mechdesign.evidence.results import Result
-from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.serialize import encode, serializable
 from mechdesign.model.grid import Grid, Programs, Sweep
 from mechdesign.model.parallel import Store, run_chunks
 from mechdesign.model.problem import Problem
@@ -114,7 +114,7 @@ def search(
         Passed to the last solve, at the best point.
     store : path, optional
         File of finished points of the axes that `build` takes; a killed search continues from it. It is bound to the name of `build`, the grid, and
-        the print of the first problem.
+        the numbers of the first problem; the best point is solved again, and a file that holds another value of it is refused.
     jobs, backend
         joblib's worker count and backend ("loky", "threading", "dask", "ray").
     bar : bool
@@ -161,12 +161,14 @@ def search(
     task = Sweeping(lambda point: made(**point), {name: grid.axes[name] for name in rest})
     definition: dict[str, Any] = {"build": getattr(made, "__qualname__", ""), "axes": grid.axes}
     if store is not None and first is not None:
-        set_parameters(first, {name: grid.axes[name][0] for name in rest})
-        definition["first"] = str(first)
+        with at_values(first, {name: grid.axes[name][0] for name in rest}):
+            definition["first"] = [str(first), encode(first)]
     rows = swept(
         task, points, what="points", definition=definition, store=store, jobs=jobs, backend=backend, bar=bar,
         deadline=clock, together=hasattr(first, "points"),
     )  # fmt: skip
+    if store is not None:
+        _check_store(store, task, points, rows)
     places = list(itertools.product(*(grid.axes[name] for name in rest)))
     if not rest:  # the best over each problem's own search
         rows = [[min((value for value in row if value is not None), default=None)] for row in rows]
@@ -179,9 +181,23 @@ def search(
             raise DesignError.of("build", made, "finds no problem at the points of the grid: widen it")
     best = table.loc[table["value"].fillna(math.inf).idxmin()]
     problem = made(**{name: float(best[name]) for name in own})
-    set_parameters(problem, {name: float(best[name]) for name in rest})
-    found: Result = problem.solve(solver, **options)
+    with at_values(problem, {name: float(best[name]) for name in rest}):
+        found: Result = problem.solve(solver, **options)
     return replace(found, table=table.sort_values("value", kind="stable", ignore_index=True))
+
+
+def _check_store(
+    store: str | os.PathLike[str], task: Sweeping, points: Sequence[Any], rows: Sequence[Row]
+) -> None:
+    """Raise ResultFormatError if the store's best point has another value now: `build` has changed after its first point."""
+    least = [min((value for value in row if value is not None), default=math.inf) for row in rows]
+    at = least.index(min(least))
+    fresh = min((value for value in task([points[at]])[0] if value is not None), default=math.inf)
+    if not math.isclose(fresh, least[at], rel_tol=1e-6):
+        raise ResultFormatError(
+            f"{store}: holds another search, whose best point has the value {least[at]:.9g}, now {fresh:.9g}; "
+            "use another file or delete it"
+        )
 
 
 class Sweeping:
@@ -222,28 +238,44 @@ class Sweeping:
 
     def _solved(self, problem: Any, place: list[float]) -> float | None:
         """Return the value at one point of the parameters, solved by itself; None if infeasible."""
-        set_parameters(problem, dict(zip(self._axes, place)))
-        try:
+        with at_values(problem, dict(zip(self._axes, place))), suppress(InfeasibleError):
             value: float = problem.solve(certify=False, progress=False).value
-        except InfeasibleError:
-            return None
-        return value
+            return value
+        return None
 
 
 def parameters_of(problem: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """Return the problem's CVXPY parameters of these names."""
-    held = {p.name(): p for p in getattr(problem, "parameters", ())}
+    parameters = getattr(problem, "parameters", ())
+    held = {p.name(): p for p in parameters}
     for name in names:
         if name not in held or held[name].size != 1:
             allowed = f"must be an argument of build, or a number among the problem's parameters ({', '.join(held) or 'none'})"
             raise DesignError.of("axis", name, allowed)
+        if sum(p.name() == name for p in parameters) > 1:
+            raise DesignError.of("axis", name, "is the name of several parameters: give each its own")
     return {name: held[name] for name in names}
 
 
-def set_parameters(problem: Any, values: Mapping[str, float]) -> None:
-    """Give the problem's parameters of these names their values."""
-    for name, parameter in parameters_of(problem, values).items():
-        parameter.value = values[name]
+@contextmanager
+def at_values(problem: Any, values: Mapping[str, float]) -> Iterator[None]:
+    """Give the problem's parameters of these names these values, and afterwards their own again."""
+    held = parameters_of(problem, values)
+    before = [(parameter, parameter.value) for parameter in held.values()]
+    try:
+        for name, parameter in held.items():
+            try:
+                parameter.value = values[name]
+            except ValueError:
+                raise DesignError.of(
+                    name,
+                    values[name],
+                    "is outside what the parameter's attributes, such as nonneg=True, allow: leave it out",
+                ) from None
+        yield
+    finally:
+        for parameter, value in before:
+            parameter.save_value(value)
 
 
 # -- sweeps ----------------------------------------------------------------------------------------------------
@@ -457,8 +489,11 @@ def sweep(
     ((name, values),) = axis.items()
     points, deadline = array(name, values).tolist(), Deadline(time_limit)
     rows, results = [], []
-    with progress_bar(f"sweep over {name}", len(points)) as step:
-        for i, design in enumerate(_designs(build, name, list(values))):
+    with (
+        closing(_designs(build, name, list(values))) as designs,
+        progress_bar(f"sweep over {name}", len(points)) as step,
+    ):
+        for i, design in enumerate(designs):
             row, result = _point(design, gap, verify, deadline.part(1 / (len(points) - i)))
             rows.append({name: points[i], **row})
             results.append(result)
@@ -467,14 +502,14 @@ def sweep(
     return Frontier(common, name, pd.DataFrame(rows), tuple(results))
 
 
-def _designs(build: Any, name: str, values: Sequence[float]) -> Iterator[Design]:
+def _designs(build: Any, name: str, values: Sequence[float]) -> Generator[Design]:
     """Yield the design of each value."""
     if isinstance(build, Design) and not isinstance(build, Problem):
         one_of("axis", name, tuple(_numbers(build) | _numbers(getattr(build, "privacy", None))))
     for value in values:
         if isinstance(build, Problem):
-            set_parameters(build, {name: float(value)})
-            yield build
+            with at_values(build, {name: float(value)}):
+                yield build
         elif isinstance(build, Design):
             yield _varied(build, name, float(value))
         else:

@@ -36,16 +36,9 @@ from mechdesign.verifier.laws import CONTINUOUS, COSTS, ROUND, discrete_gaussian
 from mechdesign.verifier.noise import ROOM, Copies
 from mechdesign.verifier.reading import Account, Refused, read
 from mechdesign.verifier.verify import verify
+from tests.programs import refused
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
-
-
-def refused(result: md.Result) -> list[str]:
-    """Claims that do not hold, or why the file cannot be one."""
-    try:
-        return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
-    except Refused as error:
-        return [str(error)]
 
 
 def found(result: md.Result) -> list[float]:

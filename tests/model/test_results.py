@@ -28,9 +28,8 @@ from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import dumps, loads, result_schema
 from mechdesign.plan.ledger import consumption
 from mechdesign.verifier.arithmetic import exp_bounds
-from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
-from tests.programs import least_noise
+from tests.programs import least_noise, refused
 
 X, Y = [-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3]
 PURE = md.PureDP(1.0)
@@ -187,10 +186,7 @@ def test_the_verifier_takes_the_harmful_end(side: int, between: str, monkeypatch
         return (low, high * 1001 / 1000) if side else (low * 999 / 1000, high)
 
     monkeypatch.setattr(mechdesign.verifier.table, "exp_bounds", widened)
-    try:
-        failed = [claim for claim, _, holds in verify(text).rows if not holds]
-    except Refused as error:
-        failed = [str(error)]
+    failed = refused(text)
     assert len(failed) == 1 and failed[0].startswith(("no table", "multipliers") if side else "private")
 
 
@@ -295,15 +291,24 @@ def test_points_are_the_design_solved_there(
     assert "<h1" in (tmp_path / "curve.html").read_text()
 
 
-def table(cap: Any) -> md.Problem:
+def table(cap: Any, epsilon: float = 1.0, **least: Any) -> md.Problem:
     P = md.Table([-1, 0, 1], [-2, 0, 2])
-    return md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0)), md.named("cap", P[:, 1] <= cap)])
+    goal = md.Minimize(P.expected(**least))
+    return md.Problem(goal, [P.private(md.PureDP(epsilon)), md.named("cap", P[:, 1] <= cap)])
 
 
 def test_functions_and_parameters_are_swept_alike(tmp_path: Path) -> None:
     """A point is the problem solved there; one that is infeasible is a row with its reason; files hold all of it."""
-    cap = cp.Parameter(name="cap")
+    cap = cp.Parameter(name="cap", value=0.3)
     found, again = md.sweep(table, cap=[-0.1, 0.2, 0.4]), md.sweep(table(cap), cap=[-0.1, 0.2, 0.4])
+    assert md.search(table(cap), md.Grid(cap=[0.2, 0.4]), bar=False).value == found.table["value"].min()
+    assert cap.value == 0.3
+    bounded = cp.Parameter(name="cap", nonneg=True)
+    with pytest.raises(md.DesignError, match=r"cap = -1\.0"):
+        md.sweep(table(bounded), cap=[0.2, -1.0])
+    twice = table(cap)
+    with pytest.raises(md.DesignError, match="several parameters"):
+        md.sweep(twice.subject_to(twice.unknown[0, 0] <= bounded), cap=[0.2])
     assert found.table.drop(columns="seconds").equals(again.table.drop(columns="seconds"))
     assert np.isnan(found.table.loc[0, "value"]) and "no table meets 'cap'" in found.table.loc[0, "note"]
     for value, held in zip(found.table["value"][1:], (0.2, 0.4)):
@@ -321,10 +326,18 @@ def test_a_store_is_bound_to_its_problem(tmp_path: Path) -> None:
     cap, grid = cp.Parameter(name="cap"), md.Grid(cap=[0.2, 0.4])
     first = md.search(table(cap), grid, store=tmp_path / "store", bar=False)
     assert md.search(table(cap), grid, store=tmp_path / "store", bar=False).table.equals(first.table)
-    other = table(cap)
-    other = other.subject_to(md.named("kept", other.unknown[0, 0] >= 0.1))
+    for other in (table(cap, loss=np.ones((3, 3))), table(cap, 1.0000004)):  # as prints they are the same
+        with pytest.raises(md.ResultFormatError, match="another search"):
+            md.search(other, grid, store=tmp_path / "store", bar=False)
+    budgets = {0.2: 1.0, 0.4: 1.0}
+
+    def again() -> md.Result:
+        return md.search(lambda cap: table(cap, budgets[cap]), grid, store=tmp_path / "later", bar=False)
+
+    assert again().value == again().value
+    budgets[0.4] = 1.1
     with pytest.raises(md.ResultFormatError, match="another search"):
-        md.search(other, grid, store=tmp_path / "store", bar=False)
+        again()
 
 
 # -- Additive noise on a lattice as a declared problem: published and independent optima, privacy by an own check in fractions, tails

@@ -366,8 +366,9 @@ class Program:
         if "private" in found:
             known = len(found["private"])  # rows that came after the last solve have none
             found["private"] = found["private"] * self._scales[:known]
-        rows = np.concatenate([numbers[: len(found[name])] for name, numbers in self._numbers.items()])
-        values = np.concatenate([*found.values()])
+        held = [numbers[: len(found[name])] for name, numbers in self._numbers.items()]
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *held])  # no report but one: no rows
+        values = np.concatenate([np.zeros(0), *found.values()])
         values[np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)] = 0.0
         own = rows < len(self.declared.family)
         with np.errstate(over="ignore"):

@@ -7,7 +7,7 @@ in these variables become one row, whose multiplier is shared out equally: reduc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,11 +185,7 @@ class Symmetry:
             singles = np.arange(n * m), np.arange(n * n).reshape(n, n), np.arange(m)
             return cls(*singles, np.arange(len(declared.family)))
         codes = _codes(declared, deadline := deadline or Deadline())
-        if isinstance(asked, str):
-            if asked != "find":
-                raise DesignError.of(
-                    "symmetry", asked, 'must be "find", or permutations of (inputs, outputs)'
-                )
+        if isinstance(asked, str) and asked == "find":
             found = automorphisms(_joint(codes), deadline=deadline)
             given: list[Map] = [(g[:n], g[n:] - n) for g in found]
         else:
@@ -282,11 +278,16 @@ def _images(declared: Declared, codes: _Codes, g: Indices, h: Indices) -> Indice
     return np.array(found, dtype=np.int64)
 
 
-def _read(asked: Iterable[Any], n: int, m: int) -> Iterable[Map]:
-    for one in asked:
-        g, h = (np.asarray(side) for side in one)
-        if sorted(g.tolist()) != list(range(n)) or sorted(h.tolist()) != list(range(m)):
-            raise DesignError.of(
-                "symmetry", one, f"must be permutations of {n} inputs and of {m} outputs, from 0"
+def _read(asked: Any, n: int, m: int) -> Iterator[Map]:
+    for one in asked if isinstance(asked, (list, tuple)) else [asked]:
+        try:
+            sides = [np.asarray(side) for side in one]
+        except (TypeError, ValueError):
+            sides = []
+        shaped = [side.shape for side in sides] == [(n,), (m,)]
+        if not shaped or any(s.dtype.kind not in "iu" or {*s.tolist()} != {*range(s.size)} for s in sides):
+            allowed = (
+                f'must be "find", or a list of permutations (of {n} inputs, of {m} outputs), counted from 0'
             )
-        yield g, h
+            raise DesignError.of("symmetry", one, allowed)
+        yield sides[0], sides[1]

@@ -83,11 +83,13 @@ _LARGE = 20_000  # from this many variables a second solve takes too long: a mix
 
 
 def proved_bounds(declared: Declared, rows: Indices, multipliers: Array) -> Iterator[Bound]:
-    """Yield the bound that a solver's multipliers of these rows prove, if any; an empty list proves the least loss of each input."""
-    proof = RowsBound(*admissible(declared, rows, multipliers))
-    bound = declared.linear_bound(proof.rows, proof.multipliers)
-    if bound.admissible:
-        yield Bound(round_down(fraction(bound.bound)), proof)
+    """Yield the bound that a solver's multipliers of these rows prove, if any, or that of none if higher: the least loss of each input."""
+    found = []
+    for count in {len(rows), 0}:
+        proof = RowsBound(*admissible(declared, rows[:count], multipliers[:count]))
+        bound = declared.linear_bound(proof.rows, proof.multipliers)
+        found += [Bound(round_down(fraction(bound.bound)), proof)] * bound.admissible
+    yield from sorted(found, key=lambda one: one.value)[-1:]
 
 
 def _steep(declared: Declared) -> bool:
@@ -306,8 +308,7 @@ class FiniteProblem(TableDesign, Problem):
         while True:
             program = Program(declared, clock)
             program.solve()
-            none = np.zeros(0, dtype=np.int64), np.zeros(0)
-            bounds = [b for held in (none, program.multipliers()) for b in proved_bounds(declared, *held)]
+            bounds = [*proved_bounds(declared, *program.multipliers())]
             vertex = _stochastic(program.columns()[: declared.cells].reshape(tables[0].shape))
             inside = [columns]
             if "objective" not in worth and max(worth.values()) <= 0:

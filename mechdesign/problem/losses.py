@@ -211,7 +211,12 @@ class ExactCosts:
 
     def floats(self) -> Array:
         """The costs as nearest doubles."""
-        return np.array([n / self.denominator for n in self.numerators])
+        try:
+            return np.array([n / self.denominator for n in self.numerators])
+        except OverflowError:
+            raise DesignError(
+                "loss: exceeds what doubles hold at the farthest errors: choose larger units"
+            ) from None
 
     def weighted(self, weights: Iterable[int]) -> Fraction:
         """Return the exact sum of costs times weights."""

@@ -31,6 +31,18 @@ def test_published_values(side: int, published: float, solver: str) -> None:
     assert result.mechanism.alpha <= 0.7
 
 
+@pytest.mark.parametrize(
+    ("points", "options", "value"),
+    [
+        ([[0.234, 0.304], [1.62, 2.632]], {"loss": [[0.5], [0.5]]}, 0.5),  # no rows of privacy
+        ([[2.594, 2.566], [2.433, 0.784], [0.232, 2.839]], {"prior": [0, 0, 1.0], "loss": "squared"}, 0.0),
+    ],
+)
+def test_a_bound_is_at_least_the_least_loss_of_each_item(points, options, value) -> None:
+    result = md.MetricChannel(md.MetricSpace.euclidean(points), 0.7, **options).solve()
+    assert result.value == result.lower_bound == value and result.status is Status.OPTIMAL
+
+
 @pytest.mark.parametrize("alpha", [8.0, 30.0, 200.0])
 def test_steep_privacy_is_still_exact(alpha: float) -> None:
     """e^{αd} far beyond what a solver tells from infinity: nearly no noise, and still certified."""

@@ -143,6 +143,11 @@ NOISE = md.LatticeNoise(1, 6, integer=True, tails=1.0)
 SELECTION = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2))
 
 
+def test_costs_beyond_doubles_are_refused() -> None:
+    with pytest.raises(md.DesignError, match="larger units"):
+        md.LatticeNoise(1e200, 8e200, sensitivity=2e200).expected("squared")
+
+
 @pytest.mark.parametrize(
     "ask",
     [

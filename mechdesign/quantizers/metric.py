@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -75,7 +74,7 @@ from mechdesign.problem.checks import field, increasing, instance, integer, inte
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
-from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.problem.spine import Bound, Clock, Incumbent, Law
 from mechdesign.quantizers.exact_law import ExactLaw, RationalTable, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
@@ -104,6 +103,7 @@ _LESS = (
     0.999,
     *(0.7**k for k in range(1, 12)),
 )  # shares of an ε at which doubles may resolve a program
+_RESOLVED = 1e-3  # gap of a grid's program from which smaller ε are tried
 _ROUNDS = 30
 _MOST_INPUTS = 257  # most inputs, or ends of cells, of a program that gives a bound on a continuum
 _ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
@@ -290,32 +290,40 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         for lattice in lattices:
             if len(lattice) * len(self.bins) > most:
                 return
-            try:
-                yield from self._solved(self, lattice, clock, solver, options)
-            except (InfeasibleError, SolverError) as error:  # feasible, but not resolved by doubles
-                found = [] if clock.passed else self._of_less(lattice, clock, solver, options)
-                yield from found
-                if not found:
-                    clock.failed(error, f"the best mechanism found without {len(lattice)} rows is used")
+            best, failed, latest = Incumbent(), None, math.inf
+            for share in (1.0, *_LESS):
+                try:
+                    for found in self._at(share, lattice, clock, solver, options):
+                        best.take(found)
+                        latest = found.value if isinstance(found, Law) else latest
+                        yield found
+                except (InfeasibleError, SolverError) as error:  # feasible, but not resolved by doubles
+                    failed = failed or error
+                    continue
+                resolved = self.continuum or best.gap <= max(clock.gap, _RESOLVED)
+                if resolved or clock.passed or latest > best.laws[0].value * (1 + 1e-9):
+                    break
+            if failed and not best.laws:
+                clock.failed(failed, f"the best mechanism found without {len(lattice)} rows is used")
 
-    def _of_less(
-        self, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
-    ) -> list[Law | Bound]:
-        """Return the law of a smaller ε whose program is solved, which is private at any larger one, and what its multipliers prove; else nothing.
+    def _at(
+        self, share: float, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
+    ) -> Iterator[Law | Bound]:
+        """Yield laws of a share of ε, which are private at the whole, and what their programs' multipliers prove.
 
-        Without it the value is up to 60 times as large, that of the two outermost outputs. 1e-12 less makes up for distances rounded up.
+        Where doubles do not resolve the whole, the value is up to 60 times as large without them, that of the two outermost outputs.
+        1e-12 less makes up for distances rounded up.
         """
-        for share in _LESS:
-            less = replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * share))
-            note = f"doubles do not resolve epsilon = {self.privacy.epsilon:g}: the mechanism of epsilon = {less.privacy.epsilon:g} is used; ask for this one, or name another solver"
-            with suppress(InfeasibleError, SolverError):
-                return [
-                    replace(found, notes=(*found.notes, *[note] * (share < _LESS[0])))
-                    if isinstance(found, Law)
-                    else self._bound(instance("proof", found.proof, MetricRows))
-                    for found in less._solved(self, knots, clock, solver, options)
-                ]
-        return []
+        if share == 1:
+            yield from self._solved(self, knots, clock, solver, options)
+            return
+        less = replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * share))
+        note = f"doubles do not resolve epsilon = {self.privacy.epsilon:g}: the mechanism of epsilon = {less.privacy.epsilon:g} is used; ask for this one, or name another solver"
+        for found in less._solved(self, knots, clock, solver, options):
+            if isinstance(found, Law):
+                yield replace(found, notes=(*found.notes, *[note] * (share < _LESS[0])))
+            else:
+                yield self._bound(instance("proof", found.proof, MetricRows))
 
     def _solved(
         self, asked: MetricQuantizer, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]

@@ -329,7 +329,7 @@ class Calibration(Design):
             out.append(
                 "the worst change is bounded from above: for these bounds and this law none is proved to be the worst"
             )
-        out.append(_release_words(noise))
+        out.append(release_words(noise))
         if spent is not None:
             ends = f"[{at_least(spent.lower)}, {at_most(spent.upper)}] of {shown(budget_of(self.privacy))}"
             out.append(f"enclosed apart from the search: {ends}")
@@ -351,7 +351,7 @@ class Calibration(Design):
                 f"The {family} law found ({stated_parameters(noise)}) has standard deviation {deviation} and mean absolute error "
                 f"{shown(noise.absolute_error)}; 19 times out of 20 {each} is off by at most {shown(half_width(noise.law))}"
                 f"{'' if size == 1 else f', each by itself (that all {size} are is rarer)'}.",
-                f"The noise is {_release_words(noise)}.",
+                f"The noise is {release_words(noise)}.",
             ),
             consumed=consumed,
             picture="Above: the law of the noise on one number. Below: how often the noise is larger than t.",
@@ -379,7 +379,7 @@ class Calibration(Design):
         return draw_laws({"this noise": noise.law, **laws}, **options)
 
 
-def _release_words(noise: AdditiveNoise) -> str:
+def release_words(noise: AdditiveNoise) -> str:
     """Describe how the law is released."""
     try:
         lattice = noise.lattice

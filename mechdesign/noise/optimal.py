@@ -44,7 +44,7 @@ from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
 from mechdesign.model.problem import Minimize
 from mechdesign.noise import laws
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration import Calibration
+from mechdesign.noise.calibration import Calibration, release_words
 from mechdesign.noise.calibration_search import budget_of, consumed, evaluated
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.lattice import (
@@ -227,7 +227,7 @@ def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
 def _product(question: NoiseQuestion, best: Result) -> list[tuple[str, Law]]:
     """Return the optimum of one coordinate on all of them, if it is symmetric."""
     if isinstance(best.mechanism, AdditiveNoise):
-        return [("one coordinate", _law(question, best.mechanism.law))]
+        return [("one coordinate", _law(question, best.mechanism.law, best.solver_report.solver))]
     if not best.mechanism.symmetric:
         return []
     l0 = None if question.moved == question.dimension else question.moved
@@ -517,7 +517,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         """Describe the law and its exact privacy."""
         law = _cells(result)
         if law is None:
-            return [result.mechanism.summary(), f"law: {_kind(result)}"]
+            return [result.mechanism.summary(), f"law: {_kind(result)}", release_words(result.mechanism)]
         if isinstance(law, IntegerNoise):
             tails = ", geometric tails" if law.decay else ""
             return [

@@ -217,7 +217,7 @@ def test_a_page_counts_claims_and_says_what_nobody_checks() -> None:
     assert "δ at ε = 0.5" in said
     doctored = replace(noise, value=noise.value / 2)
     facts = {label: (value, remark) for label, value, remark in doctored._page()["facts"]}
-    assert facts["Claims that hold"][0] == "2 of 4"
+    assert facts["Claims that hold"][0] == "2 of 5"  # the value is below its lower bound, too
 
 
 # -- What `mechdesign audit` says of every kind of result: it ends with 0 only where everything holds that its kind must have

@@ -284,7 +284,7 @@ def test_widened_data_prove_no_more(way: str, check: str, name: str, choices: in
     for seed in range(choices):
         inside = under(WAYS[way], seed, CHECKS[check], name)
         for (low, holds), (high, held) in zip(wide or (), inside or (), strict=wide is not None):
-            assert low <= high + 1e-12 * (1 + abs(high)) and holds <= held
+            assert float(low - high) <= 1e-12 * (1 + abs(float(high))) and holds <= held
 
 
 @pytest.mark.slow

@@ -286,14 +286,19 @@ RELEASES: dict[str, Release] = {
         answers(),
         lambda noise: lambda x: noise.release(x, term=0),
     ),
-    "optimal noise": Release("cell-noise", solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01)), gap=0.9), answers(), delta=0.01),
+    "optimal noise": Release("cell-noise", solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01)), gap=0.1), answers(), delta=0.01),
     "optimal integer noise": Release(
         "integer-noise",
         solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01), integer=True)),
         lambda mechanism: {f"{m:g}": (int(m), int(m) + 1) for m in MAGNITUDES},
         delta=0.01,
     ),
-    "optimal noise, 2 numbers": Release("cell-product", solved(lambda: md.OptimalNoise(PURE, dimension=2), gap=0.9), answers(2, moved=2)),
+    "optimal noise, 2 numbers": Release(
+        "cell-product",
+        solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01), dimension=2, l0=1), gap=0.1),
+        answers(2),
+        delta=0.01,
+    ),
     "allocation, Gaussian": Release(
         "independent-noise",
         solved(lambda: md.NoiseAllocation("gaussian", np.ones(50), APPROXIMATE)),

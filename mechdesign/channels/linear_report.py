@@ -346,6 +346,16 @@ def _positive(name: str, value: Any) -> tuple[int, ...]:
     return tuple(integer(name, w, 1) for w in value)
 
 
+def _levels(epsilon: float) -> tuple[int, int]:
+    """Return the weights of a report for the categories in it and for others."""
+    low = level(Fraction(positive("epsilon", epsilon)))
+    if low == TOP:
+        raise DesignError.of(
+            "epsilon", epsilon, "is too small for any report to tell categories apart: at least 1e-30"
+        )
+    return TOP, low
+
+
 @serializable("subset-report")
 @dataclass(frozen=True, eq=False)
 class SubsetReport(Checked, LinearDecoder):
@@ -394,7 +404,7 @@ class SubsetReport(Checked, LinearDecoder):
     def selection(cls, workload: Workload, epsilon: float, size: int | None = None) -> SubsetReport:
         """Return subset selection (Wang et al. 2016, Ye and Barg 2018) at the best size, or at a given one; size 1 is k-ary response."""
         k = instance("workload", workload, Workload).size
-        high, low = TOP, level(Fraction(positive("epsilon", epsilon)))
+        high, low = _levels(epsilon)
         if size is not None:
             integer("size", size, least=1, most=k - 1)
         else:
@@ -409,7 +419,7 @@ class SubsetReport(Checked, LinearDecoder):
         k = instance("workload", workload, Workload).size
         for name, chance in (("kept", kept), ("turned", turned)):
             inside(name, chance, 1e-12, 1 - 1e-12)
-        positive("epsilon", epsilon)
+        levels = _levels(epsilon)
         s = np.arange(k)
         logs = [math.lgamma(k) - math.lgamma(i + 1) - math.lgamma(k - i) for i in s]
         others = np.exp(logs + s * math.log(turned) + (k - 1 - s) * math.log1p(-turned))
@@ -417,7 +427,7 @@ class SubsetReport(Checked, LinearDecoder):
         chances[-1] += chances[0]
         weights = {i: round(float(chances[i]) * _SHARES) for i in range(1, k + 1)}
         some = {i: w for i, w in weights.items() if w}
-        return cls(workload, tuple(some), tuple(some.values()), (TOP, level(Fraction(epsilon))))
+        return cls(workload, tuple(some), tuple(some.values()), levels)
 
     @property
     def size(self) -> int:

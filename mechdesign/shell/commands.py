@@ -379,6 +379,8 @@ def audit(
     if result.suffix.lower() == ".csv":
         from mechdesign.quantizers.printed_table import audit_table
 
+        if epsilon is None:
+            raise DesignError("privacy: give the table's --epsilon (with --delta)")
         asked: Any = privacy_of(epsilon, delta, None)
         found = audit_table(
             result, privacy=asked, loss=loss, skip=skip, percent=percent, index=index, rounding=rounding
@@ -451,6 +453,8 @@ def verify(
     from mechdesign.evidence.results import margin_of
     from mechdesign.evidence.serialize import dumps, read_text
 
+    if not seconds >= 0:
+        raise DesignError.of("seconds", seconds, "must be 0 or more")
     loaded, found, failed, claimed = _checked(result, modules)
     counts, by = [], []
     for one in found:

@@ -110,14 +110,7 @@ def test_a_row_that_breaks_a_permutation_drops_it() -> None:
     assert found.value == pytest.approx(capped.solve().value, rel=1e-8)
     both = capped.subject_to(md.named("the same at the other end", P[6, 6] >= 0.7))
     assert not both.solve(symmetry=[(turned, turned)]).notes
-    for bad in (
-        True,
-        "other",
-        [(turned,)],
-        [(turned * 1.0, turned)],
-        [([6, [5]], turned)],
-        [(turned, turned[1:])],
-    ):
+    for bad in (True, [(turned,)], [(turned * 1.0, turned)], [([6, [5]], turned)], [(turned, turned[1:])]):
         with pytest.raises(md.DesignError, match="list of permutations"):
             problem.solve(symmetry=bad)
 

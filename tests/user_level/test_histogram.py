@@ -11,10 +11,7 @@ from scipy import optimize
 import mechdesign as md
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
-from mechdesign.user_level.frequency import (
-    emd_error_bound,
-    signed_emd,
-)
+from mechdesign.user_level.frequency import emd_error_bound, signed_emd
 from mechdesign.user_level.histogram import UserHistogram
 
 LINE = md.MetricSpace.line([0.0, 1.0, 1.5, 4.0])

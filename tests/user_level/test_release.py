@@ -10,10 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mechdesign_studies.user_level.linear_baselines import (
-    norm_program,
-    simulated_second_moment,
-)
+from mechdesign_studies.user_level.linear_baselines import norm_program, simulated_second_moment
 from scipy import optimize, stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 from spaces.test_metric import SPACES

@@ -98,9 +98,7 @@ def source(folder: Path, names: list[str]) -> str:
     lines = ["#include <stdlib.h>", "#include <string.h>"]
     body = ["typedef struct { const unsigned char *next; long left; } words;"]
     body += ["typedef struct { unsigned char bytes[8]; } eight;"]
-    body += [
-        "static eight take(words *w) { eight e; if (w->left-- < 1) abort(); memcpy(e.bytes, w->next, 8);"
-    ]
+    body += ["static eight take(words *w) {eight e; if (w->left-- < 1) abort(); memcpy(e.bytes, w->next, 8);"]
     body += ["    w->next += 8; return e; }"]
     for i, name in enumerate(names):
         mechanism = wire.MECHANISMS[name]

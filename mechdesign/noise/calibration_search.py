@@ -241,11 +241,15 @@ class Query:
     """Largest change of one coordinate."""
     replaced: bool = field(init=False)
     """Whether neighbours replace a record."""
+    different: bool = field(init=False)
+    """Whether some change moves numbers by different amounts."""
 
     def __post_init__(self) -> None:
         changes = Sensitivity.of(self.sensitivity)
         object.__setattr__(self, "top", changes.largest_linf(self.dimension))
         object.__setattr__(self, "replaced", changes.neighbours == "replace")
+        attained = changes.attained(self.dimension)
+        object.__setattr__(self, "different", any(len(change) > 1 for change in attained))
 
     def noise(self, law: FrozenLaw) -> AdditiveNoise:
         """Return noise of this law on every number, in all rounds."""
@@ -490,8 +494,7 @@ def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> It
         No scale meets the requirement.
     """
     known = False
-    pure, different = None, family.closed_form is not None and r.composed
-    different = different and any(len(terms) > 1 for terms in r.query.worst(family.member))
+    pure, different = None, family.closed_form is not None and r.composed and r.query.different
     several = (family.starts is not None or different) and r.exact and r.epsilon > 0
     if family.closed_form is not None and (r.delta == 0 or several):
         pure = _pure_law(family, family.closed_form, r, loss)

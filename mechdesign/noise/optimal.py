@@ -329,7 +329,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     Notes
     -----
     Geng and Viswanath (2016) for δ = 0, where the answer is the staircase; Selvi, Liu and Wiesemann, *Differential
-    privacy via distributionally robust optimization* (2025) for δ > 0. The lattice bounds are [new].
+    privacy via distributionally robust optimization* (2025) for δ > 0. The lattice bounds are [new]. Beyond ε of about 11 cells are too
+    wide for the staircase's first step, so that the law has no mass δ at 0: it costs up to about a share δ more than the bound.
 
     Examples
     --------

@@ -226,10 +226,7 @@ def test_several_choices_are_peeled_by_their_law(privacy: Any, oracle: Any) -> N
     law = peeled(oracle, scores, result.mechanism.rate, 2)
     assert math.fsum(law.values()) == pytest.approx(1.0, abs=1e-12)
     generator = np.random.default_rng(0)
-    for draw in (
-        result.release,
-        lambda x: result.mechanism.sample(x, rng=generator),
-    ):
+    for draw in (result.release, lambda x: result.mechanism.sample(x, rng=generator)):
         drawn = Counter(tuple(draw(scores)) for _ in range(4000))
         pooled = [(drawn[order], 4000 * p) for order, p in law.items()]
         assert stats.chisquare(*zip(*pooled)).pvalue > 1e-6

@@ -205,7 +205,7 @@ class PrivateMean(Checked):
     >>> mean = PrivateMean(0, 100, about=10_000)
     >>> best = mean.solve(PureDP(1.0))
     >>> print(mean.errors(best))
-    standard deviation 0.0138496, mean absolute error 0.00960286, 95% within ±0.0299573
+    standard deviation 0.0138496, mean absolute error 0.009602..., 95% within ±0.0299573
     >>> 49 < mean.release(np.linspace(0, 100, 10_001), best) < 51
     True
     """

@@ -148,8 +148,9 @@ class Grid:
             above = self.up(min((p - a.exp() * (q - SLACK)) / (1 - (a - b).exp()), p))
             for place, mass in ((max(j, i + 1), above), (i, max(whole - above, 0) + 1)):
                 at[place] = at.get(place, 0) + mass
-        first = min(at)
-        masses = [at.get(i, 0) for i in range(first, max(at) + 1)]
+        first, last = min(at), max(at)
+        self.account.takes(last - first)
+        masses = [at.get(i, 0) for i in range(first, last + 1)]
         return self.trimmed(Losses(step, first, masses, self.up(infinite)))
 
     def trimmed(self, found: Losses) -> Losses:

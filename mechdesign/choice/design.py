@@ -289,9 +289,7 @@ class PrivateChoice(Choosing, TableDesign):
             remedy = "is of tables, of which no finite number of rows states ρ: ask for ε, or leave it out"
             raise DesignError.of("largest", self.largest, remedy)
         epsilon, alone = self.privacy.epsilon, np.ones(self.size)
-        less = min(
-            1e-13 * (1 + epsilon), epsilon / 2
-        )  # subtracted from ε, against the rounding of large ones
+        less = min(1e-13 * (1 + epsilon), epsilon / 2)  # of ε, against the rounding of large ones
         tables = [np.full(self.alike.shape, 1 / self.size)]
         for rate in (epsilon / self.moved, (epsilon - less) / self.moved):
             tables.append(chances(PERMUTE, self._regrets, alone, rate).ravel()[self.alike])

@@ -28,9 +28,8 @@ MOST_CELLS = 300_000
 SEED = 1.2
 """Stretch of the spanner whose rows come first."""
 _LISTED = 20_000  # most rows of listed pairs that come all at once
-_COSTLY = (
-    2.0**30
-)  # in units of the optimum: a cell that costs more has next to no mass, where a solver fails at the range of costs
+_COSTLY = 2.0**30
+"""Largest cost of a cell, in units of the optimum, that is handed to a solver which failed at the range of costs: a cell that costs more has next to no mass."""
 _SMALL = 1e-3  # an optimum below this is computed again in units of its own
 
 

@@ -98,12 +98,10 @@ CELLS = (
 
 _MOST = 40_000  # most inputs times outputs of a program
 _MOST_PAIRED = 2_500  # the same for a program to which violated pairs are added
-_LESS = (
-    1 - 1e-12,
-    0.999,
-    *(0.7**k for k in range(1, 12)),
-)  # shares of an ε at which doubles may resolve a program
-_RESOLVED = 1e-3  # gap of a grid's program from which smaller ε are tried
+_LESS = (1 - 1e-12, 0.999, *(0.7**k for k in range(1, 12)))
+"""Shares of an ε at which doubles may resolve a program."""
+_RESOLVED = 1e-3
+"""Gap of a grid's program from which smaller ε are tried."""
 _ROUNDS = 30
 _MOST_INPUTS = 257  # most inputs, or ends of cells, of a program that gives a bound on a continuum
 _ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"

@@ -353,7 +353,7 @@ class MetricSpace(Checked):
         [0.0, 1.0, 5.0]
         """
         keys, known, taken = list(labels), list[Any](self.names), not self.names
-        if not isinstance(keys[0], str):
+        if keys and not isinstance(keys[0], str):
             keys = [label if isinstance(label, tuple) else (label,) for label in keys]
             taken &= self.points is None
             taken |= keys == [(x,) for x in range(self.size)]

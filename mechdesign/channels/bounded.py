@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from mechdesign.channels.channel import Channel, check_prior, integer_rows, priv
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import fraction, round_down
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
-from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
+from mechdesign.evidence.results import Accuracy, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact
 from mechdesign.model.problem import Minimize
@@ -222,13 +222,10 @@ class BoundedCount(TableDesign):
         """Return the errors of an answer, over the prior or at the worst true value."""
         matrix, places = result.mechanism.matrix, np.arange(self.n + 1)
         off = np.abs(places[:, None] - places).astype(float)
-        rows = [matrix] if self.prior is None else [np.asarray(self.prior)[:, None] * matrix]
-        parts = list(zip(off, rows[0])) if self.prior is None else [(off, rows[0])]
-        squared, absolute, half = (
-            max(f(t, w) for t, w in parts)
-            for f in (lambda t, w: float((t * t * w).sum()), lambda t, w: float((t * w).sum()), quantile)
-        )
-        return Accuracy(math.sqrt(squared), absolute, half)
+        if self.prior is not None:
+            return Accuracy.of(off, np.asarray(self.prior)[:, None] * matrix)
+        each = [astuple(Accuracy.of(t, w)) for t, w in zip(off, matrix)]
+        return Accuracy(*map(max, zip(*each)))
 
     def describe(self, result: Result) -> Description:
         return Description(

@@ -45,7 +45,7 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import fraction, rational, round_down
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every, same
-from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
+from mechdesign.evidence.results import Accuracy, Result, SolveReport
 from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact, Face
@@ -417,9 +417,7 @@ class PrivateChoice(Choosing, TableDesign):
         asked = self if question is None else question.design(self.privacy)  # type: ignore[attr-defined]
         if asked.largest is None:
             return super().errors(result)
-        off, joint = asked.regrets(result.mechanism)
-        squared, absolute = (float((joint * off**p).sum()) for p in (2, 1))
-        return Accuracy(math.sqrt(squared), absolute, quantile(off, joint))
+        return Accuracy.of(*asked.regrets(result.mechanism))
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Yield both rules at the same privacy, with their regrets."""
@@ -653,12 +651,12 @@ class QuantileRule(Scored):
         ends = {"first": self._candidate(starts), "last": self._candidate(starts + counts - 1)}
         return pd.DataFrame({**ends, "candidates": counts, "probability": counts * each})
 
-    def regret(self, values: Any) -> float:
-        """Return the expected regret in ranks."""
+    def errors(self, values: Any) -> Accuracy:
+        """Return the errors in ranks, the regrets, at these numbers; they reveal the numbers."""
         _, counts, score = self.scores(values)
         off = (score.max() - score).astype(float)
         each = chances(self.rule, off, counts.astype(float), self.rate)
-        return float((counts * each) @ off) / self.share.denominator
+        return Accuracy.of(off / self.share.denominator, counts * each)
 
 
 @serializable("private-quantile")

@@ -344,11 +344,11 @@ class ChoiceRule(Scored):
         gaps, which, counts = np.unique(_gaps(held), return_inverse=True, return_counts=True)
         return chances(self.rule, gaps, counts.astype(float), self.rate)[which]
 
-    def regret(self, scores: Any) -> float:
-        """Return the expected regret of the first choice at these scores."""
+    def errors(self, scores: Any) -> Accuracy:
+        """Return the regrets of the first choice at these scores as errors; they reveal the scores."""
         held = self.scores(scores)
         chance, gaps = self.probabilities(held), _gaps(held)
-        return float(chance[chance > 0] @ gaps[chance > 0])  # infinite gaps have probability 0
+        return Accuracy.of(gaps[chance > 0], chance[chance > 0])  # infinite gaps have probability 0
 
     def _name(self, k: int) -> Any:
         return k if isinstance(self.candidates, int) else self.candidates[k]

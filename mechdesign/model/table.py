@@ -24,7 +24,7 @@ import numpy as np
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.results import Accuracy, quantile
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import NARROWEST, array, by_label, integer, one_of, read
@@ -486,6 +486,4 @@ class TableMechanism(Rows, Drawn):
             if space is not None or x.shape[1] != y.shape[1]:
                 raise DesignError("outputs: are no places of the inputs, from which they have no distance")
             off = _lengths(x[:, None] - y)
-        joint = self.probabilities / len(self.inputs)
-        deviation = float(_lengths((np.sqrt(joint) * off).ravel()))
-        return Accuracy(deviation, float((joint * off).sum()), quantile(off, joint))
+        return Accuracy.of(off, self.probabilities / len(self.inputs))

@@ -432,7 +432,7 @@ def _asked(plan: Any, name: str, pair: Any) -> Callable[[float], float]:
 
     def regret(budget: float) -> float:
         law: Any = next(iter(_at(design, budget).closed_forms()))
-        return weight * float(law.mechanism.regret(pair[1]))
+        return weight * float(law.mechanism.errors(pair[1]).absolute_error)
 
     try:
         regret(1.0)

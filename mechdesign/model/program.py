@@ -112,7 +112,9 @@ class Program:
         self.lp.add_rows("sums", {"P": sums @ self._gathered}, lower=1.0, upper=1.0)
         self._numbers: dict[str, Indices] = {}  # of the rows, by family
         own = np.array([label not in without for label in declared.labels], dtype=bool)[declared.family]
-        own[np.setdiff1d(np.arange(len(own)), np.unique(self.symmetry.rows, return_index=True)[1])] = False
+        rows, opposite = self.symmetry.rows
+        leads = np.unique(np.minimum(rows, opposite), return_index=True)[1]
+        own[np.setdiff1d(np.arange(len(own)), leads[rows[leads] != opposite[leads]])] = False
         strict = (declared.equal > 0) | np.isin(np.arange(len(declared.family)), list(tight))
         self._own("equal", np.flatnonzero(own & strict))
         self._own("below", np.flatnonzero(own & ~strict))
@@ -381,7 +383,10 @@ class Program:
     def _shared(self, rows: Indices, values: Array) -> tuple[Indices, Array]:
         """Share multipliers out among the rows that are equal in the variables."""
         mine = rows < len(self.declared.family)
-        found = [_among(self.symmetry.rows, self.symmetry.rows[rows[mine]], values[mine])]
+        signed, value = self.symmetry.rows.ravel(), values[mine]
+        held = self.symmetry.rows[:, rows[mine]].ravel()
+        number, value = _among(signed, held, np.append(value, -value))
+        found = [(number[: len(number) // 2], value[: len(number) // 2])]
         for part in self.parts:
             here = (rows >= part.first) & (rows < part.end) & (values > 0)
             number, value = rows[here], values[here]

@@ -3,10 +3,12 @@
 They are automorphisms of a table of integers: a search finds generators of their group, and its orbits. If (σ, τ) maps costs, rows and privacy onto themselves, P[σx, τy] is feasible whenever P is, and costs the same; the constraints are convex, so the
 average over the group is feasible too, and some optimum is constant on orbits of cells: one variable for each is enough. Rows that are equal
 in these variables become one row, whose multiplier is shared out equally: reduced costs are then constant on orbits too, and the bound is the same.
+An equality may be mapped onto −1 times another, as zero bias is by a mirror: it is the same row. One mapped onto −1 times itself is 0 = 0 in these variables.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -39,14 +41,17 @@ def _classes(rows: Indices) -> Indices:
 
 
 def _base(table: Indices, colours: Indices) -> list[int]:
-    """Return the first points whose rows and columns, with colours, identify every point."""
-    base: list[int] = []
+    """Return points whose rows and columns, with colours, identify every point: of those just identified the last, where it tells others apart, else one not identified."""
+    base, known = list[int](), np.zeros(len(table), dtype=bool)
     while colours.max() + 1 < len(table):
-        point = int(np.flatnonzero(np.bincount(colours)[colours] > 1)[0])
-        base.append(point)
-        mark = np.zeros(len(table), dtype=np.int64)
-        mark[point] = 1
-        colours = _classes(np.column_stack([colours, table[:, point], table[point], mark]))
+        alone = np.bincount(colours)[colours] == 1
+        new, known = np.flatnonzero(alone & ~known), alone
+        point = int(new[-1] if len(new) else np.flatnonzero(~alone)[0])
+        mark = np.arange(len(table)) == point
+        marked = _classes(np.column_stack([colours, table[:, point], table[point], mark]))
+        if marked.max() > colours.max():
+            base.append(point)
+        colours = marked
     return base
 
 
@@ -156,8 +161,10 @@ class Symmetry:
 
     Attributes
     ----------
-    cells, pairs, outputs, rows : arrays of int
-        Orbit of each cell, of each ordered pair of inputs, shape (inputs, inputs), of each output and of each own row.
+    cells, pairs, outputs : arrays of int
+        Orbit of each cell, of each ordered pair of inputs, shape (inputs, inputs), and of each output.
+    rows : array of int, shape (2, own rows)
+        Orbit of each own row, and of −1 times it.
     dropped : int
         Number of given permutations that are no symmetries.
     """
@@ -183,7 +190,7 @@ class Symmetry:
         n, m = declared.n, declared.m
         if asked is None:
             singles = np.arange(n * m), np.arange(n * n).reshape(n, n), np.arange(m)
-            return cls(*singles, np.arange(len(declared.family)))
+            return cls(*singles, np.arange(2 * len(declared.family)).reshape(2, len(declared.family)))
         codes = _codes(declared, deadline := deadline or Deadline())
         if isinstance(asked, str) and asked == "find":
             found = automorphisms(_joint(codes), deadline=deadline)
@@ -197,7 +204,7 @@ class Symmetry:
             orbits(n * m, [(g[:, None] * m + h).ravel() for g, h in maps]),
             pairs.reshape(n, n),
             orbits(m, [h for _, h in maps]),
-            orbits(len(declared.family), [images for _, images in kept]),
+            orbits(2 * len(declared.family), [images for _, images in kept]).reshape(2, len(declared.family)),
             len(given) - len(kept),
         )
 
@@ -209,25 +216,29 @@ class Symmetry:
 
 @dataclass(frozen=True, eq=False)
 class _Codes:
-    """A problem as integers, equal for interchangeable parts: of cells, of pairs of inputs, and own rows in terms of these."""
+    """A problem as integers, equal for interchangeable parts: of cells, of pairs of inputs, and own rows in terms of these, with −1 times each equality (its number plus their count)."""
 
     cells: Indices
     pairs: Indices
-    rows: list[tuple[int, int, tuple[tuple[int, int], ...]]]
+    rows: dict[int, tuple[int, int, tuple[tuple[int, int], ...]]]
 
 
 def _codes(declared: Declared, deadline: Deadline) -> _Codes:
     """Return the codes of a problem; numbers that agree to 1e-12 of the largest count as equal."""
-    n, cells, width = declared.n, declared.cells, len(declared.coefficients)
-    numbers = labels(np.concatenate([declared.coefficients, declared.offsets, [0.0]])).tolist()
-    terms: list[list[tuple[int, int]]] = [[] for _ in declared.family]
-    for (row, column), value in zip(declared.places.tolist(), numbers):
-        terms[row].append((column, value))
-    rows = [(e, k, tuple(held)) for e, k, held in zip(declared.equal.tolist(), numbers[width:], terms)]
+    n, cells, count = declared.n, declared.cells, len(declared.family)
+    numbers, equal = np.concatenate([declared.offsets, declared.coefficients, [0.0]]), declared.equal.tolist()
+    rows: dict[int, tuple[int, int, tuple[tuple[int, int], ...]]] = {}
+    for negated, signed in enumerate(labels(np.array([numbers, -numbers])).tolist()):
+        terms: list[list[tuple[int, int]]] = [[] for _ in equal]
+        for (row, column), value in zip(declared.places.tolist(), signed[count:]):
+            terms[row].append((column, value))
+        for k, own in enumerate(terms):
+            if equal[k] or not negated:
+                rows[k + negated * count] = equal[k], signed[k], tuple(own)
     # the code of a cell: its cost, and its coefficient in each row, with the row's contents
     seen: list[tuple[Any, ...]] = [(code,) for code in labels(declared.cost[:cells]).tolist()]
-    for equal, offset, held in rows:
-        whole = equal, offset, tuple(sorted((value, max(j, cells - 1)) for j, value in held))
+    for kind, offset, held in rows.values():
+        whole = kind, offset, tuple(sorted((value, max(j, cells - 1)) for j, value in held))
         for j, value in held:
             if j < cells:
                 seen[j] = (*seen[j], (value, whole))
@@ -268,14 +279,16 @@ def _images(declared: Declared, codes: _Codes, g: Indices, h: Indices) -> Indice
     ):
         return None
     columns = [*(g[:, None] * declared.m + h).ravel().tolist(), *range(declared.cells, len(declared.cost))]
-    known = {row: k for k, row in enumerate(codes.rows)}
+    known, count = {row: k for k, row in codes.rows.items()}, len(declared.family)
+    rows = itertools.islice(codes.rows.values(), count)
     try:
-        found = [
-            known[e, k, tuple(sorted((columns[j], value) for j, value in held))] for e, k, held in codes.rows
-        ]
+        found = np.array(
+            [known[e, k, tuple(sorted((columns[j], value) for j, value in held))] for e, k, held in rows],
+            dtype=np.int64,
+        )
     except KeyError:
         return None
-    return np.array(found, dtype=np.int64)
+    return np.append(found, (found + count) % max(2 * count, 1))
 
 
 def _read(asked: Any, n: int, m: int) -> Iterator[Map]:

@@ -77,7 +77,7 @@ _POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
 _STRICTER = 8  # most times that limits of convex functions are tightened
 MOST_ROWS = 400_000
 """Most privacy rows that `TableProblem.write` lists."""
-_ASYMMETRIC = 1_000  # cells of a table on a metric from which a program without symmetry takes half a second
+_ASYMMETRIC = 1_000  # cells from which a program without symmetry takes longer than the search for one
 _SIMPLEX = 4_000  # variables of a table on a metric that the simplex method solves within half a minute
 _LARGE = 20_000  # from this many variables a second solve takes too long: a mixture then repairs the law
 
@@ -210,7 +210,7 @@ class FiniteProblem(TableDesign, Problem):
         solver : str, optional
         symmetry : "find", or list of (permutation of inputs, permutation of outputs), optional
             Symmetries of the problem: one variable for each orbit of cells. Permutations that change the problem are dropped, with a note.
-            Found by default for large tables under pure privacy on a metric.
+            Found by default for tables of more than a thousand cells.
         **options
             Options of the solver.
         """
@@ -218,7 +218,7 @@ class FiniteProblem(TableDesign, Problem):
             yield from self._by_tangents(clock, solver, **options)
             return
         declared = self.declared
-        if symmetry is None and _steep(declared) and declared.cells > _ASYMMETRIC:
+        if symmetry is None and declared.cells > _ASYMMETRIC:
             symmetry = "find"
         orbits = Symmetry.of(declared, symmetry, clock)
         notes = (f"symmetry: {orbits.dropped} of the permutations do not keep every row",) * bool(

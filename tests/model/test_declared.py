@@ -81,6 +81,12 @@ def places(side: int, **options: object) -> md.Problem:
     return md.Problem(md.Minimize(P.expected(space.distances)), [P.private(asked)])
 
 
+def unbiased(n: int) -> md.Problem:
+    """Half of the rows of zero bias are mirrored onto −1 times the others, and that of 0 onto −1 times itself."""
+    P = md.Table(np.linspace(-1, 1, n), np.linspace(-2.5, 2.5, n + 1))
+    return md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0)), P.unbiased()])
+
+
 @pytest.mark.parametrize(
     ("problem", "variables"),
     [
@@ -88,7 +94,9 @@ def places(side: int, **options: object) -> md.Problem:
         (counts(8, md.ApproximateDP(1.0, 0.01)), 41),
         (counts(6, md.ApproximateDP(0.5, 1e-5), 3), 25),
         (places(3), 15),
-        (places(3, privacy=md.PureDP(1.0)), 15),
+        (places(5, privacy=md.PureDP(1.0)), 91),
+        (unbiased(5), 15),
+        (unbiased(12), 78),
         (places(3, privacy=md.TradeOff([(1.0, 0.01), (2.0, 0.0)])), 15),
     ],
 )

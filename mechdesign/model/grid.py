@@ -14,6 +14,7 @@ import pandas as pd
 from scipy import sparse
 
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.results import audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
@@ -121,6 +122,18 @@ class Block(NamedTuple):
         rows, columns = (place.astype(np.int64) for place in entries.coords)
         shape = (*np.shape(right)[:-1], entries.shape[0])
         return cls(name, rows, columns, entries.data, np.broadcast_to(np.asarray(right, float), shape), equal)
+
+    @classmethod
+    def below(cls, name: str, parts: list[Any]) -> Block:
+        """Return rows ``sum(a x) <= 0`` of stacked matrices, with a first axis for points where they vary."""
+        if sparse.issparse(parts[0]):
+            return cls.of(name, sparse.vstack(parts), 0.0)
+        points = max((len(part) for part in parts if part.ndim > 2), default=0)
+        if points:
+            parts = [np.broadcast_to(part, (points, *part.shape[-2:])) for part in parts]
+        matrix = np.concatenate(parts, axis=-2)
+        rows, columns = np.nonzero(matrix.any(axis=0) if points else matrix)
+        return cls(name, rows, columns, matrix[..., rows, columns], np.zeros(matrix.shape[-2]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,3 +290,16 @@ def _moving(parts: Iterable[Array]) -> tuple[Indices, Array]:
         start += part.shape[-1]
     count = max((len(v) for v in values), default=1)
     return np.concatenate(places), np.hstack([np.zeros((count, 0)), *values])
+
+
+def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:
+    """Return rows of a program in the form of an audit, from each family's name, labels, both sides, and multipliers.
+
+    Both sides are sums of doubles: differences within their rounding count as 0.
+    """
+    parts = []
+    for name, labels, lhs, rhs, dual in families:
+        slack = rhs - lhs
+        slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
+        parts.append(audit_rows(name, labels, lhs, rhs, slack, dual=dual))
+    return pd.concat(parts, ignore_index=True)

@@ -58,7 +58,6 @@ from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import guarantee
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array
 
 _RATIOS = 2.0, 1.5, 1.2, 1.1, 1.05, 1.02, 1.01
 """Ratios of the value to lower bounds that are tried, down to the target gap."""
@@ -409,11 +408,10 @@ class Plan(PlanPage):
             if search.spare:
                 even = self._with_choices(self._even_split)
                 yield Law(even, self.cost(even), report=SolveReport("even split"))
-                # within the time; the bound reads the same prices
-                self.__dict__["_separable"] = search.separable(self._order, clock)
+            chosen, _ = search.separable(self._order, clock if search.spare else None)
             if self._reached:
                 yield Bound(self._least, ClosedBound())
-            yield self._law(self._separable[0], self._left, clock)
+            yield self._law(chosen, self._left, clock)
             return
         if self.weights is None:
             even = self._with_choices(self._even_split)
@@ -587,10 +585,6 @@ class Plan(PlanPage):
         return bound if covered else -math.inf
 
     @cached_property
-    def _separable(self) -> tuple[list[Choice], Array]:
-        return self._search.separable(self._order)
-
-    @cached_property
     def _least(self) -> float:
         r"""Lower bound for budgets that add up: with targets, the least consumption of the parts.
 
@@ -600,7 +594,7 @@ class Plan(PlanPage):
         if not self._reached:
             return 0.0
         if self.targets is None:
-            return self._search.bound(self._separable[1], self._order) * (1 - 1e-10)
+            return self._search.bound(self._search.separable(self._order)[1], self._order) * (1 - 1e-10)
         least = [min(i.consumed(s, self._order) for i, s in choices) for choices in self._aimed]
         return max(math.fsum(least[k] for k in chain) for chain in self._search.chains) * (1 - 1e-9)
 

@@ -21,7 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property
 
@@ -322,6 +322,7 @@ class Search:
     budget: float
     privacy: ApproximateDP | None = None
     spare: bool = False
+    _found: dict[float, tuple[list[Choice], Array]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def alike(self) -> list[int]:
@@ -423,14 +424,20 @@ class Search:
     # -- budgets that add --------------------------------------------------------------------------------
 
     def separable(self, order: float, deadline: Deadline | None = None) -> tuple[list[Choice], Array]:
-        """Return the best choices found, filled up to the budget with their items alone, and the prices of the lower bound."""
+        """Return the best choices found, filled up to the budget with their items alone, and the prices of the lower bound.
+
+        Without a deadline those found last at this order are returned, if there are any.
+        """
+        if deadline is None and order in self._found:
+            return self._found[order]
         one = len(self.chains) == 1
         closed = all(item.normal and not item.part.whole for items in self.slots for item in items)
         xtol = 1e-14 if one or closed else _PRICED
         chosen, prices = self.settled(order, xtol, deadline)
         kept = {id(item): [item] for item, _ in chosen}
         alone = replace(self, slots=[kept[id(item)] for item, _ in chosen])
-        return alone.settled(order, xtol, deadline, None if one else prices)[0], prices
+        self._found[order] = alone.settled(order, xtol, deadline, None if one else prices)[0], prices
+        return self._found[order]
 
     def bound(self, prices: Array, order: float) -> float:
         """Return a lower bound of the cost of all choices within the budget, at these prices or at none, in doubles."""

@@ -17,16 +17,15 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 from flint import fmpq
-from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audit_rows
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import check_writable, serializable
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.expressions import rows_of
-from mechdesign.model.grid import Block, Programs, Sweep
+from mechdesign.model.grid import Block, Programs, Sweep, audited
 from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import parameters_of
 from mechdesign.problem.checks import integer
@@ -46,7 +45,7 @@ from mechdesign.quantizers.selection_program import (
     Selection,
     SelectionPrivacy,
     SelectionRows,
-    checked_boxes,
+    check_boxes,
     grid_boxes,
     theorem6_boxes,
     unit_vectors,
@@ -245,8 +244,8 @@ class SelectionProblem(Problem, QuantizerDesign):
         own, m = self.declared, len(self.unknown.bins)
         table = np.concatenate([families.left, families.right])[: len(self.unknown.open)]
         start = np.append(table, found.columns[table.size :])
-        used = replace(own)  # mixing outputs in that a row leaves out costs an infinite loss
-        used.__dict__["zeros"] = own.zeros | frozenset(np.flatnonzero(table.ravel() == 0).tolist())
+        # mixing outputs in that a row leaves out costs an infinite loss
+        used = replace(own, dropped=frozenset(np.flatnonzero(table.ravel() == 0).tolist()))
         try:
             columns, missed = repaired(used, near(used, [start], clock), clock)
         except SolverError:
@@ -375,8 +374,9 @@ class SelectionProblem(Problem, QuantizerDesign):
         unknown = Selection(held["bins"], held["input_range"], families=held["families"])
         box = unknown.box(held["o"], held["u"])
         asked = unknown.private(held["privacy"], theorem=held["constraints"], box=box)
-        if held["boxes"] is not None:
-            asked = replace(asked, boxes=checked_boxes(held["boxes"]))
+        if (boxes := held["boxes"]) not in (None, "paper"):
+            check_boxes("boxes", boxes)
+        asked = replace(asked, boxes=boxes)
         objective: Any = unknown.lemma1(held["prior"], held["loss"])
         numbers: dict[str, Any] = {name: held[name] for name in _ROWS}
         numbers |= unknown.stated()
@@ -521,7 +521,7 @@ class BoxSearch:
             Block("upper bounds", each, bounded, ones, u),
         ]
         for name in dict.fromkeys(f.name for f in families):
-            blocks.append(_block(name, [f.left - f.right for f in families if f.name == name]))
+            blocks.append(Block.below(name, [f.left - f.right for f in families if f.name == name]))
         own, further = ([], 0) if self.own is None else _own_blocks(self.own, at)
         lower = np.append(np.zeros(len(at)), np.full(further, -np.inf))
         cost = np.append(self.question.cost[unknown.open], np.zeros(further))
@@ -678,9 +678,6 @@ class OwnRowsProof(Proof):
         yield from design.function_claims(value)
 
 
-# -- the linear programs in numbers: the theorem's rows, and a person's own, of one box or of many -------------------
-
-
 class Found(NamedTuple):
     """The best point of a search: its box, the solver's solution, and the values of the unknown followed by further columns."""
 
@@ -699,28 +696,3 @@ def _own_blocks(own: SelectionRows, at: Indices) -> tuple[list[Block], int]:
                 matrix, right = own.in_units(rows)
                 blocks.append(Block.of(f"own: {label}", matrix[:, columns], right, equal=equal))
     return blocks, own.width - own.cells
-
-
-def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:
-    """Return rows of a program in the form of an audit, from each family's name, labels, both sides, and multipliers.
-
-    Both sides are sums of doubles: differences within their rounding count as 0.
-    """
-    parts = []
-    for name, labels, lhs, rhs, dual in families:
-        slack = rhs - lhs
-        slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
-        parts.append(audit_rows(name, labels, lhs, rhs, slack, dual=dual))
-    return pd.concat(parts, ignore_index=True)
-
-
-def _block(name: str, parts: list[Any]) -> Block:
-    """Return rows of the form ``<= 0`` in numbers, for one box or many."""
-    if sparse.issparse(parts[0]):
-        return Block.of(name, sparse.vstack(parts), 0.0)
-    boxes = max((len(part) for part in parts if part.ndim > 2), default=0)
-    if boxes:
-        parts = [np.broadcast_to(part, (boxes, *part.shape[-2:])) for part in parts]
-    matrix = np.concatenate(parts, axis=-2)
-    rows, columns = np.nonzero(matrix.any(axis=0) if boxes else matrix)
-    return Block(name, rows, columns, matrix[..., rows, columns], np.zeros(matrix.shape[-2]))

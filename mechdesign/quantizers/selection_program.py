@@ -61,13 +61,6 @@ def check_boxes(name: str, grid: object) -> None:
         )
 
 
-def checked_boxes(boxes: object) -> object:
-    """Return "paper", or a grid of boxes; raise DesignError for anything else."""
-    if not isinstance(boxes, str) or boxes != "paper":
-        check_boxes("boxes", boxes)
-    return boxes
-
-
 def whole(open_: Flags) -> Boxes:
     """Return the single box [0, 1]."""
     return np.zeros((*open_.shape, 1)), open_[..., None].astype(float)
@@ -661,14 +654,18 @@ class Selection(Unknown):
         return found
 
 
+@dataclass(frozen=True, eq=False)
 class SelectionRows(Declared):
     """A user's own rows in numbers, as for a table whose entries q_n(i) with i > n are 0."""
 
+    dropped: frozenset[int] = frozenset()
+    """Further cells that stay 0."""
+
     @cached_property
     def zeros(self) -> frozenset[int]:
-        """Cells that are 0 in every feasible selection."""
+        """Cells that are 0 in every feasible selection, and those dropped."""
         open_ = np.tile(np.tri(self.m), (self.n // self.m, 1)) > 0
-        return self.forced(np.flatnonzero(~open_).tolist())
+        return self.forced(np.flatnonzero(~open_).tolist()) | self.dropped
 
     def cell(self, j: int) -> str:
         """Return the name of an unknown, as in the paper."""

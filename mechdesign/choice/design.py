@@ -39,12 +39,13 @@ import pandas as pd
 from flint import fmpq
 from scipy import special
 
+from mechdesign.choice.limit import bound_by_paths, table_in_the_limit
 from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, Scored, chances, names_of, scores_of
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exact import fraction, rational, round_down
-from mechdesign.evidence.proofs import MechanismClass, RowsBound, every, same
+from mechdesign.evidence.exact import rational
+from mechdesign.evidence.proofs import MechanismClass, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport
 from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
@@ -294,9 +295,10 @@ class PrivateChoice(Choosing, TableDesign):
         for rate in (epsilon / self.moved, (epsilon - less) / self.moved):
             tables.append(chances(PERMUTE, self._regrets, alone, rate).ravel()[self.alike])
         if _LARGE <= epsilon <= LARGEST_POWER:
-            least, paths = self._in_the_limit(math.exp(less - epsilon))
+            asked = self.declared, self._regrets, self.alike
+            least, paths = table_in_the_limit(*asked, math.exp(less - epsilon))
             tables.append(least)
-            yield self._bound_by_paths(least, paths)
+            yield bound_by_paths(*asked, least, paths, worst_case=self.objective == "worst")
         for table in tables:
             held = np.maximum(table, 1e-307)
             unit = 1 << 60 - math.frexp(held.min())[1]  # 60 bits for the smallest probability
@@ -307,77 +309,6 @@ class PrivateChoice(Choosing, TableDesign):
             )
             if not Face(self.declared, frozenset()).broken(columns):
                 yield law
-
-    def _in_the_limit(self, decay: float) -> tuple[Array, Indices]:
-        """Return the table that is optimal in the limit of large ε, at e^(-ε) = `decay`, and the places of the privacy rows that force its cells, ends of paths first.
-
-        Each of t best candidates is chosen with probability 1/t or nearly so. A neighbour chooses it with probability at least
-        e^(-ε) (1/t - δ/c) if c candidates are no longer best there, and so on along paths of neighbours; the table has the largest of these.
-        """
-        (part,) = self.declared.parts
-        best, (a, b) = self._regrets == 0, part.pairs.T
-        share = 1 / best.sum(axis=1, keepdims=True)
-        high, low = self.alike[a].ravel(), self.alike[b].ravel()
-
-        def forced(spent: Array) -> tuple[Array, Any]:
-            least, before = np.where(best, share, 0.0).ravel(), np.zeros(0)
-            while not np.array_equal(before, least):
-                before = least.copy()
-                np.maximum.at(least, low, decay * (before[high] - spent))
-            tight = (decay * (least[high] - spent) == least[low]) & (least[low] > 0)
-            return least, tight & ~best[b].ravel()
-
-        least, tight = forced(np.zeros(len(high)))
-        if (delta := part.delta - self.size * decay) > 0:  # the rest for rows that are not tight
-            sharing = (tight & best[a].ravel()).reshape(-1, self.size).sum(axis=1)
-            least, tight = forced((delta / np.maximum(sharing, 1)).repeat(self.size))
-        table = np.where(best, 0.0, least[self.alike])
-        table += best * share * (1 - table.sum(axis=1, keepdims=True))
-        rows = np.flatnonzero(tight)[np.unique(low[tight], return_index=True)[1]]
-        return table, rows[np.argsort(least[low[rows]])]
-
-    def _bound_by_paths(self, table: Array, paths: Indices) -> Bound:
-        """Return the bound whose multipliers carry the cost of every cell, times e^(-ε) a step, along its path to best candidates."""
-        declared, k, off, alike = self.declared, self.size, self._regrets, self.alike.ravel()
-        (part,), cells = declared.parts, declared.cells
-        high, low = (part.pairs[paths // k] * k + (paths % k)[:, None]).T
-        equals = (off[:, :, None] == off[:, None, :]).sum(axis=2).ravel()
-        worst = np.arange(len(off)) == (off * table).sum(axis=1).argmax()
-        rate = (1 - 1e-12) * math.exp(-part.losses[0])  # for any enclosure of e^ε
-        costs, paid, weights = declared.cost[:cells], np.zeros(len(off)), worst * 1.0
-        for _ in range(2):
-            if self.objective == "worst":  # another candidate than the best must cost what these are paid
-                weights = worst + paid / np.where(off > 0, off, np.inf).min(axis=1)
-                weights /= weights.sum()
-                costs = (weights[:, None] * off).ravel()
-            total, prices = np.bincount(alike, costs, cells), np.zeros(len(paths))
-            for i, (end, start) in enumerate(alike[np.column_stack([high, low])].tolist()):
-                prices[i] = max(0.0, total[start] - equals[start] * paid[start // k]) * rate
-                total[end] += prices[i]
-            paid = np.where(off[:, 0] == 0, total[::k] / equals[::k], 0.0)
-
-        shares, exact = _exact(weights), _exact(prices)
-        shares[worst] += 1 - shares.sum()
-        left = _exact(costs) if self.objective == "mean" else (shares[:, None] * off.astype(int)).ravel()
-        np.add.at(left, high, exact)
-        np.subtract.at(left, low, exact * fraction(part.high(0)))
-        sums, every = np.array([Fraction(0)] * cells), np.arange(cells)
-        np.add.at(sums, alike, left)
-        # what is paid stands at sorted counts; what others than the best cost beyond it is shared out, so that no digit of e^ε matters
-        own, equals = alike // k == every // k, equals.astype(object)
-        members = np.bincount(alike, minlength=cells)[alike].astype(object)
-        due = np.where(off.ravel() == 0, sums[alike] / equals, _exact(paid)[alike // k])
-        even = own * due + (sums[alike] - equals * due) / members - left
-        held = dict(zip(np.flatnonzero(declared.equal).tolist(), even[alike != every]))
-        held |= dict(zip(np.flatnonzero(declared.equal == 0).tolist(), shares))
-        held |= dict(zip((part.first + paths).tolist(), exact))
-        if part.delta:
-            most = np.zeros(len(part.pairs))
-            np.maximum.at(most, paths // k, prices)
-            held |= dict(zip(range(part.sums, part.end), _exact(most)))
-        rows = np.array(sorted(row for row, value in held.items() if value))
-        proof = RowsBound(rows, tuple(held[row] for row in rows.tolist()))
-        return Bound(round_down(fraction(self.linear_bound(rows, proof.multipliers).bound)), proof)
 
     def _own_way(self, solver: str | None) -> bool:
         return self.largest is None and solver is None
@@ -466,11 +397,6 @@ class PrivateChoice(Choosing, TableDesign):
         axis.plot(gaps, best, "o-", color=COLOURS[0])
         axis.set(xlabel="by how much the best is ahead", ylabel="probability of choosing it", ylim=(0, 1.02))
         return fig
-
-
-def _exact(numbers: Array) -> Any:
-    """Return doubles as fractions, in an array of objects."""
-    return np.frompyfunc(Fraction, 1, 1)(numbers)
 
 
 @serializable("choice-table")

@@ -39,8 +39,9 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, one_of, positive, settle
-from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, FloorSolution, pieces, smallest_epsilon
+from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, FloorSolution, pieces
 from mechdesign.quantizers.newton import best_floors
+from mechdesign.quantizers.table import smallest_epsilon
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

@@ -44,14 +44,8 @@ import numpy as np
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.floors import (
-    FloorProblem,
-    Pieces,
-    interior_floors,
-    least_ratio,
-    pieces,
-    smallest_epsilon,
-)
+from mechdesign.quantizers.floors import FloorProblem, Pieces, interior_floors, pieces
+from mechdesign.quantizers.table import least_ratio, smallest_epsilon
 from mechdesign.typing import Array
 
 

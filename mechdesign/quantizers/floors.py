@@ -11,8 +11,7 @@ position s makes the mean equal x,
 .. math:: m(s) = \sum_i a_i B_i + \int_s^{s+W} B(t)\,dt = x,
 
 and m is increasing and piecewise linear, with kinks where an end of the block meets a cell boundary. So the
-best mechanism with floors a is piecewise affine in x with at most 2m knots, all in closed form, and it does
-not depend on the loss or on the prior. (Ours: it is the closed form behind the lower bound of the exact LP.)
+best mechanism with floors a is piecewise affine in x with at most 2m knots, for every loss and prior.
 
 The means that floors a can reach, all x in [lo, hi], are linear constraints on a:
 
@@ -48,8 +47,7 @@ with :math:`s_0(x)` the best position without a constraint on the mean (μ = 0),
 cost the same. Between consecutive breakpoints the row is affine in x (clamped) or constant (free), so the
 mechanism is still piecewise affine, now with jumps.
 
-**Every method returns** a `FloorSolution`: floors, and slopes that prove a lower bound (`lower_bound`), as `chords` of a fill on intervals
-of inputs and `lines` at point masses or worst inputs, in the units of the methods.
+**Every method returns** a `FloorSolution`: floors, and slopes that prove a lower bound: `chords` on intervals of inputs, `lines` at single ones.
 """
 
 from __future__ import annotations
@@ -57,7 +55,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -65,16 +62,11 @@ import numpy as np
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.dual_pieces import DualPieces
-from mechdesign.quantizers.table import PiecewiseTable, cell_edges, largest_loss, mean_loss
+from mechdesign.quantizers.table import PiecewiseTable, cell_edges
 from mechdesign.typing import Array, Indices
 
 MOST_OUTPUTS = 1025
 """Most outputs: with more, one step of any method, cubic in their number, exceeds a time limit (4,096 outputs: 200 s for a limit of 100 s)."""
-LARGEST_EPSILON = 23.0
-"""ε beyond which doubles do not resolve floors: designs with more are solved at it, or near the least feasible ε."""
-RESOLVED = 16.0
-"""ε up to which every floor that privacy requires is above a linear program's tolerance."""
-_LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,40 +172,6 @@ def range_constraints(bins: Array, rho: float, lower: float, upper: float) -> tu
     C = np.concatenate([-np.ones((1, m)), np.full((1, m), rho), high, low])
     b = np.concatenate([[-1.0, 1.0], upper - bins, bins - lower])
     return C, b
-
-
-def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
-    r"""Return the smallest ε at which some ε-LDP mechanism with these outputs is unbiased on [lower, upper].
-
-    Splitting every output between the two extreme ones, with means preserved, is post-processing; so two
-    outputs decide: :math:`\varepsilon = \log\max\{(B_m - lo)/(B_m - hi), (hi - B_1)/(lo - B_1)\}`.
-    It is infinite if an extreme output lies at an end of the range, and 0 if one mean suffices for all inputs
-    (a bias budget can make ``lower`` at least ``upper``).
-
-    Examples
-    --------
-    >>> import math
-    >>> A = (math.e + 1) / (math.e - 1)
-    >>> round(smallest_epsilon(np.array([-A, A]), -1.0, 1.0), 12)
-    1.0
-    """
-    needed = least_ratio(bins, Fraction(lower), Fraction(upper))
-    return math.inf if needed is None else math.log(min(needed, Fraction(10**300)))
-
-
-def least_ratio(bins: Array, lower: Fraction, upper: Fraction) -> Fraction | None:
-    """Return the ratio of probabilities that the two outermost outputs need, exactly; None if no ratio suffices."""
-    first, last = Fraction(float(bins[0])), Fraction(float(bins[-1]))
-    if lower >= upper and first <= lower and last >= upper:
-        return Fraction(1)
-    if first >= lower or last <= upper:
-        return None
-    return max((last - lower) / (last - upper), (upper - first) / (lower - first))
-
-
-def solved_epsilon(epsilon: float, least: float, resolved: float = LARGEST_EPSILON) -> float:
-    """Return the ε at which a design is solved: the budget, capped at what doubles resolve; `least` is the least feasible ε."""
-    return min(epsilon, max(resolved, least + 2.0))
 
 
 def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Array:
@@ -357,10 +315,6 @@ class FloorProblem:
             return floors
         share = min(1.0, 1.01 * float((-miss[bad] / (room[bad] - miss[bad])).max()))
         return (1 - share) * floors + share * self.centre
-
-    def fill(self, floors: Array) -> BlockFill:
-        """The best mechanism with these floors."""
-        return block_fill(self.bins, floors, self.rho)
 
     def slopes(self, x: Array, i: Indices, j: Indices) -> tuple[Array, Array]:
         """Return the duals (λ, μ) at inputs x: the chord of ℓ(B − x) through the outputs i ≤ j."""
@@ -544,14 +498,10 @@ class Pieces:
         groups = np.searchsorted(cells, edges[:-1])
         return np.add.reduceat(constant, groups), np.add.reduceat(reduced, groups, axis=0)
 
-    def expected_loss(self, problem: FloorProblem) -> float:
-        """Return the expected loss of the rows themselves (the duals only bound it)."""
-        return mean_loss(self.table, problem.prior, problem.loss)
-
 
 def pieces(problem: FloorProblem, floors: Array) -> Pieces:
     """Return the pieces of the best mechanism with these floors."""
-    fill = problem.fill(floors)
+    fill = block_fill(problem.bins, floors, problem.rho)
     lower, upper, bias = problem.lower, problem.upper, problem.bias
     # While the block stays inside one cell the mean is constant, up to rounding.
     proper = np.flatnonzero((fill.means[1:] > fill.means[:-1]) & (fill.left < fill.right))
@@ -562,16 +512,8 @@ def pieces(problem: FloorProblem, floors: Array) -> Pieces:
         inner = inner[(inner > lower) & (inner < upper)]
         edges = np.concatenate([[lower], np.unique(inner), [upper]])
         segment = _segment(fill, proper, (edges[:-1] + edges[1:]) / 2)
-        nothing = np.zeros(len(segment))
-        return Pieces(
-            fill,
-            edges,
-            fill.left[segment],
-            fill.right[segment],
-            nothing,
-            np.full(len(segment), -1),
-            segment,
-        )
+        left, right, tied = fill.left[segment], fill.right[segment], np.full(len(segment), -1)
+        return Pieces(fill, edges, left, right, np.zeros(len(segment)), tied, segment)
     turn = _indifference(problem, fill)
     cuts = np.concatenate([turn, fill.means - bias, fill.means + bias])
     cuts = np.unique(cuts[(cuts > lower) & (cuts < upper)])
@@ -591,15 +533,8 @@ def pieces(problem: FloorProblem, floors: Array) -> Pieces:
     moved_left = fill.left[after] > fill.left[before]
     pivot = np.where(moved_left, fill.right[after], fill.left[after])
     pivot = np.where(q == 0, fill.right[0], np.where(q == K, fill.left[K - 1], pivot))
-    return Pieces(
-        fill,
-        edges,
-        np.where(tied, fill.left[segment], pivot),
-        np.where(tied, fill.right[segment], pivot),
-        shift,
-        np.where(tied, -1, q),
-        segment,
-    )
+    left, right = (np.where(tied, side[segment], pivot) for side in (fill.left, fill.right))
+    return Pieces(fill, edges, left, right, shift, np.where(tied, -1, q), segment)
 
 
 def _segment(fill: BlockFill, proper: Indices, mean: Array) -> Indices:
@@ -717,29 +652,6 @@ def lower_bound(
     return float(lowered), float(bound - lowered)
 
 
-def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:
-    """Return the solution with a bound for any larger budget: the loss without privacy.
-
-    Its lines are chords through neighbouring outputs, so that no reduced cost is negative and ρ multiplies none.
-    """
-    if not problem.loss.polynomial or epsilon > _LARGEST:
-        return replace(solution, lower_bound=-np.inf, proof=None)
-    floors, nothing = (
-        np.full(len(problem.bins), 1.0 / (problem.rho - 1.0)),
-        np.zeros_like(solution.multipliers),
-    )
-    proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
-    value = fill.expected_loss(problem)
-    if problem.objective == "worst":
-        value, x = largest_loss(fill.table, problem.loss)
-        at = np.array([x])
-        proof = multipliers_of(
-            problem, [lines(problem, at, np.ones(1), *problem.slopes(at, *fill.outputs(at)))], nothing
-        )
-    margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))
-    return replace(solution, lower_bound=value - margin, proof=proof, multipliers=nothing)
-
-
 def fill_proof(
     problem: FloorProblem, floors: Array, multipliers: Array, duals: tuple[Array, Array] | None = None
 ) -> DualPieces | None:
@@ -777,17 +689,7 @@ def chords(problem: FloorProblem, table: Pieces, edges: Array, share: Array) -> 
     kept = (share > 0) & problem.has_density
     u, v, at, share = cells[:-1][kept], cells[1:][kept], at[kept], share[kept]
     i, j = table.left[at], table.right[at]
-    middle, loss = (u + v) / 2, problem.loss
-    # One-sided limits: the sign of B − x is the one inside the cell.
-    low, high = problem.bins[i], problem.bins[j]
-    sign_low, sign_high = np.where(low < middle, -1.0, 1.0), np.where(high < middle, -1.0, 1.0)
-    ends = []
-    for x in (u, v):
-        cost_low = loss.absolute * sign_low * (low - x) + loss.squared * (low - x) ** 2
-        cost_high = loss.absolute * sign_high * (high - x) + loss.squared * (high - x) ** 2
-        mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
-        ends.append(_straight(problem, x, cost_low - mu * low, mu))
-    (L0, M0), (L1, M1) = ends
+    (L0, M0), (L1, M1) = (_straight(problem, x, *problem.slopes(x, i, j)) for x in (u, v))
     return np.stack([u, v, share, L0, L1, M0, M1], axis=1)
 
 

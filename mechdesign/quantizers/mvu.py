@@ -41,11 +41,12 @@ from mechdesign.quantizers.bins import BinSearch
 from mechdesign.quantizers.dual_pieces import OutputSpace
 from mechdesign.quantizers.exact_law import RationalTable
 from mechdesign.quantizers.families import searched_among
-from mechdesign.quantizers.floors import MOST_OUTPUTS, RESOLVED
+from mechdesign.quantizers.floors import MOST_OUTPUTS
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range
+from mechdesign.quantizers.table import RESOLVED
 from mechdesign.solvers import Deadline, LinearProgram
 from mechdesign.typing import Array, Numbers, Status, Weights
 

@@ -53,9 +53,9 @@ from mechdesign.quantizers.floors import (
     lower_bound,
     patience,
     pieces,
-    smallest_epsilon,
 )
 from mechdesign.quantizers.planes import cutting_planes, worst_case
+from mechdesign.quantizers.table import mean_loss, smallest_epsilon
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
@@ -452,7 +452,7 @@ def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[M
 
 def expected(problem: FloorProblem, floors: Array) -> float:
     """Return F(a), with the bias budget of the problem."""
-    return pieces(problem, floors).expected_loss(problem)
+    return mean_loss(pieces(problem, floors).table, problem.prior, problem.loss)
 
 
 @dataclass(frozen=True, eq=False)

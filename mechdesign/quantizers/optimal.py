@@ -56,16 +56,16 @@ from mechdesign.quantizers.floors import (
     FloorProblem,
     FloorSolution,
     fill_proof,
+    lines,
+    multipliers_of,
     pieces,
-    smallest_epsilon,
-    solved_epsilon,
-    without_privacy,
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
 from mechdesign.quantizers.newton import METHODS, best_floors, check_feasible, uncapped
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
+from mechdesign.quantizers.table import largest_loss, mean_loss, smallest_epsilon, solved_epsilon
 from mechdesign.solvers.deadline import Deadline, limited
 from mechdesign.typing import Array, Numbers
 
@@ -288,7 +288,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             found = replace(found, lower_bound=-math.inf)
         solution = best_floors(fixed.floor_problem, 0.5 * clock.gap, method, start, clock).merged(found)
         if self.privacy.epsilon > fixed.solved_epsilon:
-            solution = without_privacy(fixed.floor_problem, solution, self.privacy.epsilon)
+            solution = _without_privacy(fixed.floor_problem, solution, self.privacy.epsilon)
         if not math.isfinite(solution.value):
             raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
         yield from fixed._bound(solution, clock)
@@ -421,6 +421,32 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         table = program.columns()[: declared.cells].reshape(declared.n, declared.m)
         answer = program.solution
         return table.min(axis=0), (f"{answer.solver} on {len(table)} knots", *answer.fallbacks)
+
+
+_LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
+
+
+def _without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:
+    """Return the solution with a bound for any larger budget: the loss without privacy.
+
+    Its lines are chords through neighbouring outputs, so that no reduced cost is negative and ρ multiplies none.
+    """
+    if not problem.loss.polynomial or epsilon > _LARGEST:
+        return replace(solution, lower_bound=-np.inf, proof=None)
+    floors, nothing = (
+        np.full(len(problem.bins), 1.0 / (problem.rho - 1.0)),
+        np.zeros_like(solution.multipliers),
+    )
+    proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
+    value = mean_loss(fill.table, problem.prior, problem.loss)
+    if problem.objective == "worst":
+        value, x = largest_loss(fill.table, problem.loss)
+        at = np.array([x])
+        proof = multipliers_of(
+            problem, [lines(problem, at, np.ones(1), *problem.slopes(at, *fill.outputs(at)))], nothing
+        )
+    margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))
+    return replace(solution, lower_bound=value - margin, proof=proof, multipliers=nothing)
 
 
 def _multipliers(solution: FloorSolution) -> pd.DataFrame:

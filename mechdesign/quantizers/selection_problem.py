@@ -34,7 +34,6 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description
 from mechdesign.quantizers.exact_law import SelectionLaw, excess_loss, tightened
-from mechdesign.quantizers.floors import RESOLVED, smallest_epsilon, solved_epsilon
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
@@ -50,6 +49,7 @@ from mechdesign.quantizers.selection_program import (
     theorem6_boxes,
     unit_vectors,
 )
+from mechdesign.quantizers.table import RESOLVED, smallest_epsilon, solved_epsilon
 from mechdesign.solvers import Solution
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Indices, instance

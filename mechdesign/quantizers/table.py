@@ -1,4 +1,4 @@
-r"""Tables of output probabilities that are affine in the input between knots, and their errors and losses.
+r"""Tables of output probabilities that are affine in the input between knots, their errors and losses, and the least ε of outputs.
 
 .. math:: p(x, i) = (1 - t)\, s_{k,i} + t\, e_{k,i}, \qquad x \in [x_k, x_{k+1}),\; t = \frac{x - x_k}{x_{k+1} - x_k}
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ from mechdesign.typing import Array, Numbers, as_given
 
 LARGEST = 1e100
 """Largest magnitude: beyond it, or below its inverse, squares and products with them leave the range of doubles."""
+LARGEST_EPSILON = 23.0
+"""ε beyond which doubles do not resolve floors: designs with more are solved at it, or near the least feasible ε."""
+RESOLVED = 16.0
+"""ε up to which every floor that privacy requires is above a linear program's tolerance."""
 
 
 def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) -> Array:
@@ -69,6 +74,40 @@ def cell_edges(bins: Array, knots: Array) -> Array:
     array([-1. , -0.5,  0.5,  1. ])
     """
     return np.union1d(knots, bins[(bins > knots[0]) & (bins < knots[-1])])
+
+
+def smallest_epsilon(bins: Array, lower: float, upper: float) -> float:
+    r"""Return the smallest ε at which some ε-LDP mechanism with these outputs is unbiased on [lower, upper].
+
+    Splitting every output between the two extreme ones, with means preserved, is post-processing; so two
+    outputs decide: :math:`\varepsilon = \log\max\{(B_m - lo)/(B_m - hi), (hi - B_1)/(lo - B_1)\}`.
+    It is infinite if an extreme output lies at an end of the range, and 0 if one mean suffices for all inputs
+    (a bias budget can make ``lower`` at least ``upper``).
+
+    Examples
+    --------
+    >>> import math
+    >>> A = (math.e + 1) / (math.e - 1)
+    >>> round(smallest_epsilon(np.array([-A, A]), -1.0, 1.0), 12)
+    1.0
+    """
+    needed = least_ratio(bins, Fraction(lower), Fraction(upper))
+    return math.inf if needed is None else math.log(min(needed, Fraction(10**300)))
+
+
+def least_ratio(bins: Array, lower: Fraction, upper: Fraction) -> Fraction | None:
+    """Return the ratio of probabilities that the two outermost outputs need, exactly; None if no ratio suffices."""
+    first, last = Fraction(float(bins[0])), Fraction(float(bins[-1]))
+    if lower >= upper and first <= lower and last >= upper:
+        return Fraction(1)
+    if first >= lower or last <= upper:
+        return None
+    return max((last - lower) / (last - upper), (upper - first) / (lower - first))
+
+
+def solved_epsilon(epsilon: float, least: float, resolved: float = LARGEST_EPSILON) -> float:
+    """Return the ε at which a design is solved: the budget, capped at what doubles resolve; `least` is the least feasible ε."""
+    return min(epsilon, max(resolved, least + 2.0))
 
 
 def loss_from_floats(low: Array, high: Array) -> float:

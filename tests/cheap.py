@@ -202,7 +202,7 @@ def objects() -> Iterator[Any]:
         n.flipped_huber(alpha=1.0, gamma=2.0),
         n.truncated_laplace(12.0, scale=1 / 0.3),
     ]
-    yield [n.osgt(0.5, 1.0), n.staircase_law(1.0, loss="squared")]
+    yield [n.osgt(0.5, 1.0), n.staircase_law(1.0, loss="squared"), n.answering_staircase(5.0, 0.1, 0.2)]
     yield [
         md.Prior.of(p)
         for p in (UNIFORM, [0.1, 0.2], md.clipped(stats.norm(), -1, 1), md.truncated(stats.norm(), -1, 1))

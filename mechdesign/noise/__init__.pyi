@@ -23,6 +23,7 @@ from .families import opendp_measurement as opendp_measurement
 from .knorm import KNorm as KNorm
 from .knorm_noise import KNormNoise as KNormNoise
 from .lattice import LatticeBound as LatticeBound
+from .laws import answering_staircase as answering_staircase
 from .laws import flipped_huber as flipped_huber
 from .laws import flipped_huber_sufficient as flipped_huber_sufficient
 from .laws import flipped_huber_zcdp as flipped_huber_zcdp

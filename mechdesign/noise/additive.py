@@ -43,6 +43,7 @@ from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, share
 from mechdesign.problem.law_moments import (
     FINITE,
+    STAIRCASES,
     frozen_parts,
     is_gaussian,
     law_variance,
@@ -257,7 +258,7 @@ def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int =
     if not hasattr(law.dist, "_logpdf"):
         return min(_joint_rho(terms, xi) for terms in worst_cases(law, sensitivity, dimension).alternatives)
     box = concentrated_rho(law, sensitivity.largest_linf(dimension), sensitivity.count(dimension), xi)
-    if law.dist.name == "staircase":
+    if law.dist.name in STAIRCASES:
         return box
     return min(box, concentrated_rho(law, sensitivity.largest_l1(dimension), 1, xi))
 

@@ -61,7 +61,7 @@ from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.symmetric_bound import least_symmetric
 from mechdesign.problem import checks
 from mechdesign.problem.checks import field
-from mechdesign.problem.law_moments import frozen_parts, law_variance
+from mechdesign.problem.law_moments import STAIRCASES, frozen_parts, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,
@@ -279,7 +279,7 @@ class Calibration(Design):
         if given and self.family.scale_only:
             return self.among
         # a symmetrised law is as private and costs as much: a bound for symmetric laws holds for all
-        return INDEPENDENT_NOISE if noise.law.dist.name == "staircase" else LOG_CONCAVE_NOISE
+        return INDEPENDENT_NOISE if noise.law.dist.name in STAIRCASES else LOG_CONCAVE_NOISE
 
     def least_cost(self, stated: Certificate, given: float) -> float:
         """Return a lower bound on the cost of every symmetric law that is as private (log-concave, if the mechanism's is), or of every scale of this law.

@@ -537,6 +537,66 @@ True
 register_law("staircase", staircase)
 
 
+class AnsweringStaircase(SymmetricLaw):
+    """Generator of the staircase with a point mass at 0 (see `answering_staircase`); the density is that of the other errors."""
+
+    def _argcheck(self, epsilon: Values, gamma: Values, answered: Values) -> Values:
+        return staircase._argcheck(epsilon, gamma) & (answered > 0) & (answered < 1)
+
+    def _logpdf(self, t: Values, epsilon: Values, gamma: Values, answered: Values) -> Values:
+        return staircase._logpdf(t, epsilon, gamma) + np.log1p(-answered)
+
+    def _upper(self, u: Values, epsilon: Values, gamma: Values, answered: Values) -> Values:
+        return (1 - answered) * staircase._upper(u, epsilon, gamma)
+
+    def _cdf(self, t: Values, *shapes: Values) -> Values:
+        return np.where(t == 0, 1 - self._sf(t, *shapes), self._sf(-t, *shapes))
+
+    def _reach(self, s: Values, epsilon: Values, gamma: Values, answered: Values) -> Values:
+        return staircase._reach(np.minimum(s / (1 - answered), 0.5), epsilon, gamma)
+
+    def _rvs(
+        self, *shapes: Values, size: tuple[int, ...] | None = None, random_state: Values = None
+    ) -> Values:
+        drawn = staircase._rvs(*shapes[:2], size=size, random_state=random_state)
+        return np.where(random_state.random(size) < shapes[2], 0.0, drawn)
+
+    def _absolute_moment(self, p: float, epsilon: Values, gamma: Values, answered: Values) -> Values:
+        return (1 - answered) * staircase._absolute_moment(p, epsilon, gamma)
+
+    def _entropy(self, *shapes: Values) -> Values:
+        return np.full_like(shapes[2], -np.inf)  # of the point mass
+
+    def precise(self, epsilon0: arb, gamma: arb, answered: arb) -> PreciseLoss:
+        steps = staircase.precise(epsilon0, gamma)
+
+        def delta(r: Values, epsilon: Values) -> Values:
+            found = steps.delta(r, epsilon)
+            return None if found is None else answered + (1 - answered) * found
+
+        return PreciseLoss(delta)
+
+    def privacy_loss(self, ratio: float, epsilon: float, gamma: float, answered: float) -> AtomicLoss:
+        """Return the losses of the staircase, and an infinite one: no shift moves the point mass onto itself."""
+        steps = staircase.privacy_loss(ratio, epsilon, gamma)
+        return AtomicLoss(steps.values, (1 - answered) * steps.mass, answered)
+
+
+answering_staircase = AnsweringStaircase(name="answering_staircase", shapes="epsilon, gamma, answered")
+r"""The staircase mixed with a point mass at 0: ``answering_staircase(epsilon, gamma, answered, scale=sensitivity)``.
+
+With probability p it adds nothing, so that :math:`\delta(\varepsilon) = p + (1 - p)\,\delta_{\text{staircase}}(\varepsilon)` at every shift but 0:
+(ε, p)-DP, at 1 − p times the staircase's cost. **[new]**
+
+Examples
+--------
+>>> law = answering_staircase(20.0, 1e-4, 0.25, scale=2.0)
+>>> float(law.cdf(0.0)), float(round(law.var() / staircase(20.0, 1e-4, scale=2.0).var(), 12))
+(0.625, 0.75)
+"""
+register_law("answering_staircase", answering_staircase)
+
+
 def staircase_law(epsilon: float, sensitivity: float = 1.0, *, loss: str = "absolute") -> FrozenLaw:
     r"""Return the ε-DP staircase law of least loss; for one number no additive noise costs less.
 

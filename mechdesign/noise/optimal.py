@@ -63,7 +63,6 @@ from mechdesign.noise.staircase_dual import (
     MOST_PERIODS,
     StaircaseDual,
     StaircaseMultipliers,
-    answering_staircase,
     whole_staircase,
 )
 from mechdesign.noise.subset_bound import lower_bounds, one_number, shared_bound
@@ -92,20 +91,20 @@ CLOSED = ("gaussian", "laplace", *DISCRETE)
 def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     """Yield the staircase and the lower bound of its dual, for a loss a|t| + bt².
 
-    Where δ is not small compared with the gap, and on whole numbers always, the law has mass δ at 0; beyond ε of about 11 real numbers would need
-    too many cells for that.
+    Where δ is not small compared with the gap, and on whole numbers always, the law has mass δ at 0.
     """
     q = question
     pure = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
     _, step = pure.highest
-    if q.integer or (20 * q.delta > clock.gap and step > 1 / 256):
-        law: CellNoise | IntegerNoise
-        if q.integer:
-            law = whole_staircase(q.epsilon, q.change, round(step), q.delta)
-        else:
-            law = answering_staircase(q.epsilon, q.sensitivity, step, q.delta)
+    if q.integer:
+        law = whole_staircase(q.epsilon, q.change, round(step), q.delta)
         report = SolveReport("closed form")
         yield Law(law, round_up(law.cost(q.given_loss)), (LawProof(),), report, law_notes(q, law))
+    elif 20 * q.delta > clock.gap:
+        share = math.nextafter(q.delta, 0.0)  # the accounting rounds up
+        found = laws.answering_staircase(q.epsilon, step, share, scale=q.sensitivity)
+        note = f"with probability {shown(share)} the answer is released without noise: δ is large enough that this pays"
+        yield replace(_law(q, found, "closed form"), notes=(note,))
     else:
         yield _law(q, laws.staircase(q.epsilon, step, scale=q.sensitivity), "closed form")
     multipliers = [pure]
@@ -229,7 +228,8 @@ def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
 def _product(question: NoiseQuestion, best: Result) -> list[tuple[str, Law]]:
     """Return the optimum of one coordinate on all of them, if it is symmetric."""
     if isinstance(best.mechanism, AdditiveNoise):
-        return [("one coordinate", _law(question, best.mechanism.law, best.solver_report.solver))]
+        law = _law(question, best.mechanism.law, best.solver_report.solver)
+        return [("one coordinate", replace(law, notes=best.notes))]
     if not best.mechanism.symmetric:
         return []
     l0 = None if question.moved == question.dimension else question.moved
@@ -331,8 +331,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     Notes
     -----
     Geng and Viswanath (2016) for δ = 0, where the answer is the staircase; Selvi, Liu and Wiesemann, *Differential
-    privacy via distributionally robust optimization* (2025) for δ > 0. The lattice bounds are [new]. Beyond ε of about 11 cells are too
-    wide for the staircase's first step, so that the law has no mass δ at 0: it costs up to about a share δ more than the bound.
+    privacy via distributionally robust optimization* (2025) for δ > 0. The lattice bounds are [new].
 
     Examples
     --------

@@ -44,7 +44,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational, round_up
 from mechdesign.evidence.sampling import IntegerWeights, accepted, bernoulli, random_words, streaks
 from mechdesign.noise.families import DiscreteGaussian
-from mechdesign.noise.laws import Staircase
+from mechdesign.noise.laws import AnsweringStaircase, Staircase, staircase
 from mechdesign.problem.law_moments import frozen_parts, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 
@@ -179,6 +179,11 @@ class ExactNoise:
             raise DesignError.of("law", f"gennorm({self.shapes[0]:g})", "must be log-concave: beta >= 1")
         self.discrete = isinstance(self.dist, stats.rv_discrete)
         self._wanted = step
+        self._answered = Fraction(0)
+        if isinstance(self.dist, AnsweringStaircase):
+            *shapes, answered = self.shapes
+            self._answered, self.law = Fraction(answered), staircase(*shapes, scale=self.scale)
+            self.dist, self.shapes = self.law.dist, tuple(shapes)
 
     @cached_property
     def _means(self) -> dict[int, Fraction]:
@@ -301,7 +306,10 @@ class ExactNoise:
 
     def draw(self, size: int) -> Indices:
         """Draw `size` integers: the noise over the step, rounded."""
-        return accepted(size, lambda missing: self._proposals(min(_BLOCK, int(missing * 1.02) + 8)))
+        found = accepted(size, lambda missing: self._proposals(min(_BLOCK, int(missing * 1.02) + 8)))
+        if share := self._answered:
+            found *= IntegerWeights([share.numerator, share.denominator - share.numerator]).draw(size)
+        return found
 
     def _proposals(self, size: int) -> Indices:
         last, words = len(self._hat[0]) - 1, random_words(size)

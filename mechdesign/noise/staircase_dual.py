@@ -39,24 +39,12 @@ from scipy import optimize
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
+from mechdesign.noise.cell_noise import IntegerNoise
 from mechdesign.noise.lattice import NoiseQuestion, OneNumberDual
 from mechdesign.problem.checks import instance, integer
-from mechdesign.problem.losses import outward_decay, round_width
+from mechdesign.problem.losses import outward_decay
 
 MOST_PERIODS = 50_000
-
-
-def answering_staircase(epsilon: float, sensitivity: float, step: float, delta: float) -> CellNoise:
-    """Return a law on cells that adds next to nothing with probability δ, else a staircase that first falls near the share `step` of the sensitivity."""
-    first = 4 if step > 1 / 64 else 1
-    n, decay = round(first / step), outward_decay(epsilon)
-    powers = [0] * first + [1] * n + [2] * (n - first)  # the second period repeats
-    half = [decay.numerator**k * decay.denominator ** (2 - k) for k in powers]
-    width = round_width(Fraction(sensitivity) / n)
-    law = CellNoise((*half[::-1], *half), width, -len(half) * width, n, decay=decay)
-    spike = math.floor(law.total * Fraction(delta) / (1 - Fraction(delta)))
-    return replace(law, spike=spike, spike_width=width * 2.0**-18)
 
 
 def whole_staircase(epsilon: float, change: int, first: int, delta: float = 0.0) -> IntegerNoise:

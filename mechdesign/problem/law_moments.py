@@ -73,6 +73,8 @@ def has_closed_form(law: FrozenLaw) -> bool:
     return type(law.dist) in _CLOSED
 
 
+STAIRCASES = "staircase", "answering_staircase"
+"""Names of the laws whose density is constant on steps."""
 FINITE = "must have a finite, positive variance: choose other units where doubles do not hold it"
 
 
@@ -86,8 +88,8 @@ def integrated_cost(law: FrozenLaw, loss: str) -> float:
         k = h * np.arange(1.0, math.ceil(60 * deviation / h) + 3)
         return 2 * h * float(np.sum(k**power * law.pmf(k)))
     top, order = min(float(law.support()[1]), 80 * deviation), 16
-    if staircase := law.dist.name == "staircase":
-        (epsilon, gamma), _, top = law.dist._parse_args(*law.args, **law.kwds)
+    if staircase := law.dist.name in STAIRCASES:
+        (epsilon, gamma, *_), _, top = law.dist._parse_args(*law.args, **law.kwds)
         edges, order = np.array([0.0, gamma * top, top]), 2  # exact: between the edges P(T > t) is a line
     else:
         edges = np.append(np.arange(0, top, deviation / 4), top)

@@ -51,6 +51,7 @@ from mechdesign.verifier.laws import (
 )
 from mechdesign.verifier.reading import (
     LOST,
+    STAIRS,
     Account,
     Json,
     NotCovered,
@@ -159,12 +160,12 @@ class Asked(NamedTuple):
         """The loss of one coordinate less an origin, the second, such that few or alike losses are points of the grid."""
         if self.name == "laplace":
             return laplace_losses(grid, shift, epsilon or unit), shift
-        origin, exact = ZERO, self.name in WHOLE or self.name == "staircase"
+        origin, exact = ZERO, self.name in (*WHOLE, *STAIRS)
         if self.name == "dlaplace":
             origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
         elif self.name == "discrete_gaussian":
             origin, unit = (shift / self.shapes[0]) ** 2 / 2, 1 / self.shapes[0] ** 2
-        elif self.name == "staircase":
+        elif self.name in STAIRS:
             unit = self.shapes[0]
         cells, infinite = self.outcomes(shift, grid.tail, bend, grid.points)
         growth = origin.exp()
@@ -175,8 +176,8 @@ class Asked(NamedTuple):
         self, shift: Decimal, tail: Decimal, bend: Decimal, points: int
     ) -> tuple[list[Cell], Decimal]:
         """Cells of the loss of one coordinate for a grid of so many points, and the mass whose loss is infinite."""
-        if self.name == "staircase":
-            return staircase_atoms(self.shapes, shift), ZERO
+        if self.name in STAIRS:
+            return staircase_atoms(self.shapes, shift)
         if self.name in WHOLE:
             each = (
                 8 if self.name == "discrete_gaussian" and self.shapes[0] > LISTED else 2
@@ -191,9 +192,9 @@ class Asked(NamedTuple):
     def alone(self, shift: Decimal) -> Decimal:
         """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
         growth = self.epsilon.exp()
-        if self.name == "staircase":
-            cells = staircase_atoms(self.shapes, shift)
-            return sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
+        if self.name in STAIRS:
+            cells, infinite = staircase_atoms(self.shapes, shift)
+            return infinite + sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
         if self.name in WHOLE:
             return WHOLE[self.name](*self.shapes, shift).delta(int(shift), self.epsilon)
         law = CONTINUOUS[self.name](*self.shapes)
@@ -472,9 +473,9 @@ def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Deci
 
 def proper(name: str, shapes: tuple[Decimal, ...]) -> bool:
     """Whether a law of the family has these shapes: it is log-concave then, or a staircase."""
-    if name == "staircase":
-        epsilon, gamma = shapes
-        return epsilon > 0 and 0 <= gamma <= 1
+    if name in STAIRS:
+        epsilon, gamma, answered = (*shapes, ZERO)[:3]
+        return epsilon > 0 and 0 <= gamma <= 1 and 0 <= answered < 1
     if name in ("osgt", "flipped_huber", "gennorm"):
         return shapes[0] >= (1 if name == "gennorm" else 0)
     most = Decimal(745) if name == "dlaplace" else Decimal("1e154")  # its variance is a double then

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from mechdesign.verifier.arithmetic import between, decimal
 from mechdesign.verifier.laws import ROUND, WHOLE, ZERO
-from mechdesign.verifier.reading import Account, Json, Refused, TooLarge
+from mechdesign.verifier.reading import STAIRS, Account, Json, Refused, TooLarge
 
 BITS = 800
 MOST_EXACT = 2000
@@ -118,7 +118,7 @@ def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account)
         norms_of = [decimal(filled(sizes, l1)).sqrt(), *([] if l2 is None else [decimal(l2)])]
         return [[(min(norms_of) * ROUND, 1)]]
     bounds = [decimal(size) for size, count in sizes for _ in range(count)]
-    if name == "staircase":
+    if name in STAIRS:
         return [[(bounds[0], len(bounds))]]
     total = decimal(reached(1, sizes, l1, None))
     if l2 is not None:

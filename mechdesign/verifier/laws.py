@@ -353,15 +353,18 @@ def gaussian_tails(sigma: Decimal) -> tuple[Decimal, list[Decimal]]:
     return 2 * ends[0] - half[0], ends
 
 
-def staircase_atoms(shapes: tuple[Decimal, ...], shift: Decimal) -> list[Cell]:
-    """Steps of length 1, which fall by e^-ε at k + γ: a shift of at most a step changes the density by that factor or not."""
+def staircase_atoms(shapes: tuple[Decimal, ...], shift: Decimal) -> tuple[list[Cell], Decimal]:
+    """Steps of length 1, which fall by e^-ε at k + γ: a shift of at most a step changes the density by that factor or not.
+
+    A third shape is a point mass at 0, which no shift moves onto itself: the mass whose loss is infinite.
+    """
     if shift > 1:
         raise Refused("a change of more than one step of the staircase")
-    epsilon, gamma = shapes
-    b = (-epsilon).exp()
-    level = (1 - b) / (2 * (gamma + b * (1 - gamma)))
+    epsilon, gamma, answered = (*shapes, ZERO)[:3]
+    b, rest = (-epsilon).exp(), 1 - answered
+    level = rest * (1 - b) / (2 * (gamma + b * (1 - gamma)))
     high = level * (min(gamma, shift) + shift * b / (1 - b) + max(ZERO, min(gamma, shift - gamma)))
-    return [atom(high, epsilon), atom(1 - high - high * b, ZERO), atom(high * b, -epsilon)]
+    return [atom(high, epsilon), atom(rest - high - high * b, ZERO), atom(high * b, -epsilon)], answered
 
 
 def whole(shift: Decimal) -> int:
@@ -433,6 +436,9 @@ COSTS: dict[str, Callable[..., Decimal]] = {
     "flipped_huber": huber_cost,
     "gennorm": lambda p, power: gamma((p + 1) / power) / gamma(1 / power),
     "staircase": staircase_cost,
+    "answering_staircase": lambda p, epsilon, gamma, answered: (
+        (1 - answered) * staircase_cost(p, epsilon, gamma)
+    ),
     "dlaplace": discrete_laplace_cost,
     "discrete_gaussian": gaussian_sum_cost,
 }

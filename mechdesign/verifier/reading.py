@@ -566,6 +566,7 @@ def asked(privacy: Json) -> str:
 
 EVERY, FAMILY, MENU = "every mechanism", "this family", "this menu"
 INDEPENDENT, LOG_CONCAVE = "independent noise of one law", "symmetric log-concave noise"
+STAIRS = "staircase", "answering_staircase"
 SEARCHED_SHAPES = "flipped_huber", "osgt", "gennorm", "truncated_laplace", "staircase"
 DISCRETE = "discrete_laplace", "discrete_gaussian"
 
@@ -618,7 +619,7 @@ def spoken_of(result: Json) -> str:
                 raise Refused("a share of the scale that is none")
             if proof["given"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
-            return INDEPENDENT if result["mechanism"]["law"]["name"] == "staircase" else LOG_CONCAVE
+            return INDEPENDENT if result["mechanism"]["law"]["name"] in STAIRS else LOG_CONCAVE
         if proof[""] == "subset-bound":
             return INDEPENDENT
     if design[""] == "vector-design":

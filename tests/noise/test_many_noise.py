@@ -18,7 +18,6 @@ import mechdesign as md
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.lattice import averaged
 from mechdesign.noise.optimal import named_cost
-from mechdesign.noise.staircase_dual import answering_staircase
 from mechdesign.noise.subset_bound import Copies, binomial_tail, lower_bounds
 from mechdesign.noise.vector_noise import CellProduct, many_interval
 from mechdesign.problem.losses import Loss
@@ -84,7 +83,7 @@ def test_one_of_many_gets_the_optimum_of_one() -> None:
 
 def test_the_pure_noise_for_two_numbers_states_the_delta_that_sampling_finds() -> None:
     """Of both coordinates moved by the sensitivity."""
-    law = answering_staircase(1.0, 1.0, 0.37, 0.0)
+    law = CellNoise((9, 24, 24, 64, 64, 24, 24, 9), 0.5, -2.0, 2, decay=Fraction(3, 8))
     noise = CellProduct(law, 2)
     assert law.decay and noise.delta_interval(2.0).upper == 0.0
     t, reach = law.rvs((200_000, 2), random_state=5), law.cells_per_shift * law.width

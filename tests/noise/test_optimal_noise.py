@@ -4,6 +4,7 @@ import math
 import os
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import cvxpy as cp
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import integrate, optimize, stats
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise import CellNoise, IntegerNoise, OptimalNoise
+from mechdesign.noise import CellNoise, IntegerNoise, OptimalNoise, laws
 from mechdesign.noise.optimal import staircase
 from mechdesign.noise.staircase_dual import StaircaseMultipliers
 from mechdesign.problem.spine import Bound, Clock
@@ -192,25 +193,47 @@ def test_the_sensitivity_is_only_a_unit(sensitivity) -> None:
     assert b.certificate.verify() and all(holds for *_, holds in verify(dumps(b)).rows)
 
 
+def lost(gamma: Fraction, b: Fraction, shift: Fraction, growth: Fraction) -> Fraction:
+    """∫[f(t) − e^ε f(t + s)]₊ dt of a staircase with steps of 1, from −6 to 6, level by level."""
+
+    def level(t: Fraction) -> Fraction:
+        return b ** (math.floor(abs(t)) + (abs(t) % 1 >= gamma)) * (1 - b) / (gamma + b * (1 - gamma)) / 2
+
+    edges = {sign * (k + part) for k in range(6) for part in (0, gamma) for sign in (-1, 1)}
+    cuts = sorted(edges | {edge - shift for edge in edges})
+    pieces = ((y - x, (x + y) / 2) for x, y in pairwise(cuts))
+    return sum(width * max(level(t) - growth * level(t + shift), 0) for width, t in pieces)
+
+
 @pytest.mark.parametrize(
     "epsilon, delta, loss",
-    [(8.0, 0.0, "absolute"), (6.0, 0.1, "squared"), (9.0, 1e-3, "absolute"), (40.0, 1e-9, "squared")],
-)
+    [(8.0, 0.0, "absolute"), (6.0, 0.1, "squared"), (9.0, 1e-3, "absolute"), (40.0, 1e-9, "squared"), (20.0, 0.3, "squared")],
+)  # fmt: skip
 def test_large_epsilon(epsilon, delta, loss) -> None:
-    """Private by brute force at whole shifts and at others, bounded by the closed form."""
+    """The staircase, with a point mass at 0 where δ counts: private at every shift level by level, bounded by the closed form."""
     result = OptimalNoise(md.ApproximateDP(epsilon, delta), sensitivity=0.3, loss=loss).solve(gap=0.05)
-    law = result.mechanism
-    assert result.gap <= 0.05 and result.certificate.verify()
-    assert law.privacy_profile(epsilon) <= delta
-    if isinstance(law, md.noise.AdditiveNoise):  # of no δ to speak of: the staircase itself
-        known = 0.3 * math.exp(epsilon / 2) / math.expm1(epsilon) if loss == "absolute" else law.variance
-        assert result.value == pytest.approx(known, rel=1e-12) and result.lower_bound <= known
-        assert not replace(result, value=result.value * (1 - 1e-9)).certificate.verify()
-        return
-    assert law.expected_loss(loss) == pytest.approx(result.value, rel=1e-9)
-    rng, n = np.random.default_rng(0), law.cells_per_shift
-    for shift in [*law.width * rng.integers(1, n, 20), 0.3, *rng.uniform(0, 0.3, 10)]:
-        assert hockey_stick(law, epsilon, shift) <= delta * (1 + 1e-6) + 1e-9
+    noise, share = result.mechanism, delta if delta > 0.05 / 20 else 0.0
+    gamma, b, s = Fraction(noise.parameters["gamma"]), Fraction(math.exp(-epsilon)), Fraction(share)
+    pure = laws.staircase(epsilon, float(gamma), scale=0.3)
+    known = 0.3 * math.exp(epsilon / 2) / math.expm1(epsilon) if loss == "absolute" else pure.var()
+    assert result.gap <= 0.05 and result.value == pytest.approx((1 - share) * known, rel=1e-12)
+    for less in (0.0, 1.0, 2.5):
+        growth, stated = Fraction(math.exp(epsilon - less)), noise.privacy_profile(epsilon - less)
+        found = [s + (1 - s) * lost(gamma, b, Fraction(k, 8), growth) for k in range(1, 9)]
+        assert max(found) == found[-1] == pytest.approx(stated, rel=1e-9, abs=1e-12)
+    assert noise.privacy_profile(epsilon) <= delta
+    forged = [replace(result, value=result.value * (1 - 1e-9))]
+    if share:
+        more = md.AdditiveNoise(
+            laws.answering_staircase(epsilon, float(gamma), share * 1.001, scale=0.3), 0.3
+        )
+        forged.append(replace(result, mechanism=more, value=more.variance))
+        zeros = np.mean(noise.release(np.full(4000, 7.0)) == 7.0)
+        assert "the answer is released without noise" in str(result)
+        assert zeros == pytest.approx(share, abs=5 * math.sqrt(share / 4000))
+    for each in (result, *forged):
+        held = all(holds for *_, holds in verify(dumps(each)).rows)
+        assert held == each.certificate.verify() == (each is result)
 
 
 @pytest.mark.parametrize("delta", [0.6, 0.8, 0.95])

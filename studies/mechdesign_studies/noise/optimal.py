@@ -9,7 +9,6 @@ variance) and the ε-DP staircase, which ignores δ.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -107,9 +106,10 @@ def solve_grid(report: Report) -> tuple[pd.DataFrame, pd.DataFrame]:
                             "lower bound": result.lower_bound,
                             "gap": result.gap,
                             "private": result.design.delta <= delta
-                            and result.mechanism.exact_delta(epsilon) <= Fraction(delta),
+                            and result.mechanism.privacy_profile(epsilon) <= delta,
                             "checked": result.certificate.verify(),
-                            "cells per sensitivity": result.mechanism.cells_per_shift,
+                            # a staircase has none
+                            "cells per sensitivity": getattr(result.mechanism, "cells_per_shift", 0),
                             "seconds": result.solver_report.seconds,
                         }
                     )

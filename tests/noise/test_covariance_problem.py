@@ -442,3 +442,14 @@ def test_what_is_released_is_of_the_coordinates_that_are_proved():
 def test_no_unit_breaks_the_budget(power):
     result = md.CountsGaussian(5, 2, md.ApproximateDP(1.0, 1e-6), most=10.0**power).solve()
     assert result.certificate.verify() and result.gap < 1e-9
+
+
+@pytest.mark.parametrize("further", [0.0, 0.5])
+def test_the_least_largest_variance_where_some_loads_are_zero(further: float) -> None:
+    """The weights then leave the covariance open: without a program of its own the noise was up to 10^13 times too large."""
+    changes = [[0.53, -0.7, -0.97, -1.18], [0.05, -0.45, 0.05, -0.28], [-1, 0.23, -1.63, -0.92]]
+    first = np.array([0.5, -0.05, 0.31, -0.93])
+    listed = [*changes, further * first, first] if further else [first, *changes]
+    result = md.CorrelatedGaussian(listed, md.GaussianDP(1.0), loss="largest").solve()
+    assert result.gap <= 1e-8 and result.value == pytest.approx(2.66506704, rel=1e-7)
+    assert result.certificate.verify()

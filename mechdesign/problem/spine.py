@@ -260,7 +260,7 @@ class Design(Checked, metaclass=_Listed):
             try:
                 for found in self.improve(clock, **options):
                     incumbent.take(found)
-                    step(f", gap {gap_words(incumbent.gap)}" if math.isfinite(incumbent.gap) else "")
+                    step(f", gap {incumbent.gap:.2%}" if math.isfinite(incumbent.gap) else "")
                     if progress:
                         self._show(progress, incumbent)
                     if incumbent.gap <= clock.gap or (clock.passed and incumbent.laws):

@@ -380,9 +380,8 @@ class _Rows:
     def bound(self) -> fmpq:
         """Return the bound that the multipliers prove."""
         constant, gradient = self.averaged()
-        program = LinearBound("", 0)
-        self._ends_of_range(program, [program.variable("a", g) for g in gradient])
-        found: fmpq = program.bound + constant - self.price * rational(self.asked.max_mse or 0.0)
+        paid = sum(level + tilt * mean for level, tilt, (_, mean) in self._ends_of_range(gradient))
+        found: fmpq = constant + paid - self.price * rational(self.asked.max_mse or 0.0)
         return found
 
     def averaged(self) -> tuple[fmpq, list[fmpq]]:
@@ -461,7 +460,14 @@ class _Rows:
                 self.capped.append((one, constant))
                 program.row("cap", self.capped, "L", asked.max_mse or 0.0, -self.price)
             program.sums_to(1, [one])
-        self._ends_of_range(program, floors)
+        outer = self._ends_of_range([program.reduced(k) for k in floors])
+        for name, (level, tilt, means) in zip(("high", "low"), outer):
+            own = [program.variable(f"{name}_{k}") for k in range(len(self.bins))]
+            for k, (floor, ceiling) in enumerate(self._bought(level, tilt)):
+                program.row("floor", [(own[k], 1), (floors[k], -1)], "G", 0, floor)
+                program.row("ceiling", [(own[k], 1), (floors[k], -self.rho)], "L", 0, -ceiling)
+            program.row("total", [(var, 1) for var in own], "E", 1, level)
+            program.row("mean", list(zip(own, self.bins)), *means, tilt)
         return program
 
     def _pieces(self) -> Iterator[tuple[list[_End], int, fmpq, fmpq]]:
@@ -517,8 +523,13 @@ class _Rows:
         program.row("mean", [(var, b) for (var, _), b in zip(out, self.bins)], *means, scale * steep)
         return out
 
-    def _ends_of_range(self, program: LinearBound, floors: list[int]) -> None:
-        """Write the rows at both ends of the range, with prices ν: some mechanism has these floors."""
+    def _bought(self, level: fmpq, tilt: fmpq) -> list[tuple[fmpq, fmpq]]:
+        """Return multipliers of floor and ceiling that make each probability's reduced cost 0."""
+        lines = [level + tilt * b for b in self.bins]
+        return [(max(-c, fmpq(0)), max(c, fmpq(0))) for c in lines]
+
+    def _ends_of_range(self, rest: list[fmpq]) -> list[tuple[fmpq, fmpq, tuple[str, fmpq]]]:
+        """Return level, tilt, and the bound of the mean, at the upper and the lower end of the range, for reduced costs of the floors."""
         low, high = self.ends
         prices = [list(map(rational, row)) for row in self.duals.multipliers.tolist()]
         tilts = [sum(prices[0], fmpq(0)), -sum(prices[1], fmpq(0))]
@@ -527,27 +538,15 @@ class _Rows:
             for side, row in zip((1, -1), prices)
         ]
 
-        def bought(level: fmpq, tilt: fmpq) -> list[tuple[fmpq, fmpq]]:
-            """Return multipliers of floor and ceiling that make each probability's reduced cost 0."""
-            lines = [level + tilt * b for b in self.bins]
-            return [(max(-c, fmpq(0)), max(c, fmpq(0))) for c in lines]
-
-        rest = [program.reduced(k) for k in floors]
         for level, tilt in zip(levels, tilts):
-            rest = [g + f - self.rho * c for g, (f, c) in zip(rest, bought(level, tilt))]
+            rest = [g + f - self.rho * c for g, (f, c) in zip(rest, self._bought(level, tilt))]
         least = min(rest)
         levels[0] += least / self.rho if least > 0 else least
-        for name, level, tilt, end in zip(("high", "low"), levels, tilts, (high, low)):
-            own = [program.variable(f"{name}_{k}") for k in range(len(self.bins))]
-            for k, (floor, ceiling) in enumerate(bought(level, tilt)):
-                program.row("floor", [(own[k], 1), (floors[k], -1)], "G", 0, floor)
-                program.row("ceiling", [(own[k], 1), (floors[k], -self.rho)], "L", 0, -ceiling)
-            program.row("total", [(var, 1) for var in own], "E", 1, level)
-            means, side = (
-                list(zip(own, self.bins)),
-                ("G", end - self.bias) if tilt > 0 else ("L", end + self.bias),
-            )
-            program.row("mean", means, *side, tilt)
+        sides = [
+            ("G", end - self.bias) if tilt > 0 else ("L", end + self.bias)
+            for tilt, end in zip(tilts, (high, low))
+        ]
+        return list(zip(levels, tilts, sides))
 
 
 def _scaled(pair: tuple[fmpq, fmpq], factor: fmpq) -> tuple[fmpq, fmpq]:

@@ -50,7 +50,6 @@ import numpy as np
 from flint import fmpq
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_upper, fraction, round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
@@ -319,12 +318,8 @@ def bound_words(duals: object) -> str:
     """Describe the outputs for which a lower bound holds."""
     if not isinstance(duals, DualPieces) or duals.outputs is None:
         return "these outputs"
-    low, high = (shown(b) for b in (duals.outputs[0], duals.outputs[-1]))
-    return (
-        f"any outputs from {low} to {high}"
-        if duals.between
-        else f"outputs among {len(duals.outputs)} from {low} to {high}"
-    )
+    which = "any outputs" if duals.between else f"outputs among {len(duals.outputs)}"
+    return f"{which} from {duals.outputs[0]:g} to {duals.outputs[-1]:g}"
 
 
 LEMMA = (

@@ -130,6 +130,11 @@ class ParameterSearch(QuantizerDesign):
 
     _selector: ClassVar[str]
     """Parameter of the selection of bins; the others set their places."""
+    _default: ClassVar[Grid]
+    _fewest: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        settle_family(self, self._default, least=self._fewest)
 
     @property
     def output_space(self) -> OutputSpace | None:
@@ -406,10 +411,7 @@ class RQM(ParameterSearch):
     """
 
     _selector = "q"
-
-    def __post_init__(self) -> None:
-        delta = np.append(np.linspace(0.2, 4.0, 20), [5.0, 6.0, 8.0])
-        settle_family(self, Grid(delta=delta, q=np.linspace(0.02, 0.9, 12)))
+    _default = Grid(delta=[*np.linspace(0.2, 4.0, 20), 5.0, 6.0, 8.0], q=np.linspace(0.02, 0.9, 12))
 
     def _outputs(self, given: dict[str, float]) -> Array | None:
         delta = given["delta"]
@@ -447,13 +449,14 @@ class ERM(ParameterSearch):
     """
 
     _selector = "gamma"
-
-    def __post_init__(self) -> None:
-        # Inner bins may go out to the outer ones: at small ε the best members are nearly two-output mechanisms.
-        # At large ones the outer bins are next to the range.
-        inner, gamma = np.geomspace(0.1, 4, 12), np.geomspace(1e-3, 20, 6)
-        delta = np.concatenate([[0.001, 0.005, 0.025], np.geomspace(0.5, 5, 16)])
-        settle_family(self, Grid(delta=delta, inner=inner, gamma=gamma), least=3)
+    # Inner bins may go out to the outer ones: at small ε the best members are nearly two-output mechanisms.
+    # At large ones the outer bins are next to the range.
+    _default = Grid(
+        delta=[0.001, 0.005, 0.025, *np.geomspace(0.5, 5, 16)],
+        inner=np.geomspace(0.1, 4, 12),
+        gamma=np.geomspace(1e-3, 20, 6),
+    )
+    _fewest = 3
 
     def _outputs(self, given: dict[str, float]) -> Array | None:
         delta, inner = given["delta"], given["inner"]

@@ -285,7 +285,8 @@ def _largest_loss(law: FrozenLaw, sensitivity: float) -> float:
     return math.inf if grown > 1e-9 * further else (further + grown) * (1 + 1e-15)
 
 
-def _half_erfc(x: arb) -> arb:
+def normal_tail(x: arb) -> arb:
+    """Return P(Z > x) of a normal Z."""
     return (x / arb(2).sqrt()).erfc() / 2
 
 
@@ -302,8 +303,8 @@ def _gennorm(p: arb) -> TailForm:
 def _truncnorm(low: arb, high: arb) -> TailForm | None:
     if low != -high:
         return None
-    beyond = _half_erfc(high)
-    return TailForm(lambda u: -u * u / 2, lambda u: (_half_erfc(u) - beyond) / (1 - 2 * beyond), end=high)
+    beyond = normal_tail(high)
+    return TailForm(lambda u: -u * u / 2, lambda u: (normal_tail(u) - beyond) / (1 - 2 * beyond), end=high)
 
 
 def _discrete_laplace(rate: arb) -> PreciseLoss:
@@ -329,7 +330,7 @@ def _discrete_laplace(rate: arb) -> PreciseLoss:
 
 Form = TailForm | PreciseLoss | None
 _SCIPY: dict[str, Callable[..., Form]] = {
-    "norm": lambda: TailForm(lambda u: -u * u / 2, _half_erfc),
+    "norm": lambda: TailForm(lambda u: -u * u / 2, normal_tail),
     "laplace": lambda: _gennorm(arb(1)),
     "logistic": lambda: TailForm(lambda u: -u - 2 * (-u).exp().log1p(), lambda u: 1 / (1 + u.exp()), slope=1),
     "hypsecant": lambda: TailForm(
@@ -363,7 +364,7 @@ def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[f
         square = sum((n * h * (arb(d) / arb(s)) ** 2 for n, d, s, h in coordinates), arb(0))
         mu, e = square.sqrt(), arb(epsilon)
         a, b = e / mu - mu / 2, e / mu + mu / 2
-        return _half_erfc(a), e.exp() * _half_erfc(b), arb(0)
+        return normal_tail(a), e.exp() * normal_tail(b), arb(0)
 
     return _enclosed(terms)
 
@@ -397,7 +398,7 @@ def _exceeds(epsilon: float, mu: float, delta: float) -> bool:
     try:
         while ctx.prec <= 1 << 14:
             e, m = arb(epsilon), arb(mu)
-            over = _half_erfc(e / m - m / 2) - e.exp() * _half_erfc(e / m + m / 2) - arb(delta)
+            over = normal_tail(e / m - m / 2) - e.exp() * normal_tail(e / m + m / 2) - arb(delta)
             if over > 0 or over <= 0:
                 return bool(over > 0)
             ctx.prec *= 2

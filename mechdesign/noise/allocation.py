@@ -58,6 +58,7 @@ from mechdesign.noise.coordinate_noise import (
 )
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
+from mechdesign.noise.profiles import check_bounds, check_groups, check_profile, profile_of
 from mechdesign.noise.scales_problem import (
     AllocationPage,
     AllocationProof,
@@ -75,12 +76,8 @@ from mechdesign.noise.separable import (
     Separable,
     against,
     changes_within,
-    check_bounds,
-    check_groups,
-    check_profile,
     overflowing,
     power,
-    profile_of,
 )
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle

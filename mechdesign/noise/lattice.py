@@ -1,23 +1,26 @@
-r"""Optimal noise on lattices: the question, lower bounds with exact costs, problems on the masses, and linear programs on ever finer lattices.
+r"""Optimal noise for one number on lattices: lower bounds with exact costs, problems on the masses, and ever finer lattices.
 
-**The lower bound** holds for every additive noise for one number. Round any noise T at random, and without bias, to a neighbour on the lattice of n points a sensitivity. That is post-processing: the masses are private at
-shifts by up to n points. If each point costs what `lower_costs` says, they cost no more than T. All mass beyond the reach is one further mass, without a privacy
-constraint, at the cost of the nearest point beyond. So every noise gives a point of the program `free_lattice`, and a bound that multipliers
-prove for that program (`mechdesign.evidence.proofs`) holds for every noise.
+**The lower bound** holds for every additive noise T for one number. Round T at random, without bias, to a neighbouring point of the
+lattice of n points a sensitivity. Rounding is post-processing: the masses stay private at shifts by up to n points. With the
+costs of `lower_costs` they cost no more than T. All mass beyond the reach is one further mass, without a privacy constraint, at
+the cost of the nearest point beyond. So every noise is a feasible point of the program `free_lattice`, and multipliers of that
+program (`mechdesign.evidence.proofs`) prove a bound for every noise.
 
-For noise on the whole numbers the lattice is ℤ itself, its costs are the loss, and n is the largest change. The bound then holds more widely. A mechanism
-with whole-number answers may have noise that depends on the true value x, K(x + t | x). Average it over x = -N, …, N: a shift by s
-exchanges at most 2s of these terms, so that the average is additive noise which keeps (ε, δ + s/N) and costs no more than the worst x; let N grow. Where the loss
-is linear between neighbouring whole numbers, as \|t\| is, the bound also holds for real-valued noise, which may be rounded at random without bias. For t² it is not: at
-ε = 1 and δ = ½ the noise ±½ costs .25, and no whole-number noise less than .2689.
+**Whole numbers.** The lattice is ℤ itself, its costs are the loss, and n is the largest change. The bound then holds more widely:
 
-**Programs** on ever finer lattices of cells, declared as problems on the masses of noise, bound the optimum from both sides.
+- for mechanisms with whole-number answers whose noise K(x + t | x) depends on the true value x. Average K over x = -N, …, N: a shift
+  by s exchanges at most 2s of these terms, so that the average is additive noise which keeps (ε, δ + s/N) and costs no more
+  than the worst x; let N grow;
+- for real-valued noise where the loss is linear between neighbouring whole numbers, as \|t\| is: such noise may be rounded at
+  random without bias. For t² it does not hold: at ε = 1 and δ = ½ the noise ±½ costs .25, and no whole-number noise less than .2689.
 
-*Below*, `free_lattice` and its multipliers bound every noise. *Above*, a density that is constant on cells is a problem of `LatticeNoise`; the table's repair
-makes it private in exact arithmetic. Both errors are of order β². Under δ > 0 the mass of a narrow spike at 0, which every shift charges in full, is one more
-variable. Without it (2, .5) takes 60 times as long, and (5, .75) under squared loss costs .8% more.
+**Ever finer lattices** enclose the optimum, with errors of order β² for cells of width β. *Below*, the multipliers of `free_lattice`
+bound every noise. *Above*, a density that is constant on cells is a problem of `LatticeNoise`; the table's repair makes its solution
+private in exact arithmetic. Under δ > 0 the mass of a narrow spike at 0 is one more variable, and every shift charges it in full.
+Without the spike (2, .5) takes 60 times as long, and (5, .75) under squared loss costs .8% more.
 
-Switched off where δ is large, the value rises by up to 28% (ε = 2, δ = .1) and the gap 74 times in the median; without finer lattices the value by up to 14%.
+With lattices switched off where δ is large, the value rises by up to 28% (ε = 2, δ = .1), and the median gap is 74 times as wide;
+without finer lattices the value rises by up to 14%.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -36,18 +39,7 @@ from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import rational, round_down, round_up
-from mechdesign.evidence.proofs import (
-    INDEPENDENT_NOISE,
-    PROVED,
-    REAL_NOISE,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    LawProof,
-    MechanismClass,
-    Proof,
-    every,
-)
+from mechdesign.evidence.proofs import Certificate, LawProof, MechanismClass, every
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
@@ -58,25 +50,14 @@ from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table_problem import FiniteProblem
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.vector_noise import CellProduct, on_cells
-from mechdesign.problem import checks
-from mechdesign.problem.checks import UP, field, instance, integer, one_of, positive, settle
-from mechdesign.problem.losses import (
-    Loss,
-    average_costs,
-    check_loss,
-    lower_costs,
-    outward_decay,
-    round_width,
-)
-from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
-from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
-from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.noise.noise_question import NoiseQuestion, OneNumberDual, law_notes
+from mechdesign.problem.checks import instance, integer
+from mechdesign.problem.losses import average_costs, check_loss, lower_costs, outward_decay, round_width
+from mechdesign.problem.sensitivity import Protection, Sensitivity
+from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices
 
-LARGEST_CHANGE = 500
-"""Largest change of whole numbers: its linear program takes minutes."""
 _LEMMA = (
     "Let T be additive noise, rounded at random, and without bias, to one of its two neighbours among the multiples of h (the sensitivity "
     "divided by a whole number n); noise on the whole numbers is left as it is, with h = 1. That is post-processing, so the result keeps (epsilon, delta)-privacy at shifts by up to n steps: "
@@ -84,198 +65,6 @@ _LEMMA = (
     "that of T, and the expected square not more than h^2/4 larger: so the cost of p_j is a|j|h + b(j^2 h^2 - h^2/4), for the loss a|t| + bt^2 (of whole numbers the loss itself). The last p is all mass "
     "further out, which costs no less. Of even losses p_j is the mass of j and -j together. So every additive noise that is private gives a point of this program which costs no more than its own expected loss."
 )
-
-
-@dataclass(frozen=True)
-class NoiseQuestion(Design):
-    """The question of `mechdesign.OptimalNoise`, against which every proof of its results is checked."""
-
-    asks: ClassVar[str] = "numbers"
-
-    privacy: Pointwise = field(*get_args(Pointwise))
-    sensitivity: Any = 1.0
-    loss: object = "absolute"
-    dimension: int = field(check=integer, least=1, most=10**6, default=1)
-    l0: int | None = None
-    integer: bool = field(check=one_of, allowed=(True, False), default=False)
-    neighbours: str = neighbours_field()
-
-    def __post_init__(self) -> None:
-        settle(self, neighbours=neighbours_of(self.sensitivity, self.neighbours))
-        if isinstance(self.privacy, GaussianDP):
-            raise DesignError.of("privacy", self.privacy, GAUSSIAN_ALONE)
-        super().__post_init__()
-        if isinstance(self.sensitivity, Sensitivity):
-            if self.l0 is not None:
-                raise DesignError.of("l0", self.l0, "is for a number: the Sensitivity says it")
-            size, count = alike(self.sensitivity, self.dimension)
-            settle(self, sensitivity=size, l0=count)
-        settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
-        if self.l0 is not None:
-            count = integer("l0", self.l0, 1, self.dimension)
-            settle(self, l0=None if count == self.dimension else count)
-        for epsilon, delta in self.points:
-            if not (1e-18 <= epsilon <= 200 or (epsilon == 0 and delta >= 1e-18)):
-                what = "where e^-ε is a mass, and not 1 to all digits kept; or 0, with delta"
-                raise DesignError.of("epsilon", epsilon, f"must be between 1e-18 and 200, {what}")
-        if self.integer and not 1 <= self.sensitivity <= LARGEST_CHANGE:
-            allowed = f"must be 1 to {LARGEST_CHANGE}, where whole numbers change; of larger changes leave integer=True out"
-            raise DesignError.of("sensitivity", self.sensitivity, allowed)
-        self._check_unit()
-
-    def _check_unit(self) -> None:
-        """Refuse a sensitivity so small or large that doubles do not hold its loss."""
-        loss, size = self.given_loss, Fraction(self.sensitivity)
-        at_size = Fraction(loss.absolute) * size + Fraction(loss.squared) * size**2
-        if loss.function is not None:  # taken to grow no faster than the square
-            at_size = size**2
-        if not (1e-200 <= at_size <= 1e200 and 1e-100 <= size <= 1e100):
-            allowed = "must be between 1e-100 and 1e100, where the loss is between 1e-200 and 1e200: choose another unit"
-            raise DesignError.of("sensitivity", self.sensitivity, allowed)
-
-    def protection(self) -> Protection:
-        changes = Sensitivity(linf=self.sensitivity, l0=self.l0, neighbours=self.neighbours)
-        return Protection(self.dimension, changes, integer=self.integer)
-
-    @property
-    def among(self) -> MechanismClass:
-        """Every additive noise for one number, whole-number noise for whole numbers; independent noise of one law for several numbers."""
-        if self.dimension > 1:
-            return INDEPENDENT_NOISE
-        return every("additive whole-number noise" if self.integer else REAL_NOISE)
-
-    def asked_by(self, question: object) -> bool:
-        asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]
-        # whole numbers may also be answered by noise that is not whole; the bound for whole noise covers it only where the loss is
-        # linear between whole numbers (this module's docstring)
-        if self.integer and self.loss != "absolute":
-            return False
-        return self.dimension == 1 and asked == [self.sensitivity, self.loss, self.integer]
-
-    @cached_property
-    def given_loss(self) -> Loss:
-        """The loss of one coordinate."""
-        return Loss.of(self.loss)
-
-    @cached_property
-    def points(self) -> tuple[tuple[float, float], ...]:
-        """All required pairs (ε, δ); δ = 0 under pure privacy."""
-        return pairs_of(self.privacy)
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is one pair and its ε is positive, as closed forms need."""
-        return len(self.points) == 1 and self.points[0][0] > 0
-
-    @property
-    def epsilon(self) -> float:
-        """ε of the requirement, if it is one pair."""
-        [(epsilon, _)] = self.points
-        return epsilon
-
-    @property
-    def delta(self) -> float:
-        """δ of the requirement, if it is one pair."""
-        [(_, delta)] = self.points
-        return delta
-
-    @property
-    def change(self) -> int:
-        """The largest change of whole numbers."""
-        return int(math.floor(self.sensitivity))
-
-    def unit(self, cells: int) -> Fraction:
-        """Return the width of a cell at so many cells a sensitivity; 1 for whole numbers."""
-        return Fraction(1) if self.integer else Fraction(self.sensitivity) / integer("cells", cells, 1)
-
-    @property
-    def moved(self) -> int:
-        """Largest number of coordinates that change at once."""
-        return self.l0 or self.dimension
-
-
-def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
-    """Return (a, c) if the changes are all those of at most c coordinates by at most a each; refuse other sets.
-
-    Independent noise of one law is as private on that set as on c coordinates that all move by up to a. Which coordinates
-    move does not matter, nor whether all rise or fall together, since the law is symmetric.
-
-    Examples
-    --------
-    >>> alike(Sensitivity(linf=1, l0=3), 20), alike(Sensitivity(each=[2, 2, 0]), 3)
-    ((1.0, 3), (2.0, 2))
-    """
-    bounds = sensitivity.bounds(dimension)
-    if len(bounds) > 1 or not sensitivity.allows(bounds):
-        raise DesignError.of(
-            "sensitivity",
-            str(sensitivity),
-            "the best noise is known where at most c coordinates change by at most a each: "
-            "Sensitivity(linf=a, l0=c), a and c so large that they cover these changes",
-        )
-    return bounds[0]
-
-
-def averaged(loss: object, mean: int) -> Loss:
-    r"""Return the loss whose optimum for one coordinate bounds the cost of several from below.
-
-    The mean of m answers that change is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
-    :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,g(\bar T) \le E\,g(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/m` for
-    symmetric laws, which suffice, since a change of signs keeps the box of changes and a mixture of private laws is
-    private. So m times the squared part may be charged; with a function, which need not be even, only once.
-
-    Examples
-    --------
-    >>> averaged({"absolute": 1, "squared": 2}, 10).name
-    '1*absolute + 20*squared'
-    """
-    given = Loss.of(loss)
-    return Loss(given.absolute, given.squared * (mean if given.polynomial else 1), given.function)
-
-
-def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
-    r"""Claim that a cell law keeps (ε, δ), by its finitely many hockey-stick sums (`mechdesign.noise.cell_noise`), and what it costs.
-
-    If each of c coordinates that change at once keeps (ε/c, δ/c), all of them keep (ε, δ): basic composition
-    (Dwork and Roth 2014, theorem 3.16). The sums and the cost are rational; the cost of a callable loss is computed in doubles
-    and rounded up.
-    """
-    law, size, moved = stated.law, 1, 1
-    if isinstance(stated.law, CellProduct):
-        law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
-    checks.instance("law", law, IntegerNoise if question.integer else CellNoise)
-    if (size, moved) != (question.dimension, question.moved):
-        remedy = "must be the question's: numbers, and how many change"
-        raise DesignError.of("dimension", (size, moved), remedy)
-    for epsilon, delta in question.points:
-        spare = Fraction(delta) - moved * law.exact_delta(Fraction(epsilon) / moved)
-        claim = f"delta at epsilon = {epsilon:g} is at most {delta:g}"
-        yield Claim(claim, PROVED, float(spare), spare >= 0)
-    cells = on_cells(law)
-    asked = question.change if question.integer else Fraction(question.sensitivity)
-    reach = Fraction(cells.width) * cells.cells_per_shift - asked
-    yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
-    room = Fraction(stated.value) - law.cost(question.given_loss)
-    how = PROVED if question.given_loss.polynomial else RECOMPUTED
-    yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
-
-
-def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[str, ...]:
-    """Return notes about a law."""
-    notes = []
-    if not question.given_loss.polynomial:
-        notes.append(
-            "the loss is a callable: its floating-point values are taken as exact, its convexity sampled"
-        )
-    if isinstance(law, CellNoise) and law.spike:
-        notes.append(
-            f"a spike of mass {float(law.spike / law.total):.3g} and width {law.spike_width:.3g} sits at 0: "
-            "δ is large enough that almost exact answers pay"
-        )
-    return tuple(notes)
-
-
-# -- the program on a lattice -------------------------------------------------------------------------------------
 
 
 class FreeLattice(LatticeDeclared):
@@ -338,28 +127,6 @@ def free_lattice(question: NoiseQuestion, cells: int, side: int) -> LatticeDecla
     inside = costs[side + 1 : -1] if even else costs[1:-1]
     entries, step = np.array([*inside, beyond]), float(q.unit(cells))
     return lattice_declared(q, FreeLattice, cells, step, entries, Fraction(0), even)
-
-
-@dataclass(frozen=True, eq=False)
-class OneNumberDual(Proof):
-    """A lower bound on the cost of every additive noise for one number, by weak duality."""
-
-    speaks_of = ("lower bound",)
-
-    def bound_checked(self, stated: Certificate) -> str:
-        """Return RECOMPUTED for a convex callable, whose doubles are taken as exact and whose convexity is sampled; else PROVED."""
-        asked = instance("question", stated.question, NoiseQuestion)
-        return PROVED if asked.given_loss.polynomial else RECOMPUTED
-
-    def proved(self, question: NoiseQuestion) -> Fraction:
-        """Return the lower bound for this question about one number."""
-        raise NotImplementedError
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        question = instance("question", stated.question, NoiseQuestion)
-        if question.dimension != 1:
-            raise DesignError.of("dimension", question.dimension, "must be 1")
-        yield self.least(stated, self.proved(question))
 
 
 @serializable("lattice-bound")
@@ -594,7 +361,7 @@ class Lattice:
 
     @cached_property
     def hidden(self) -> float:
-        """Mass of an optimum over every noise beyond the reach; under δ > 0 also the outermost n points, as moving them outwards breaks no row."""
+        """Mass beyond the reach in an optimum over every noise; under δ > 0 also that of the outermost n points, which may move outwards without breaking a row."""
         *masses, beyond = self._free.columns().tolist()
         if not all(delta for _, delta in self.question.points):
             return float(beyond)

@@ -3,22 +3,23 @@ r"""The best additive noise, proved: value, lower bound, and a law to sample.
 .. math:: \min_F E_F\,\ell(T) \quad\text{s.t.}\quad P[T \in S] \le e^{\varepsilon} P[T + d \in S] + \delta
           \quad \text{for all } S,\; |d| \le \Delta .
 
-For one number and a loss a\|t\| + bt² the staircase comes first, real or whole, with its dual (`staircase`). Where these are not close, cells of
-width β = Δ/n give linear programs for both sides (`lattice`). *Above*: a density constant on cells is private
-for every real shift when it is for the n shifts by whole cells (`mechdesign.noise.cell_noise`). *Below*: any
-noise, rounded at random to a neighbouring lattice point, is private for those shifts and costs no less than the
-lattice costs (`lattice_bound`). Both errors are of order β². The law is repaired and checked in exact arithmetic, and rows with
-multipliers prove the bound. Whole numbers with noise on the whole numbers are such a program themselves, without an error of cells.
+**One number.** For a loss a\|t\| + bt² the staircase comes first, real or whole, with its dual (`staircase`). Where value and bound are
+not close, cells of width β = Δ/n give linear programs for both sides (`lattice`). *Above*: a density that is constant on cells is
+private for every real shift if it is for the n shifts by whole cells (`mechdesign.noise.cell_noise`). *Below*: any noise, rounded at
+random to a neighbouring lattice point, is private for those shifts and costs no less than the lattice costs (`free_lattice`).
+Both errors are of order β². The law is repaired and checked in exact arithmetic, and rows with multipliers prove the bound. Noise on
+the whole numbers is such a program itself, without an error of cells.
 
-**Several numbers** get independent noise of one law: the best named family, or the optimum of one coordinate at its share.
-Under pure privacy c coordinates are ε-DP together if and only if each is ε/c-DP, so that the optimum of one coordinate at
-ε/c is best. With δ > 0 Gaussian, Laplace, staircase and generalised normal noise are compared at their least scales, the quick ones
-first. Free densities and composed optima of one coordinate are left out: they cost .2% less in the median of the map of `many-coordinates`, and at most
-1.35%. So are flipped Huber, OSGT, logistic and truncated Laplace noise: they took 16 s of 17 s at K = 2 and (2, 1e-9), and gained at most .35% in the
-map's 80 settings of several numbers and in 54 more (K in {2, 5, 20}, ε from .1 to 8, δ up to 1e-5). Without generalised normal noise
-the value rises by up to 14.5%.
+**Several numbers** get independent noise of one law: the best named family, or the optimum of one coordinate at its share. Under pure
+privacy c coordinates are ε-DP together if and only if each is ε/c-DP, so that the optimum of one coordinate at ε/c is best. With
+δ > 0 Gaussian, Laplace, staircase and generalised normal noise are compared at their least scales, the quick ones first.
 
-Their lower bounds follow from bounds for one number (`mechdesign.noise.subset_bound`).
+Left out are free densities and composed optima of one coordinate: they cost .2% less in the median of the map of `many-coordinates`, and
+at most 1.35%. So are flipped Huber, OSGT, logistic and truncated Laplace noise: they took 16 s of 17 s at K = 2 and (2, 1e-9), and
+gained at most .35% in the map's 80 settings of several numbers and in 54 more (K in {2, 5, 20}, ε from .1 to 8, δ up to 1e-5).
+Without generalised normal noise the value rises by up to 14.5%.
+
+Lower bounds for several numbers follow from bounds for one (`mechdesign.noise.subset_bound`).
 """
 
 from __future__ import annotations
@@ -47,24 +48,11 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration, release_words
 from mechdesign.noise.calibration_search import budget_of, consumed, evaluated
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.lattice import (
-    MOST_CELLS,
-    LatticeBound,
-    LatticeProblem,
-    NoiseQuestion,
-    cell_claims,
-    law_notes,
-    reach,
-    refined,
-)
+from mechdesign.noise.lattice import MOST_CELLS, LatticeBound, LatticeProblem, reach, refined
 from mechdesign.noise.laws import truncated_laplace
+from mechdesign.noise.noise_question import NoiseQuestion, cell_claims, law_notes
 from mechdesign.noise.pictures import draw_laws
-from mechdesign.noise.staircase_dual import (
-    MOST_PERIODS,
-    StaircaseDual,
-    StaircaseMultipliers,
-    whole_staircase,
-)
+from mechdesign.noise.staircase_dual import MOST_PERIODS, StaircaseDual, StaircaseMultipliers, whole_staircase
 from mechdesign.noise.subset_bound import lower_bounds, one_number, shared_bound
 from mechdesign.noise.vector_noise import CellProduct
 from mechdesign.problem.checks import instance, integer
@@ -85,7 +73,7 @@ _NAMED = ("gaussian", "laplace", "staircase", "gennorm")
 DISCRETE = ("discrete_laplace", "discrete_gaussian")
 """Families for whole numbers."""
 CLOSED = ("gaussian", "laplace", *DISCRETE)
-"""Families with a closed form, which are evaluated whatever the time; Laplace noise for several numbers then as pure noise."""
+"""Families with a closed form: evaluated even when time is up, Laplace noise for several numbers then as pure noise."""
 
 
 def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
@@ -120,7 +108,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
 
 
 def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
-    """Claim the privacy of a named law on every coordinate, composed on a grid that no search uses, and its integrated cost.
+    """Claim that a named law on every coordinate is private, composed on a grid that no search uses, and that its cost is its integral.
 
     `mechdesign.noise.Calibration.law_claims` says what the accounting proves and what it recomputes in doubles.
     """
@@ -430,7 +418,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return (named_claims if isinstance(stated.law, AdditiveNoise) else cell_claims)(self, stated)
 
     def problem(self) -> LatticeProblem:
-        """Return the declared program over the masses: 16 cells a sensitivity, or the whole numbers, as far as truncated Laplace noise goes."""
+        """Return the declared program over the masses, as wide as truncated Laplace noise: on 16 cells a sensitivity, or on the whole numbers."""
         if self.dimension > 1:
             raise DesignError.of("dimension", self.dimension, "must be 1: a search over laws has no program")
         window = reach(self)

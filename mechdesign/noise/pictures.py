@@ -1,8 +1,8 @@
-"""Pictures of noise: densities, tails, and vectors that are drawn together."""
+"""Pictures of noise: densities, tails, vectors that are drawn together, and scales of each coordinate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +57,43 @@ def draw_vectors(points: Array, tails: Mapping[str, FrozenLaw], **options: float
         below.plot(t, 2 * np.asarray(law.sf(t), dtype=float), label=plain(name), **style)
     below.set(xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(1e-4, 1.3))
     below.legend(frameon=False)
+    return fig
+
+
+def draw_types(deviations: Array, kinds: Sequence[str], **options: float) -> Figure:
+    """Draw the standard deviation of the noise on each number, by its type."""
+    fig, axis = figure(**sized(options, 5.0, 3.2))
+    x, held = np.arange(len(kinds)), np.array(kinds)
+    for k, kind in enumerate(sorted({*kinds} - {"none"}, reverse=True)):
+        axis.plot(x[held == kind], deviations[held == kind], "o^"[k], color=COLOURS[k], label=kind)
+    axis.set(xlabel="number", ylabel="standard deviation", ylim=(0, None))
+    axis.legend()
+    return fig
+
+
+def draw_scales(sensitivities: Array, scales: Mapping[str, Array], spent: Array, **options: float) -> Figure:
+    """Draw the scales of each mechanism, the last of which is the allocation, and its shares of the budget."""
+    fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
+    size, (*others, own) = len(sensitivities), scales
+    few = size <= 60  # more are sorted by sensitivity
+    order = np.arange(size) if few else np.argsort(sensitivities)[np.linspace(0, size - 1, 400).astype(int)]
+    x = np.arange(size) if few else np.linspace(0, size - 1, len(order))
+    if few:
+        above.bar(x, scales[own], width=0.7, color=COLOURS[5], label=own)
+        below.bar(x, spent, width=0.7, color=COLOURS[5])
+        below.set_xticks(x[:: 1 + len(x) // 12])
+    else:
+        above.plot(x, scales[own][order], color=COLOURS[0], label=own)
+        below.plot(x, spent[order], color=COLOURS[0])
+    for k, name in enumerate(others, start=1):
+        line = above.plot(x, scales[name][order], "--", color=COLOURS[k], label=name)
+        if few:
+            line[0].set(linestyle="", marker="_v"[k - 1], markersize=9, markeredgewidth=2)
+    above.set(ylabel="scale", ylim=(0, None))
+    legend_above(above)
+    below.set(
+        xlabel="number" if few else "number, by sensitivity", ylabel="share of the budget", ylim=(0, None)
+    )
     return fig
 
 

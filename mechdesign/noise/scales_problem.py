@@ -35,20 +35,12 @@ from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
+from mechdesign.noise.pictures import draw_scales, draw_types
+from mechdesign.noise.profiles import disparity, gini
 from mechdesign.noise.scales_solving import ScalesProgram, Solved, largest_spent, solve_scales
-from mechdesign.noise.separable import (
-    CLOSED,
-    ROUNDING,
-    Prices,
-    changes_within,
-    disparity,
-    gini,
-    power,
-    slack,
-    weighted_moment,
-)
+from mechdesign.noise.separable import CLOSED, ROUNDING, Prices, changes_within, power, slack, weighted_moment
 from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, delta_at
-from mechdesign.plotting import COLOURS, figure, legend_above, sized
+from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import array, number
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import Consumption, GaussianDP, Pointwise, PureDP, ZeroConcentratedDP
@@ -522,9 +514,11 @@ class AllocationPage(ScalesDesign):
         return TradeOff((*found.points, *asked.points))
 
     def spent(self, result: Result) -> Array:
-        r"""Share of the privacy budget that each coordinate consumes: :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or
-        :math:`\lambda_i/(\beta_i\varepsilon)`, the resources of the paper's Section IV-B; the shares sum to at most 1. Under several bounds they are those of the worst mix
-        of changes, which consumes all of the budget: in proportion to the coordinates' losses."""
+        r"""Return the share of the budget that each coordinate consumes, :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or :math:`\lambda_i/(\beta_i\varepsilon)`.
+
+        These are the resources of the paper's Section IV-B; they sum to at most 1. Under several bounds they are the shares of the worst mix of changes,
+        in proportion to the coordinates' losses: that mix consumes all of the budget.
+        """
         lam, scales = self.sensitivities, result.mechanism.scales
         if self.bounds is None:
             ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
@@ -677,39 +671,8 @@ class AllocationPage(ScalesDesign):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw scales and shares of the budget by coordinate; for searched laws the standard deviations, by type."""
-        return self._draw_types(result, options) if self.searched else self._draw_scales(result, options)
-
-    def _draw_types(self, result: Result, options: dict[str, float]) -> Figure:
-        fig, axis = figure(**sized(options, 5.0, 3.2))
-        deviation, kinds = np.sqrt(result.mechanism.variance), np.array(result.mechanism.kinds)
-        x = np.arange(len(kinds))
-        for k, kind in enumerate(sorted({*kinds} - {"none"}, reverse=True)):
-            axis.plot(x[kinds == kind], deviation[kinds == kind], "o^"[k], color=COLOURS[k], label=kind)
-        axis.set(xlabel="number", ylabel="standard deviation", ylim=(0, None))
-        axis.legend()
-        return fig
-
-    def _draw_scales(self, result: Result, options: dict[str, float]) -> Figure:
-        lam, scales, spent = self.sensitivities, result.mechanism.scales, self.spent(result)
-        others = self.compare(result).set_index("mechanism")["scales"]
-        fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
-        few = len(lam) <= 60  # more are sorted by sensitivity
-        order = np.arange(len(lam)) if few else np.argsort(lam)[np.linspace(0, len(lam) - 1, 400).astype(int)]
-        x = np.arange(len(order)) if few else np.linspace(0, len(lam) - 1, len(order))
-        if few:
-            above.bar(x, scales, width=0.7, color=COLOURS[5], label="this allocation")
-            below.bar(x, spent, width=0.7, color=COLOURS[5])
-            below.set_xticks(x[:: 1 + len(x) // 12])
-        else:
-            above.plot(x, scales[order], color=COLOURS[0], label="this allocation")
-            below.plot(x, spent[order], color=COLOURS[0])
-        for k, name in enumerate(("i.i.d.", "scale-perturb-rescale"), start=1):
-            line = above.plot(x, others[name][order], "--", color=COLOURS[k], label=name)
-            if few:
-                line[0].set(linestyle="", marker="_v"[k - 1], markersize=9, markeredgewidth=2)
-        above.set(ylabel="scale", ylim=(0, None))
-        legend_above(above)
-        below.set(
-            xlabel="number" if few else "number, by sensitivity", ylabel="share of the budget", ylim=(0, None)
-        )
-        return fig
+        if self.searched:
+            return draw_types(np.sqrt(result.mechanism.variance), result.mechanism.kinds, **options)
+        table = self.compare(result)
+        scales = dict(zip(table["mechanism"], table["scales"]))
+        return draw_scales(self.sensitivities, scales, self.spent(result), **options)

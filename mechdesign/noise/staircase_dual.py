@@ -40,7 +40,7 @@ from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import IntegerNoise
-from mechdesign.noise.lattice import NoiseQuestion, OneNumberDual
+from mechdesign.noise.noise_question import NoiseQuestion, OneNumberDual
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import outward_decay
 

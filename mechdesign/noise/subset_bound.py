@@ -30,13 +30,30 @@ from mechdesign.evidence.exact import exp_lower, round_down
 from mechdesign.evidence.proofs import INDEPENDENT_NOISE, Certificate, Claim, MechanismClass, Proof
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.lattice import NoiseQuestion, OneNumberDual, averaged
+from mechdesign.noise.noise_question import NoiseQuestion, OneNumberDual
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Pointwise, pairs_of
 from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
+
+
+def averaged(loss: object, mean: int) -> Loss:
+    r"""Return the loss whose optimum for one coordinate bounds the cost of several from below.
+
+    The mean of m answers that change is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
+    :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,g(\bar T) \le E\,g(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/m` for
+    symmetric laws, which suffice, since a change of signs keeps the box of changes and a mixture of private laws is
+    private. So m times the squared part may be charged; with a function, which need not be even, only once.
+
+    Examples
+    --------
+    >>> averaged({"absolute": 1, "squared": 2}, 10).name
+    '1*absolute + 20*squared'
+    """
+    given = Loss.of(loss)
+    return Loss(given.absolute, given.squared * (mean if given.polynomial else 1), given.function)
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,8 @@ class PerCoordinate(AddedNoise):
     def consumption(self) -> Consumption:
         """Return what a release consumes where every coordinate changes by its sensitivity.
 
-        The noise is widened for its lattice so that the Gaussian coordinates together consume no more than before, and so do the Laplace ones;
-        the ratio λ/β of a single Laplace coordinate may still rise by two steps of 2⁻³⁰.
+        A release widens the noise, so that on its lattice the Gaussian coordinates together consume no more than stated, and the Laplace ones
+        together no more. The ratio λ/β of a single Laplace coordinate may still rise by two steps of 2⁻³⁰.
         """
         lam = np.asarray(self.sensitivities)
         moved = lam > 0

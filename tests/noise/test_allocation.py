@@ -18,8 +18,9 @@ from scipy import integrate, optimize, stats
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.noise.profiles import disparity, gini, layer_profile, majorizes
 from mechdesign.noise.scales_solving import worst_mix
-from mechdesign.noise.separable import Changes, disparity, gini, layer_profile, majorizes, spent
+from mechdesign.noise.separable import Changes, spent
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify

@@ -384,8 +384,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             raise DesignError.of("cells", cells, "is for numbers that are not whole")
         known = self.given_loss.polynomial and cells is None and self.alone
         yield from ranked(started(self, starts or {}))
-        uniform = self.points[0][0] == 0 < self.points[0][1] and not self.integer and len(self.points) == 1
-        if uniform:
+        if self.points[0][0] == 0 < self.points[0][1] and not self.integer and len(self.points) == 1:
             # nearly uniform noise on ±Δ/2η, of total variation η
             width = self.sensitivity / (2 * self.points[0][1]) * (1 + 2e-6)
             yield _law(self, truncated_laplace(1e-6, scale=width / 1e-6))
@@ -399,12 +398,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         if not (known and self.delta < (1e-8 if self.integer else 1e-7)):
             if self.integer:
                 cells = max_cells = self.change
-            try:
-                yield from refined(self, clock, solver, cells=cells, max_cells=max_cells, known=known)
-            except SolverError as error:
-                if not uniform:
-                    raise
-                clock.failed(error, "uniform noise has no bound here")
+            yield from refined(self, clock, solver, cells=cells, max_cells=max_cells, known=known)
         yield from stairs if later else ()
 
     def certified(self, law: Law, clock: Clock) -> Law:

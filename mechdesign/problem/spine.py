@@ -237,7 +237,7 @@ class Design(Checked, metaclass=_Listed):
         InfeasibleError
             No mechanism meets the requirement.
         SolverError
-            Nothing feasible was found, or not within the time limit.
+            Nothing feasible was found, or not within the time limit; a mechanism found before a solver fails is returned, and its notes say so.
         KeyboardInterrupt
             Ctrl-C before a mechanism was found, or with ``certify=False``; after that, the best so far is returned and its notes say so.
 
@@ -271,8 +271,9 @@ class Design(Checked, metaclass=_Listed):
                     raise
                 clock.interrupted = True
             except SolverError as error:
-                if error.status != "limit":
+                if error.status != "limit" and not incumbent.laws:
                     raise
+                clock.failed(error, "the best mechanism found before it")
             except (ArithmeticError, np.linalg.LinAlgError) as error:
                 asked = "asks for numbers that doubles do not hold: choose other units or another budget"
                 raise DesignError(f"{type(self).__name__}: {asked}") from error
@@ -587,7 +588,7 @@ class ModelledDesign(Design):
         InfeasibleError
             No mechanism meets the requirement.
         SolverError
-            Nothing feasible was found, or not within the time limit.
+            Nothing feasible was found, or not within the time limit; a mechanism found before a solver fails is returned, and its notes say so.
         KeyboardInterrupt
             Ctrl-C before a mechanism was found, or with ``certify=False``; after that, the best so far is returned and its notes say so.
 

@@ -64,7 +64,9 @@ def rows_of(
         raise DesignError(
             "'objective': is the name of the objective's own rows; name the constraint otherwise"
         )
+    _check_numbers("objective", goal)
     for family, (label, one) in enumerate(own):
+        _check_numbers(repr(label), one)
         parts = [one]
         if type(one).__name__ in _BELOW and one.is_dcp():
             exact = one.expr.is_affine() or (further and one.expr.is_pwl())
@@ -112,12 +114,16 @@ def rows_of(
     )
 
 
+def _check_numbers(what: str, part: Any) -> None:
+    if part.is_complex():
+        raise DesignError(f"{what}: is complex; state its real part, cp.real(...)")
+    leaves = (*part.constants(), *part.parameters())
+    if not all(np.isfinite(np.max(abs(leaf.value))) for leaf in leaves if leaf.size):
+        raise DesignError(f"{what}: must hold finite numbers")
+
+
 def _tangents(what: str, expression: Any, unknown: Unknown, points: Iterable[Array]) -> Iterator[Any]:
     """Yield the affine expressions that touch a convex one at these points, up to rounding, and lie below it; none at points without a slope."""
-    if not all(
-        np.isfinite(abs(leaf.value).max()) for leaf in (*expression.constants(), *expression.parameters())
-    ):
-        raise DesignError(f"{what}: must hold finite numbers")
     for at in points:
         try:
             with valued(unknown, at), np.errstate(invalid="ignore", divide="ignore"):
@@ -156,7 +162,8 @@ def _rows(what: str, one: Any) -> list[Any]:
 
 def _check(what: str, expression: Any, convex: bool | None = None) -> None:
     if not (expression.is_convex() if convex is None else convex):
-        raise DesignError(f"{what}: is not convex by CVXPY's rules (DCP); see {_broken(expression)!s:.80}")
+        part = " ".join(str(_broken(expression)).split())
+        raise DesignError(f"{what}: is not convex by CVXPY's rules (DCP); see {part:.80}")
     if not expression.is_pwl():
         raise DesignError(f"{what}: is convex but no inequality of the form f(P) <= 0; state it so")
 

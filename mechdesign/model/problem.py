@@ -13,7 +13,9 @@ r"""A problem: an objective and constraints on one unknown, a CVXPY variable, de
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -168,7 +170,7 @@ class Problem(ModelledDesign):
     Raises
     ------
     DesignError
-        No privacy, no or several unknowns, other variables, a part that is not convex, `Maximize`, a parameter without a value.
+        No privacy, no unknown or several (see `separate`), other variables, a part that is not convex, `Maximize`, a parameter without a value.
 
     Examples
     --------
@@ -195,6 +197,48 @@ class Problem(ModelledDesign):
         _unknown_of(self.objective, self.constraints)
         if all(parameter.value is not None for parameter in self.parameters):
             self.check()
+
+    @staticmethod
+    def separate(objective: Any, constraints: Any) -> tuple[Problem, ...]:
+        """Return a problem of each unknown: an objective that is a sum and constraints separate, where each term and constraint holds one.
+
+        Parameters
+        ----------
+        objective : cvxpy.Minimize
+        constraints : sequence
+
+        Returns
+        -------
+        tuple of Problem
+            In the order in which the unknowns occur; the sum of their optima is the least of the objective. A constant belongs to the first.
+
+        Raises
+        ------
+        DesignError
+            A term or a constraint holds several unknowns, or as of `Problem`.
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> P, Q = md.Table([0, 1], [0, 1]), md.Table([0, 1], [0, 1])
+        >>> both = md.Minimize((P.expected("error") + 3 * Q.expected("error")) / 4)
+        >>> parts = md.Problem.separate(both, [P.private(md.PureDP(1.0)), Q.private(md.PureDP(2.0)), Q[0, 1] <= 0.1])
+        >>> [round(part.solve().value, 6) for part in parts]
+        [0.067235, 0.13541]
+        """
+        unknowns = _unknowns_of(objective, constraints)
+        terms: list[list[Any]] = [[] for _ in unknowns]
+        rows: list[list[Any]] = [[] for _ in unknowns]
+        parts = [("term", str(term), term, terms) for term in _terms(objective.expr)]
+        parts += [("constraint", one.label or str(one), one, rows) for one in _sequence(constraints)]
+        for kind, words, part, into in parts:
+            held = [part.unknown] if isinstance(part, Requirement) else part.variables()
+            places = [k for k, unknown in enumerate(unknowns) if any(v is unknown for v in held)]
+            if len(places) > 1:
+                raise DesignError.of(kind, words, "holds several unknowns, which are then not separate")
+            into[places[0] if places else 0].append(part)
+        goals = (functools.reduce(operator.add, own) if own else cp.Constant(0) for own in terms)
+        return tuple(Problem(Minimize(goal), tuple(own)) for goal, own in zip(goals, rows))
 
     numbers: ClassVar[Any] = None
     """The class of the problem in numbers, which files hold."""
@@ -546,8 +590,31 @@ def _sequence(constraints: Any) -> tuple[Any, ...]:
     return tuple(constraints) if isinstance(constraints, (list, tuple)) else (constraints,)
 
 
+def _terms(expression: Any) -> list[Any]:
+    """Return the terms of a sum, or of a multiple of one."""
+    kind, args = type(expression).__name__, expression.args
+    if kind == "AddExpression":
+        return [term for part in args for term in _terms(part)]
+    if kind in ("NegExpression", "MulExpression", "multiply", "DivExpression"):
+        place = next((k for k, part in enumerate(args) if part.variables()), 0)
+        if len(terms := _terms(args[place])) > 1:
+            return [expression.copy([*args[:place], term, *args[place + 1 :]]) for term in terms]
+    return [expression]
+
+
 def _unknown_of(objective: Any, constraints: Any) -> Unknown:
     """Return the single unknown, or raise DesignError."""
+    found = _unknowns_of(objective, constraints)
+    if len(found) > 1:
+        remedy = "are in the problem, which has one mechanism: Problem.separate(objective, constraints) makes a problem of each; a copy is another unknown"
+        raise DesignError.of("unknowns", len(found), remedy)
+    if not any(isinstance(one, Requirement) for one in _sequence(constraints)):
+        raise DesignError("constraints: hold no privacy; add unknown.private(PureDP(1.0)), say")
+    return found[0]
+
+
+def _unknowns_of(objective: Any, constraints: Any) -> list[Unknown]:
+    """Return the unknowns, or raise DesignError if there is none, or another variable."""
     if isinstance(objective, cp.Maximize):
         raise DesignError("objective: is Maximize; state the least of its negative, Minimize(-...)")
     given = _sequence(constraints)
@@ -567,9 +634,6 @@ def _unknown_of(objective: Any, constraints: Any) -> Unknown:
         whole_remedy = "is boolean or integer: an unknown is continuous"
         raise DesignError.of("variable", own[0].name(), whole_remedy if whole else remedy)
     found = [v for v in held.values() if isinstance(v, Unknown)]
-    if len(found) != 1:
-        remedy = "are in the problem: state each in a problem of its own, and no constraint on a copy"
-        raise DesignError.of("unknowns", len(found), remedy)
-    if not asked:
-        raise DesignError("constraints: hold no privacy; add unknown.private(PureDP(1.0)), say")
-    return found[0]
+    if not found:
+        raise DesignError("objective: holds no unknown, such as md.Table(inputs, outputs)")
+    return found

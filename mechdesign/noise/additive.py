@@ -1,15 +1,18 @@
 r"""The deployable additive-noise mechanism: a law, what it protects, its worst change, and its exact privacy.
 
-**Worst change** under a sensitivity stated by several bounds. `Sensitivity` knows the geometry; which vector a law loses most at depends on the law:
+**Worst change** under a sensitivity stated by several bounds. `Sensitivity` knows the geometry; which vector a law
+loses most at depends on the law:
 
 - Gaussian noise: any vector of the largest ℓ₂ norm, on one coordinate. Exact.
-- A symmetric log-concave law: the envelope of the set, or shifts packed on fewer coordinates. Each gives an upper bound, and
-  so does the best of them. The bound is exact where that vector is in the set, and always under pure privacy: the largest loss is
-  linear in a shift, so that all of ℓ₁ may be put on one coordinate.
+- A symmetric log-concave law: the envelope of the set, or shifts packed on fewer coordinates. Each gives an upper
+  bound, and so does the best of them. The bound is exact where that vector is in the set, and always under pure
+  privacy: the largest loss is linear in a shift, so that all of ℓ₁ may be put on one coordinate.
 - Integer noise on whole answers: the same, shifts rounded down to whole ones.
-- A staircase: the largest change on every coordinate that changes, as no shift loses more than the staircase's own step.
+- A staircase: the largest change on every coordinate that changes, as no shift loses more than the staircase's own
+  step.
 
-**Zero-concentrated privacy** of any law with a proved tail. K coordinates are (ξ, ρ)-zCDP when :math:`K D_\alpha \le \xi + \rho\alpha` for all α > 1, so the least ρ at this ξ is
+**Zero-concentrated privacy** of any law with a proved tail. K coordinates are (ξ, ρ)-zCDP when
+:math:`K D_\alpha \le \xi + \rho\alpha` for all α > 1, so the least ρ at this ξ is
 :math:`\sup_\alpha (K D_\alpha - \xi)/\alpha`. With θ = α − 1 and L the privacy loss at distance Δ,
 :math:`D_\alpha = \theta^{-1}\log E e^{\theta L}`, a sum for finitely many losses and an integral otherwise. Orders up
 to a finite one are evaluated; beyond it a bound in closed form takes over:

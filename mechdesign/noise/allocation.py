@@ -1,21 +1,24 @@
 r"""Non-identical Gaussian and Laplace noise: problems P1–P4.
 
 A query :math:`f(D) \in \mathbb R^K` whose coordinate i changes by at most :math:`\lambda_i` between neighbours gets
-independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Laplace). P1, minimising the error under
-(ε, δ)-DP, is not convex for Gaussian noise, but splits:
+independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Laplace). P1, minimising the error under (ε,
+δ)-DP, is not convex for Gaussian noise, but splits:
 
-- **P2**: the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, one root :math:`\mu_0` (`gaussian_mu` in `mechdesign.accounting.gaussian`);
+- **P2**: the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, one root :math:`\mu_0` (`gaussian_mu` in
+  `mechdesign.accounting.gaussian`);
 - **P3**: :math:`\min \sum_i w_i E|T_i|^p` subject to :math:`\sum_i \lambda_i^2/\sigma_i^2 \le \mu_0^2`, convex;
 - **P4**: the same for Laplace noise subject to :math:`\sum_i \lambda_i/\beta_i \le \varepsilon`.
 
-The paper states them for p = 2 and w = 1, the sum of the variances, and solves them for any p. The right side, :math:`\mu_0^2` or ε, is the *budget*.
+The paper states them for p = 2 and w = 1, the sum of the variances, and solves them for any p. The right side,
+:math:`\mu_0^2` or ε, is the *budget*.
 
-**Searched laws**: a mix of both types, or shape and scale of one family for each coordinate, under exact composition. These are searches, without a program
-or a lower bound of it (`coordinate_noise`).
+**Searched laws**: a mix of both types, or shape and scale of one family for each coordinate, under exact composition.
+These are searches, without a program or a lower bound of it (`coordinate_noise`).
 
-**Where the rest is.** `separable` has P3 and P4 in closed form (`Separable.unlimited`: Theorems 4 and 5) and the worst change within several bounds, `lagrangian`
-their lower bound, `scales_problem` the proof (`AllocationProof`) and the audit, `vector_noise` the release and what its lattice costs (`PerCoordinate`). Problems with
-further rows are stated with `mechdesign.model.scales` and solved by a program in `scales_solving`. `release` draws one coordinate exactly.
+**Where the rest is.** `separable` has P3 and P4 in closed form (`Separable.unlimited`: Theorems 4 and 5) and the worst
+change within several bounds, `lagrangian` their lower bound, `scales_problem` the proof (`AllocationProof`) and the
+audit, `vector_noise` the release and what its lattice costs (`PerCoordinate`). Problems with further rows are stated
+with `mechdesign.model.scales` and solved by a program in `scales_solving`. `release` draws one coordinate exactly.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
 r"""Unit balls of norms, over which radial noise is spread (`mechdesign.noise.radial`): volumes, moments, points, norms of whole vectors.
 
-Those of ℓ₁, ℓ₂, ℓ_∞; the hull of "at most c numbers change, each by at most 1", :math:`\{\lVert v\rVert_\infty \le 1, \lVert v\rVert_1 \le c\}`, whose
-volume and moments are sums of :math:`(-1)^i \binom ni (c - i)^n` (Joseph and Yu, arXiv 2309.15790); and the hull of "all rise or all fall, by at most 1",
-:math:`\{\max v^+ + \max v^- \le 1\}`: the differences of d numbers to one more, all within an interval of length 1 [new here]; and the hull of
-a list of vectors, of few faces. It is the union of simplices from 0 over them, of volume :math:`|\det|/d!`; of a linear h that is :math:`h_i` at the vertices of one
-:math:`E h^2 = ((\sum h_i)^2 + \sum h_i^2)/((d + 1)(d + 2))`, and E max(h, 0) is a divided difference. Faces are solved for in rational numbers.
+Those of ℓ₁, ℓ₂, ℓ_∞; the hull of "at most c numbers change, each by at most 1",
+:math:`\{\lVert v\rVert_\infty \le 1, \lVert v\rVert_1 \le c\}`, whose volume and moments are sums of
+:math:`(-1)^i \binom ni (c - i)^n` (Joseph and Yu, arXiv 2309.15790); and the hull of "all rise or all fall, by at most
+1", :math:`\{\max v^+ + \max v^- \le 1\}`: the differences of d numbers to one more, all within an interval of length 1
+[new here]; and the hull of a list of vectors, of few faces. It is the union of simplices from 0 over them, of volume
+:math:`|\det|/d!`; of a linear h that is :math:`h_i` at the vertices of one
+:math:`E h^2 = ((\sum h_i)^2 + \sum h_i^2)/((d + 1)(d + 2))`, and E max(h, 0) is a divided difference. Faces are solved
+for in rational numbers.
 
-A hull of too many faces lies within some of them, each found by the linear program of its norm, :math:`\max n \cdot z` over :math:`|n \cdot v| \le 1`,
-in a random direction z. They bound a ball of their own. With :math:`\theta` uniform on an ellipsoid and :math:`r = 1/\lVert\theta\rVert` its moments are
+A hull of too many faces lies within some of them, each found by the linear program of its norm, :math:`\max n \cdot z`
+over :math:`|n \cdot v| \le 1`, in a random direction z. They bound a ball of their own. With :math:`\theta` uniform on
+an ellipsoid and :math:`r = 1/\lVert\theta\rVert` its moments are
 :math:`E|u_i|^p = \frac d{d + p} E r^{d + p} |\theta_i|^p / E r^d`: simulated.
 """
 

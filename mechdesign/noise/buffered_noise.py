@@ -1,16 +1,21 @@
 r"""Noise on running totals from a Toeplitz strategy of a few buffers: what it consumes and costs, and its release in integers.
 
-**Errors** are in closed form: :math:`c(z) = \prod_i (1 - e^{-y_i} z)/(1 - e^{-x_i} z) = 1 + \sum_i \omega_i z/(1 - e^{-x_i} z)`. With :math:`x_1 < y_1 < x_2 < \dots` all
-:math:`\omega_i > 0` and c falls: of steps at least b apart 0, b, 2b, … consume most. Answers are made by :math:`b(z) = 1/((1 - z)\,c(z))
-= \sum_i \beta_i/(1 - e^{-y_i} z)`, :math:`y_0 = 0`, and all sums of both are geometric.
+**Errors** are in closed form:
+:math:`c(z) = \prod_i (1 - e^{-y_i} z)/(1 - e^{-x_i} z) = 1 + \sum_i \omega_i z/(1 - e^{-x_i} z)`. With
+:math:`x_1 < y_1 < x_2 < \dots` all :math:`\omega_i > 0` and c falls: of steps at least b apart 0, b, 2b, … consume
+most. Answers are made by :math:`b(z) = 1/((1 - z)\,c(z)) = \sum_i \beta_i/(1 - e^{-y_i} z)`, :math:`y_0 = 0`, and all
+sums of both are geometric.
 
-**Release**: counts are rounded before noise is added. In steps of h let X_t be the t-th count, rounded. The state is one integer :math:`s_i` for each buffer:
+**Release**: counts are rounded before noise is added. In steps of h let X_t be the t-th count, rounded. The state is
+one integer :math:`s_i` for each buffer:
 
 .. math:: W_t = X_t + \lfloor \sum_i \omega_i s_i \rfloor + [Z_t / h], \qquad s_i \leftarrow \lfloor p_i s_i \rfloor + X_t,
 
-Z_t normal of deviation σ, so that W is a rounding of integers plus normal noise. Answers are computed from W alone. Between neighbours whose counts differ by u, at most
-m = ⌈a/h⌉ steps each, floors differ by less than 1, their sums in :math:`s_i` by less than :math:`1/(1 - p_i)`: W shifts by C u up to :math:`r = 1 + \sum_i \omega_i/(1 - p_i)`
-steps in each of n steps, by :math:`m \lVert C u/m \rVert + r \sqrt n` in all. Counts may be chosen in view of earlier answers: the shift of W_t is fixed before Z_t is drawn.
+Z_t normal of deviation σ, so that W is a rounding of integers plus normal noise. Answers are computed from W alone.
+Between neighbours whose counts differ by u, at most m = ⌈a/h⌉ steps each, floors differ by less than 1, their sums in
+:math:`s_i` by less than :math:`1/(1 - p_i)`: W shifts by C u up to :math:`r = 1 + \sum_i \omega_i/(1 - p_i)` steps in
+each of n steps, by :math:`m \lVert C u/m \rVert + r \sqrt n` in all. Counts may be chosen in view of earlier answers:
+the shift of W_t is fixed before Z_t is drawn.
 """
 
 from __future__ import annotations

@@ -3,11 +3,12 @@ r"""Running totals of long streams: the Toeplitz strategy of a few buffers that 
 .. math:: \min_{x_1 < y_1 < x_2 < \dots} \Bigl\lVert \sum_{j < k} z^{bj} c(z) \Bigr\rVert^2 \sum_t w_t b_t^2, \qquad c(z) = \prod_i \frac{1 - e^{-y_i} z}{1 - e^{-x_i} z},
           \quad b(z) = \frac{1}{(1 - z)\, c(z)},
 
-w = 1 for the largest error and n − t for the total, of n counts of which one person changes k that are at least b apart. A release needs 2 integers a
-buffer and one more, whatever n is.
+w = 1 for the largest error and n − t for the total, of n counts of which one person changes k that are at least b
+apart. A release needs 2 integers a buffer and one more, whatever n is.
 
-Errors are closed forms of sums that are geometric (`mechdesign.noise.buffered_noise`, which has the release too). The buffers are those of Dvijotham,
-McMahan, Pillutla, Steinke and Thakurta (2024), *Efficient and near-optimal noise generation for streaming differential privacy*.
+Errors are closed forms of sums that are geometric (`mechdesign.noise.buffered_noise`, which has the release too). The
+buffers are those of Dvijotham, McMahan, Pillutla, Steinke and Thakurta (2024), *Efficient and near-optimal noise
+generation for streaming differential privacy*.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Calibration: the least noise of a family that meets a privacy requirement.
 
-minimise    the variance (or E|T|) of the law, over its shape and scale
-subject to  δ(ε) ≤ δ in K dimensions, each coordinate of sensitivity Δ
+minimise    the variance (or E|T|) of the law, over its shape and scale subject to  δ(ε) ≤ δ in K dimensions, each
+coordinate of sensitivity Δ
 
-`mechdesign.noise.calibration_search` finds the law (`ShapeSearch`); what it consumes is enclosed there too (`consumed`), on a different grid, which is the proof.
-The laws and their privacy losses: `laws`, flipped Huber noise among them, and `families`. δ(ε) of one number: `mechdesign.accounting.profile`; of K numbers:
-`mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`. Claims, audit and pages are below.
-The lower bound: `symmetric_bound`. Several mechanisms together: `joint_calibration`.
+`mechdesign.noise.calibration_search` finds the law (`ShapeSearch`); what it consumes is enclosed there too
+(`consumed`), on a different grid, which is the proof. The laws and their privacy losses: `laws`, flipped Huber noise
+among them, and `families`. δ(ε) of one number: `mechdesign.accounting.profile`; of K numbers:
+`mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`. Claims, audit and pages are below. The
+lower bound: `symmetric_bound`. Several mechanisms together: `joint_calibration`.
 """
 
 from __future__ import annotations

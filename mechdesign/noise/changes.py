@@ -2,17 +2,18 @@ r"""Changes by one person: the corners of a sensitivity, and the steps of a stre
 
 What a strategy R consumes, :math:`\lVert R d \rVert^2`, is convex in the change d, so that vertices are enough.
 
-**Participation.** A *pattern* is a set of steps in which one person may take part. Two statements bound it: the same place of every epoch, as in
-training in a fixed order (steps o, o + b, o + 2b, …), or any steps at least b apart (Choquette-Choo et al. 2023, *Multi-epoch matrix
-factorization mechanisms for private machine learning*; *(Amplified) banded matrix factorization*). In each step of the pattern the count moves by
-at most a, up or down (signed), or all up or all down. The vertices are :math:`d = \pm a` on a pattern.
+**Participation.** A *pattern* is a set of steps in which one person may take part. Two statements bound it: the same
+place of every epoch, as in training in a fixed order (steps o, o + b, o + 2b, …), or any steps at least b apart
+(Choquette-Choo et al. 2023, *Multi-epoch matrix factorization mechanisms for private machine learning*; *(Amplified)
+banded matrix factorization*). In each step of the pattern the count moves by at most a, up or down (signed), or all up
+or all down. The vertices are :math:`d = \pm a` on a pattern.
 
-Of a lower triangular Toeplitz R whose coefficients do not rise and are at least 0, the products of the columns i < j do not rise in j, nor in
-j − i, and are at least 0. Hence no pattern consumes more than 0, b, 2b, … (Kalinin and Lampert 2024, *Banded square root
-matrix factorization for differentially private model training*), and none needs to be listed.
+Of a lower triangular Toeplitz R whose coefficients do not rise and are at least 0, the products of the columns i < j do
+not rise in j, nor in j − i, and are at least 0. Hence no pattern consumes more than 0, b, 2b, … (Kalinin and Lampert
+2024, *Banded square root matrix factorization for differentially private model training*), and none needs to be listed.
 
-Of a lower triangular R of b bands columns at least b apart have no row in common: a pattern consumes the sum of their squared lengths, whatever its
-signs, and the largest such sum is found by dynamic programming.
+Of a lower triangular R of b bands columns at least b apart have no row in common: a pattern consumes the sum of their
+squared lengths, whatever its signs, and the largest such sum is found by dynamic programming.
 """
 
 from __future__ import annotations

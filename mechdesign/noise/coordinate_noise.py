@@ -1,23 +1,25 @@
 r"""Noise with its own law on each coordinate, of one family or of two types, under one exactly composed requirement.
 
-**Any family, with parameters of its own on each coordinate.** Coordinate i, which changes by at most :math:`\lambda_i`, gets :math:`\lambda_i U_i` with :math:`U_i` private for a change of 1: only shapes and scales
-of the :math:`U_i` are searched. At order :math:`1 + \theta` of the Rényi divergence the problem separates:
+**Any family, with parameters of its own on each coordinate.** Coordinate i, which changes by at most :math:`\lambda_i`,
+gets :math:`\lambda_i U_i` with :math:`U_i` private for a change of 1: only shapes and scales of the :math:`U_i` are
+searched. At order :math:`1 + \theta` of the Rényi divergence the problem separates:
 
 .. math:: \min \sum_i w_i \lambda_i^p E|U_i|^p \quad\text{s.t.}\quad
    \sum_i \kappa_i(\theta) \le \theta\varepsilon + \log\delta + \log(1 + \theta) + \theta\log(1 + 1/\theta),
 
-:math:`\kappa_i(\theta) = \log E e^{\theta L_i}` of the privacy loss (the conversion: Canonne, Kamath and Steinke 2020, Proposition 12). One multiplier chooses
-a shape and a scale for each of at most 12 levels of :math:`w_i \lambda_i^p`, on a grid that is then refined around the choice. Under
-pure privacy :math:`\kappa_i` is the largest loss. All scales are multiplied by the least common factor at which the exact composition keeps the requirement.
+:math:`\kappa_i(\theta) = \log E e^{\theta L_i}` of the privacy loss (the conversion: Canonne, Kamath and Steinke 2020,
+Proposition 12). One multiplier chooses a shape and a scale for each of at most 12 levels of :math:`w_i \lambda_i^p`, on
+a grid that is then refined around the choice. Under pure privacy :math:`\kappa_i` is the largest loss. All scales are
+multiplied by the least common factor at which the exact composition keeps the requirement.
 
-**A type for each coordinate:** Laplace noise where one coordinate's loss matters alone, Gaussian where many add up. Gaussian noise costs half of what
-Laplace noise does where losses are small and many; Laplace noise has no tail of losses, and
-is better where few coordinates carry them. So coordinates are sorted by :math:`\lambda_i/\sigma_i` of the Gaussian allocation,
-and the first j get Laplace noise. For several j the Gaussian coordinates share :math:`\mu^2` as in P3, the Laplace ones have the
-ratios of P4. One number is searched, the μ of the Gaussian coordinates; the largest Laplace ratio follows from δ of the exact composition. Laplace
-noise on all coordinates keeps Corollary 6.
-The cheapest of these and of both pure types is returned: a search, with no lower bound. On the deployed grid
-(results/ablations) one of six designs costs 65% more with the better pure type.
+**A type for each coordinate:** Laplace noise where one coordinate's loss matters alone, Gaussian where many add up.
+Gaussian noise costs half of what Laplace noise does where losses are small and many; Laplace noise has no tail of
+losses, and is better where few coordinates carry them. So coordinates are sorted by :math:`\lambda_i/\sigma_i` of the
+Gaussian allocation, and the first j get Laplace noise. For several j the Gaussian coordinates share :math:`\mu^2` as in
+P3, the Laplace ones have the ratios of P4. One number is searched, the μ of the Gaussian coordinates; the largest
+Laplace ratio follows from δ of the exact composition. Laplace noise on all coordinates keeps Corollary 6. The cheapest
+of these and of both pure types is returned: a search, with no lower bound. On the deployed grid (results/ablations) one
+of six designs costs 65% more with the better pure type.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
 r"""The least Gaussian noise of any covariance, for what one person changes and what is asked.
 
-Neighbouring data sets differ by a vector :math:`d` of a finite set, up to sign, or by a point of its convex hull: :math:`x + \mathcal N(0, \Sigma)`
-is (ε, δ)-DP iff :math:`\max_d d^\top \Sigma^{-1} d \le \mu^2`. Answers :math:`A x` get noise of covariance :math:`A \Sigma A^\top`:
+Neighbouring data sets differ by a vector :math:`d` of a finite set, up to sign, or by a point of its convex hull:
+:math:`x + \mathcal N(0, \Sigma)` is (ε, δ)-DP iff :math:`\max_d d^\top \Sigma^{-1} d \le \mu^2`. Answers :math:`A x`
+get noise of covariance :math:`A \Sigma A^\top`:
 
 .. math:: \min_\Sigma \operatorname{tr}(A \Sigma A^\top) \ \text{ or }\ \max_j (A \Sigma A^\top)_{jj}
    \quad\text{s.t.}\quad d^\top \Sigma^{-1} d \le \mu^2 .
 
-With A the identity these are numbers that change together: for a box, whose vertices are :math:`(\pm\lambda_i)`, the optimum is the diagonal of P3; a
-one-hot query needs K times less. With A a workload of linear queries on counts, :math:`z = R x + \mathcal N(0, I)` with :math:`\Sigma^{-1} = R^\top R` is the
-matrix mechanism; for prefix sums and one changed count the best factorization for private continual counting and DP-FTRL.
+With A the identity these are numbers that change together: for a box, whose vertices are :math:`(\pm\lambda_i)`, the
+optimum is the diagonal of P3; a one-hot query needs K times less. With A a workload of linear queries on counts,
+:math:`z = R x + \mathcal N(0, I)` with :math:`\Sigma^{-1} = R^\top R` is the matrix mechanism; for prefix sums and one
+changed count the best factorization for private continual counting and DP-FTRL.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 r"""Correlated Gaussian noise given by a matrix R, a whitening of numbers or a strategy for linear queries: its budget and its exact release.
 
 A change v consumes :math:`\lVert R v \rVert^2`, a sum of squares of exact numbers. A release is
-:math:`\lfloor Rf/h + 1/2 \rfloor` in exact arithmetic, plus discrete Gaussians: rounded images of neighbours are at most
-:math:`\lVert Rv \rVert + h\sqrt r \le \mu + h\sqrt r` apart, so that noise of deviation :math:`1 + h\sqrt r/\mu` consumes no
-more than the budget.
+:math:`\lfloor Rf/h + 1/2 \rfloor` in exact arithmetic, plus discrete Gaussians: rounded images of neighbours are at
+most :math:`\lVert Rv \rVert + h\sqrt r \le \mu + h\sqrt r` apart, so that noise of deviation :math:`1 + h\sqrt r/\mu`
+consumes no more than the budget.
 
-A matrix mechanism releases :math:`z = R x + \mathcal N(0, I)` of counts x, and computes the answers from it. Where the rows of A lie in the
-row space of R the answers :math:`A R^+ z` are unbiased, their covariance :math:`A (R^\top R)^+ A^\top`. A triangular R answers counts
-as they come: z_t and answer t depend on the first t counts alone, and privacy holds for counts chosen in view of earlier answers
-(Denisov, McMahan, Rush, Smith and Thakurta 2022).
+A matrix mechanism releases :math:`z = R x + \mathcal N(0, I)` of counts x, and computes the answers from it. Where the
+rows of A lie in the row space of R the answers :math:`A R^+ z` are unbiased, their covariance
+:math:`A (R^\top R)^+ A^\top`. A triangular R answers counts as they come: z_t and answer t depend on the first t counts
+alone, and privacy holds for counts chosen in view of earlier answers (Denisov, McMahan, Rush, Smith and Thakurta 2022).
 """
 
 from __future__ import annotations

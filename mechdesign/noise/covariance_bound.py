@@ -1,21 +1,26 @@
 r"""What a covariance of Gaussian noise costs, and what every covariance costs at least: proofs, and a declared problem in numbers.
 
-**Proofs** show that no change consumes more than the budget, what a covariance costs, and a lower bound for every covariance.
-For a design they are exact sums and saddle points; for a declared problem (`DeclaredCovariance`) everything is rounded outward.
+**Proofs** show that no change consumes more than the budget, what a covariance costs, and a lower bound for every
+covariance. For a design they are exact sums and saddle points; for a declared problem (`DeclaredCovariance`) everything
+is rounded outward.
 
-**Cost.** Let :math:`R B = I + D`. Then :math:`(R^\top R)^{-1} = B K B^\top` with :math:`\lVert K - I \rVert \le (1 - \lVert D \rVert)^{-2} - 1`, and
-:math:`\operatorname{tr}(G (R^\top R)^{-1})` is :math:`\operatorname{tr} H`, :math:`H = B^\top G B`, but for :math:`\sqrt r \lVert H \rVert` times that.
+**Cost.** Let :math:`R B = I + D`. Then :math:`(R^\top R)^{-1} = B K B^\top` with
+:math:`\lVert K - I \rVert \le (1 - \lVert D \rVert)^{-2} - 1`, and :math:`\operatorname{tr}(G (R^\top R)^{-1})` is
+:math:`\operatorname{tr} H`, :math:`H = B^\top G B`, but for :math:`\sqrt r \lVert H \rVert` times that.
 
-**Bound.** Let S keep the budget, :math:`v^\top S^{-1} v \le \mu^2` for each change v, and let N have the rows :math:`r_k v_k`. For every X and every Q of norm
-at most 1
+**Bound.** Let S keep the budget, :math:`v^\top S^{-1} v \le \mu^2` for each change v, and let N have the rows
+:math:`r_k v_k`. For every X and every Q of norm at most 1
 
 .. math:: \operatorname{tr}(X S X^\top) \, \mu^2 \sum r_k^2 \ge \lVert S^{1/2} X^\top \rVert^2 \, \lVert S^{-1/2} N^\top \rVert^2 \ge (\operatorname{tr}(X N^\top Q))^2
 
-(Cauchy and Schwarz). Own rows :math:`\operatorname{tr}(G_i S) + k_i \le 0` with multipliers :math:`\nu \ge 0` shift the weights of the loss alone: with
-:math:`V' = V + \sum \nu_i G_i \succeq X^\top X` every such S costs at least :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu_i k_i`. With
-:math:`Q` the polar factor of :math:`N X^\top` this is :math:`(\operatorname{tr} \sqrt{V'^{1/2} M V'^{1/2}})^2/(\mu^2 \sum y)`, M = Σ y v vᵀ, y = r².
+(Cauchy and Schwarz). Own rows :math:`\operatorname{tr}(G_i S) + k_i \le 0` with multipliers :math:`\nu \ge 0` shift the
+weights of the loss alone: with :math:`V' = V + \sum \nu_i G_i \succeq X^\top X` every such S costs at least
+:math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu_i k_i`. With :math:`Q` the polar
+factor of :math:`N X^\top` this is :math:`(\operatorname{tr} \sqrt{V'^{1/2} M V'^{1/2}})^2/(\mu^2 \sum y)`, M = Σ y v
+vᵀ, y = r².
 
-Products in doubles of n terms are off by at most n + 2 roundings of the product of the sizes; sums are exact (`math.fsum`).
+Products in doubles of n terms are off by at most n + 2 roundings of the product of the sizes; sums are exact
+(`math.fsum`).
 """
 
 from __future__ import annotations

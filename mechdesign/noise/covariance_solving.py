@@ -1,8 +1,9 @@
 r"""Solve a declared problem on one covariance: its semidefinite program, and multipliers that prove a bound.
 
-The semidefinite program is solved in coordinates where the best covariance without own rows is near the identity, with budget and rows a little stricter than
-stated, so that the law keeps them in exact arithmetic. Its multipliers prove nearly as much as the program attains: the fixed point at V' improves the weights of the
-changes, and where V' is singular a little of the loss's own weights is mixed in.
+The semidefinite program is solved in coordinates where the best covariance without own rows is near the identity, with
+budget and rows a little stricter than stated, so that the law keeps them in exact arithmetic. Its multipliers prove
+nearly as much as the program attains: the fixed point at V' improves the weights of the changes, and where V' is
+singular a little of the loss's own weights is mixed in.
 """
 
 from __future__ import annotations

@@ -1,34 +1,36 @@
 r"""The best covariance as a fixed point, with a lower and an upper bound at every step: dense, along a chain, or by symmetry.
 
-Let V be the changes, with weights :math:`w`, and A the answers, with weights (loads) :math:`q`. With singular
-values :math:`\sqrt q\,A\,V^\top\sqrt w = U S W^\top` the program's dual is the largest :math:`(\operatorname{tr} S)^2/\mu^2`
-over w of sum 1 (and, for the largest error, over q of sum 1), jointly concave by Lieb's theorem in the form of Carlen, Frank
-and Lieb. Its optimum consumes :math:`g_v` on a change and gives the answer j the share :math:`h_j` of the largest error,
+Let V be the changes, with weights :math:`w`, and A the answers, with weights (loads) :math:`q`. With singular values
+:math:`\sqrt q\,A\,V^\top\sqrt w = U S W^\top` the program's dual is the largest :math:`(\operatorname{tr} S)^2/\mu^2`
+over w of sum 1 (and, for the largest error, over q of sum 1), jointly concave by Lieb's theorem in the form of Carlen,
+Frank and Lieb. Its optimum consumes :math:`g_v` on a change and gives the answer j the share :math:`h_j` of the largest
+error,
 
 .. math:: g_v = \frac{(W S W^\top)_{vv}}{w_v \operatorname{tr} S}, \qquad h_j = \frac{(U S U^\top)_{jj}}{q_j \operatorname{tr} S},
 
-and :math:`w \leftarrow w g`, :math:`q \leftarrow q h` raise the lower bound, one at a time at every step; the upper bound is
-the lower one times :math:`\max g \cdot \max h`. For the total error q stays 1 and h is left out. The singular values are
-those of the product, never roots of eigenvalues of its square.
+and :math:`w \leftarrow w g`, :math:`q \leftarrow q h` raise the lower bound, one at a time at every step; the upper
+bound is the lower one times :math:`\max g \cdot \max h`. For the total error q stays 1 and h is left out. The singular
+values are those of the product, never roots of eigenvalues of its square.
 
-Steps are extrapolated from the last few (Anderson's method in :math:`\log w` and :math:`\log q`); an extrapolated step is used only if
-the lower bound rises.
+Steps are extrapolated from the last few (Anderson's method in :math:`\log w` and :math:`\log q`); an extrapolated step
+is used only if the lower bound rises.
 
-On the deployed grid (results/ablations) the fixed point is a median 141 times as fast as the semidefinite program; without
-extrapolation 3 of 10 designs lose up to 73% of value within 30 seconds.
+On the deployed grid (results/ablations) the fixed point is a median 141 times as fast as the semidefinite program;
+without extrapolation 3 of 10 designs lose up to 73% of value within 30 seconds.
 
-**Products.** When one count changes, weights :math:`w_1 \otimes w_2` on the changes of a Kronecker product give it the singular values, the shares and both
-bounds of its factors multiplied: the optimum of a product is the product of the optima, for the total and for the largest error.
+**Products.** When one count changes, weights :math:`w_1 \otimes w_2` on the changes of a Kronecker product give it the
+singular values, the shares and both bounds of its factors multiplied: the optimum of a product is the product of the
+optima, for the total and for the largest error.
 
-**Symmetry.** No permutation changes the set :math:`\{a 1_S : |S| \le c\}`, so neither does the best covariance of n counts:
-:math:`\Sigma = x(I - J/n) + z J/n`. With :math:`|S| = k` a change consumes :math:`a^2 (A_k/x + B_k/z)`, :math:`A_k = k - k^2/n`,
-:math:`B_k = k^2/n`, and
+**Symmetry.** No permutation changes the set :math:`\{a 1_S : |S| \le c\}`, so neither does the best covariance of n
+counts: :math:`\Sigma = x(I - J/n) + z J/n`. With :math:`|S| = k` a change consumes :math:`a^2 (A_k/x + B_k/z)`,
+:math:`A_k = k - k^2/n`, :math:`B_k = k^2/n`, and
 
 .. math:: \min_{x, z} (n-1) x + z \quad\text{s.t.}\quad a^2 (A_k/x + B_k/z) \le \mu^2, \; k = 1..c,
 
 two variables, convex in 1/x and 1/z. Weights :math:`y_k \ge 0` prove that no covariance of any shape costs less than
-:math:`a^2 (\sqrt{(n-1)\sum y_k A_k} + \sqrt{\sum y_k B_k})^2 / (\mu^2 \sum y_k)`. With changes of either sign the set has the symmetry of a
-cube too, and no Gaussian covariance does better than independent noise.
+:math:`a^2 (\sqrt{(n-1)\sum y_k A_k} + \sqrt{\sum y_k B_k})^2 / (\mu^2 \sum y_k)`. With changes of either sign the set
+has the symmetry of a cube too, and no Gaussian covariance does better than independent noise.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 r"""Closed-form guarantees of flipped Huber noise for K numbers, which audit published calibrations: sufficient, not necessary.
 
-With :math:`R(\alpha) = \alpha^2 - ([\alpha - \Delta]_+)^2` the loss in K dimensions is below an affine function of
-the noise, whose upper tail is below the normal law's of scale γ: the noise is more peaked, which sums keep (sub-Gaussian moments alone
-would not do). That gives a sufficient condition for (ε, δ)-DP (Theorem 8) and
-zero-concentrated DP (Theorem 9) of Muthukrishnan and Kalyani, *Grafting Laplace and Gaussian distributions*, from the sensitivities Δ, Δ₁ and Δ₂ in ℓ∞, ℓ₁ and ℓ₂.
-A coordinate that does not change adds nothing, so K stands for how many change.
+With :math:`R(\alpha) = \alpha^2 - ([\alpha - \Delta]_+)^2` the loss in K dimensions is below an affine function of the
+noise, whose upper tail is below the normal law's of scale γ: the noise is more peaked, which sums keep (sub-Gaussian
+moments alone would not do). That gives a sufficient condition for (ε, δ)-DP (Theorem 8) and zero-concentrated DP
+(Theorem 9) of Muthukrishnan and Kalyani, *Grafting Laplace and Gaussian distributions*, from the sensitivities Δ, Δ₁
+and Δ₂ in ℓ∞, ℓ₁ and ℓ₂. A coordinate that does not change adds nothing, so K stands for how many change.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 r"""The best K-norm noise: one draw for all numbers that one person moves together, of the norm that costs least (`mechdesign.noise.knorm_noise`).
 
-The norm whose noise costs least is chosen among those whose balls hold all changes: ℓ₁, ℓ₂, ℓ_∞, the hull of "at most c numbers
-change, each by at most b_i" and that of "all rise or all fall". ℓ₁ noise is Laplace noise; in many dimensions ℓ_∞ noise has a sixth of its
-variance. The exact δ of exponential ℓ₂ noise is known
-(`mechdesign.noise.radial.round_delta`; the ℓ₂ mechanism, arXiv 2502.15929): where δ is small it costs less than Gaussian noise.
+The norm whose noise costs least is chosen among those whose balls hold all changes: ℓ₁, ℓ₂, ℓ_∞, the hull of "at most c
+numbers change, each by at most b_i" and that of "all rise or all fall". ℓ₁ noise is Laplace noise; in many dimensions
+ℓ_∞ noise has a sixth of its variance. The exact δ of exponential ℓ₂ noise is known
+(`mechdesign.noise.radial.round_delta`; the ℓ₂ mechanism, arXiv 2502.15929): where δ is small it costs less than
+Gaussian noise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 r"""K-norm noise (Hardt and Talwar 2010), the mechanism: its law in any of the norms, what it costs and how it is released.
 
-**The mechanism** is radial in a norm (`mechdesign.noise.radial`), of density :math:`\propto e^{-\lVert z\rVert/s}` on :math:`\mathbb R^k` or a staircase of the norm. Adding it
-to a vector whose norm-sensitivity is Δ is Δ/s-differentially private by the triangle inequality, hence (ε, δ)-DP and zCDP
-at somewhat larger budgets (`mechdesign.problem.privacy.implied_by_pure`). `mechdesign.noise.knorm` chooses the norm.
+**The mechanism** is radial in a norm (`mechdesign.noise.radial`), of density :math:`\propto e^{-\lVert z\rVert/s}` on
+:math:`\mathbb R^k` or a staircase of the norm. Adding it to a vector whose norm-sensitivity is Δ is Δ/s-differentially
+private by the triangle inequality, hence (ε, δ)-DP and zCDP at somewhat larger budgets
+(`mechdesign.problem.privacy.implied_by_pure`). `mechdesign.noise.knorm` chooses the norm.
 """
 
 from __future__ import annotations

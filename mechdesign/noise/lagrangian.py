@@ -1,23 +1,28 @@
 r"""A problem on scales in numbers, and the lower bound that its Lagrangian proves.
 
-Rows that say :math:`s_i = s_j` join scales into *groups*, each of which is one number. Rows of one group are its *limits*. All other rows are *coupled*;
-they are either ratios :math:`a s_g \le b s_h`, sums with coefficients of at least 0, or mixed. Without mixed ones the problem is convex in the
-logarithms of the scales for every order p of the loss, with them in the scales themselves and for p ≥ 1 alone.
+Rows that say :math:`s_i = s_j` join scales into *groups*, each of which is one number. Rows of one group are its
+*limits*. All other rows are *coupled*; they are either ratios :math:`a s_g \le b s_h`, sums with coefficients of at
+least 0, or mixed. Without mixed ones the problem is convex in the logarithms of the scales for every order p of the
+loss, with them in the scales themselves and for p ≥ 1 alone.
 
-**The lower bound.** The Lagrangian separates, and one convex function of one number is left for each group. For multipliers y ≥ 0 of the budgets and :math:`\nu` of the coupled rows, the loss is at least
+**The lower bound.** The Lagrangian separates, and one convex function of one number is left for each group. For
+multipliers y ≥ 0 of the budgets and :math:`\nu` of the coupled rows, the loss is at least
 
 .. math:: \sum_g \min_s \varphi_g(s) - \sum_r y_r B_r + \sum \nu k, \qquad
           \varphi(s) = W s^p + A s^{-m} + d s + c \log s ,
 
-with k the constants of the rows, A the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a` over sums and mixed rows, c that of
-:math:`\pm\nu` over ratios, in the form :math:`\log s_g - \log s_h + \log(a/b)`. :math:`\varphi` is convex in log s if d ≥ 0, and in s if p ≥ 1 and c = 0. With
-:math:`\sigma(s) = p W s^p - m A s^{-m} + d s + c`, its slope in log s, and a ≤ b such that :math:`\sigma(a) \le 0 \le \sigma(b)`, or a and b are the ends of the limits,
+with k the constants of the rows, A the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a`
+over sums and mixed rows, c that of :math:`\pm\nu` over ratios, in the form :math:`\log s_g - \log s_h + \log(a/b)`.
+:math:`\varphi` is convex in log s if d ≥ 0, and in s if p ≥ 1 and c = 0. With
+:math:`\sigma(s) = p W s^p - m A s^{-m} + d s + c`, its slope in log s, and a ≤ b such that
+:math:`\sigma(a) \le 0 \le \sigma(b)`, or a and b are the ends of the limits,
 
 .. math:: \min \varphi \ge \varphi(b) - \sigma(b) (b/a - 1),
 
-as the tangent at b, in either variable, loses no more on the way to a. With a and b 10⁻¹⁰ around the minimum hardly anything is lost. Everything
-is computed in balls. The bound holds for any multipliers. P3 and P4 alone have no rows, d = c = 0, and the bound is their least loss at y = p/(mB) times that
-loss. At W = 0 a positive bound proves that no scales meet the rows.
+as the tangent at b, in either variable, loses no more on the way to a. With a and b 10⁻¹⁰ around the minimum hardly
+anything is lost. Everything is computed in balls. The bound holds for any multipliers. P3 and P4 alone have no rows,
+d = c = 0, and the bound is their least loss at y = p/(mB) times that loss. At W = 0 a positive bound proves that no
+scales meet the rows.
 """
 
 from __future__ import annotations

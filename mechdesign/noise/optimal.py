@@ -3,21 +3,23 @@ r"""The best additive noise, proved: value, lower bound, and a law to sample.
 .. math:: \min_F E_F\,\ell(T) \quad\text{s.t.}\quad P[T \in S] \le e^{\varepsilon} P[T + d \in S] + \delta
           \quad \text{for all } S,\; |d| \le \Delta .
 
-**One number.** For a loss a\|t\| + bt² the staircase comes first, real or whole, with its dual (`staircase`). Where value and bound are
-not close, cells of width β = Δ/n give linear programs for both sides (`lattice`). *Above*: a density that is constant on cells is
-private for every real shift if it is for the n shifts by whole cells (`mechdesign.noise.cell_noise`). *Below*: any noise, rounded at
-random to a neighbouring lattice point, is private for those shifts and costs no less than the lattice costs (`free_lattice`).
-Both errors are of order β². The law is repaired and checked in exact arithmetic, and rows with multipliers prove the bound. Noise on
-the whole numbers is such a program itself, without an error of cells.
+**One number.** For a loss a\|t\| + bt² the staircase comes first, real or whole, with its dual (`staircase`). Where
+value and bound are not close, cells of width β = Δ/n give linear programs for both sides (`lattice`). *Above*: a
+density that is constant on cells is private for every real shift if it is for the n shifts by whole cells
+(`mechdesign.noise.cell_noise`). *Below*: any noise, rounded at random to a neighbouring lattice point, is private for
+those shifts and costs no less than the lattice costs (`free_lattice`). Both errors are of order β². The law is repaired
+and checked in exact arithmetic, and rows with multipliers prove the bound. Noise on the whole numbers is such a program
+itself, without an error of cells.
 
-**Several numbers** get independent noise of one law: the best named family, or the optimum of one coordinate at its share. Under pure
-privacy c coordinates are ε-DP together if and only if each is ε/c-DP, so that the optimum of one coordinate at ε/c is best. With
-δ > 0 Gaussian, Laplace, staircase and generalised normal noise are compared at their least scales, the quick ones first.
+**Several numbers** get independent noise of one law: the best named family, or the optimum of one coordinate at its
+share. Under pure privacy c coordinates are ε-DP together if and only if each is ε/c-DP, so that the optimum of one
+coordinate at ε/c is best. With δ > 0 Gaussian, Laplace, staircase and generalised normal noise are compared at their
+least scales, the quick ones first.
 
-Left out are free densities and composed optima of one coordinate: they cost .2% less in the median of the map of `many-coordinates`, and
-at most 1.35%. So are flipped Huber, OSGT, logistic and truncated Laplace noise: they took 16 s of 17 s at K = 2 and (2, 1e-9), and
-gained at most .35% in the map's 80 settings of several numbers and in 54 more (K in {2, 5, 20}, ε from .1 to 8, δ up to 1e-5).
-Without generalised normal noise the value rises by up to 14.5%.
+Left out are free densities and composed optima of one coordinate: they cost .2% less in the median of the map of
+`many-coordinates`, and at most 1.35%. So are flipped Huber, OSGT, logistic and truncated Laplace noise: they took 16 s
+of 17 s at K = 2 and (2, 1e-9), and gained at most .35% in the map's 80 settings of several numbers and in 54 more (K in
+{2, 5, 20}, ε from .1 to 8, δ up to 1e-5). Without generalised normal noise the value rises by up to 14.5%.
 
 Lower bounds for several numbers follow from bounds for one (`mechdesign.noise.subset_bound`).
 """

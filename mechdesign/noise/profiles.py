@@ -1,7 +1,8 @@
 r"""Profiles λ: how much each number may change. Their checks and measures, and the profiles of clipped layers and of several bounds.
 
-The more dispersed a profile, the less loss: Laplace noise costs less where λ majorizes another (Theorem 10 of Muthukrishnan and
-Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*), Gaussian noise where the squares of λ do (Theorem 9).
+The more dispersed a profile, the less loss: Laplace noise costs less where λ majorizes another (Theorem 10 of
+Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*), Gaussian
+noise where the squares of λ do (Theorem 9).
 """
 
 from __future__ import annotations

@@ -1,29 +1,34 @@
 r"""Radial noise: the exponential and the staircase profile on a ball (`mechdesign.noise.balls`), and how both are released.
 
-**Profiles.** Noise whose density falls with the norm, :math:`\propto e^{-\lVert z\rVert/s}` (K-norm noise, Hardt and Talwar 2010) or
-:math:`\propto E^j` on the shells :math:`\gamma + j - 1 < \lVert z\rVert/\Delta \le \gamma + j`, :math:`E = e^{-\varepsilon}`, is ε-private for changes of
-norm at most Δ = sε: the norm changes by Δ at most, the level by 1. The best additive noise for any cost that grows with the norm is such
-a *staircase* (Melbourne, Diaz and Asoodeh, arXiv 2601.14597). Both are mixtures of uniform laws on balls, :math:`z = R u`: R is
-:math:`\mathrm{Gamma}(d + 1, s)`, or (γ + j)Δ with weights :math:`E^j (\gamma + j)^d`. So :math:`E|z_i|^p = E|u_i|^p\, E R^p`, and
+**Profiles.** Noise whose density falls with the norm, :math:`\propto e^{-\lVert z\rVert/s}` (K-norm noise, Hardt and
+Talwar 2010) or :math:`\propto E^j` on the shells :math:`\gamma + j - 1 < \lVert z\rVert/\Delta \le \gamma + j`,
+:math:`E = e^{-\varepsilon}`, is ε-private for changes of norm at most Δ = sε: the norm changes by Δ at most, the level
+by 1. The best additive noise for any cost that grows with the norm is such a *staircase* (Melbourne, Diaz and Asoodeh,
+arXiv 2601.14597). Both are mixtures of uniform laws on balls, :math:`z = R u`: R is :math:`\mathrm{Gamma}(d + 1, s)`,
+or (γ + j)Δ with weights :math:`E^j (\gamma + j)^d`. So :math:`E|z_i|^p = E|u_i|^p\, E R^p`, and
 
 .. math:: E R^p = \Delta^p \frac{S_{d+p}(\gamma)}{S_d(\gamma)}, \quad S_n(\gamma) = \sum_{j \ge 0} E^j (j + \gamma)^n
           = e^{\varepsilon\gamma} \frac{n!}{\varepsilon^{n+1}} \Bigl(1 + 2 \sum_{m \ge 1} \mathrm{Re}\,
             e^{2\pi i m\gamma} (1 + 2\pi i m/\varepsilon)^{-n-1}\Bigr)
 
-(Poisson's formula). So in many dimensions, at a small ε, all staircases cost what the exponential does, but for a *ripple* of
-:math:`2 \sum (1 + (2\pi m/\varepsilon)^2)^{-(n+1)/2}`.
+(Poisson's formula). So in many dimensions, at a small ε, all staircases cost what the exponential does, but for a
+*ripple* of :math:`2 \sum (1 + (2\pi m/\varepsilon)^2)^{-(n+1)/2}`.
 
 **δ of ℓ₂** [formula ours]. In units of s a change of norm t has the loss ηt, with η on [−1, 1] of density
-:math:`\propto e^{z\eta} (1 - \eta^2)^{(d-3)/2} (1 - \eta^2/\rho)`, z = t/2, :math:`\rho = 1 + \frac{d-1}{z} K_{d/2}(z)/K_{d/2-1}(z)`: the distances to the two
-centres add to tξ and differ by tη, where volume is :math:`\propto ((\xi^2 - 1)(1 - \eta^2))^{(d-3)/2} (\xi^2 - \eta^2)\,d\xi\,d\eta` and the
-density :math:`e^{-z(\xi - \eta)}`; ρ is the mean of ξ². Moments of η beyond ε/t follow from two of them, integrating by parts. δ(ε) grows with t: it is
-:math:`1 - \int \min(p(y), e^\varepsilon p(y - v))\,dy`, an integral of volumes in which balls about 0 and v overlap.
+:math:`\propto e^{z\eta} (1 - \eta^2)^{(d-3)/2} (1 - \eta^2/\rho)`, z = t/2,
+:math:`\rho = 1 + \frac{d-1}{z} K_{d/2}(z)/K_{d/2-1}(z)`: the distances to the two centres add to tξ and differ by tη,
+where volume is :math:`\propto ((\xi^2 - 1)(1 - \eta^2))^{(d-3)/2} (\xi^2 - \eta^2)\,d\xi\,d\eta` and the density
+:math:`e^{-z(\xi - \eta)}`; ρ is the mean of ξ². Moments of η beyond ε/t follow from two of them, integrating by parts.
+δ(ε) grows with t: it is :math:`1 - \int \min(p(y), e^\varepsilon p(y - v))\,dy`, an integral of volumes in which balls
+about 0 and v overlap.
 
-**Release.** On the lattice, exactly. A ball in steps is the whole vectors of norm at most R; noise that is uniform on one, its R
-of weights :math:`q^R` times their number, is :math:`\propto q^{\lceil\lVert z\rVert\rceil}` and as private as its continuous relative for changes
-of m whole steps. Balls of ℓ_∞, ℓ₁ and of the differences are counted exactly; hulls are drawn by rejection from a
-ball around them; noise of ℓ₂ is continuous, and its sum with an answer on the lattice is rounded. R is drawn by rejection from the sum of d + 1 geometric numbers (:math:`\binom{R + d}{d} q^R`; kept with the rational probability
-:math:`\prod_j (R + \tfrac12)/(R + j)` for the cube), the levels of a staircase from a table of integers, E rounded up to a rational.
+**Release.** On the lattice, exactly. A ball in steps is the whole vectors of norm at most R; noise that is uniform on
+one, its R of weights :math:`q^R` times their number, is :math:`\propto q^{\lceil\lVert z\rVert\rceil}` and as private
+as its continuous relative for changes of m whole steps. Balls of ℓ_∞, ℓ₁ and of the differences are counted exactly;
+hulls are drawn by rejection from a ball around them; noise of ℓ₂ is continuous, and its sum with an answer on the
+lattice is rounded. R is drawn by rejection from the sum of d + 1 geometric numbers (:math:`\binom{R + d}{d} q^R`; kept
+with the rational probability :math:`\prod_j (R + \tfrac12)/(R + j)` for the cube), the levels of a staircase from a
+table of integers, E rounded up to a rational.
 """
 
 from __future__ import annotations

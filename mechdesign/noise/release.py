@@ -1,19 +1,22 @@
 r"""Deployment: noise of any symmetric law of this package, rounded to a lattice and drawn exactly from the operating system's randomness.
 
-A query is rounded to multiples of a step h, a power of two, so that answers Δ apart are at most :math:`m = \lceil
-\Delta/h \rceil` steps apart. Noise Z of the law, widened by mh/Δ, is rounded to the lattice too. As the rounded query
-x is a multiple of h, :math:`x + [Z] = [x + Z]`: what leaves the machine is a function of the continuous mechanism's answer
-to a query of sensitivity mh, and every guarantee of that mechanism (δ at every ε, zCDP, composition) carries over. Where each coordinate has its own scale
-and step, `noisy` rounds and `mechdesign.noise.vector_noise.IndependentNoise.exact` accounts for it.
+A query is rounded to multiples of a step h, a power of two, so that answers Δ apart are at most
+:math:`m = \lceil \Delta/h \rceil` steps apart. Noise Z of the law, widened by mh/Δ, is rounded to the lattice too. As
+the rounded query x is a multiple of h, :math:`x + [Z] = [x + Z]`: what leaves the machine is a function of the
+continuous mechanism's answer to a query of sensitivity mh, and every guarantee of that mechanism (δ at every ε, zCDP,
+composition) carries over. Where each coordinate has its own scale and step, `noisy` rounds and
+`mechdesign.noise.vector_noise.IndependentNoise.exact` accounts for it.
 
-[Z] is drawn by rejection below a hat, a staircase of integer heights: first a piece by its weight, then half a step of the piece uniformly, then a
-sign; a coin of the ratio of the density in that half step to the hat decides whether it is kept. Doubles decide the coin unless they leave
-doubt; then it is settled with 60 digits and more (`mechdesign.evidence.sampling.bernoulli`), by the law's tail in ball arithmetic.
+[Z] is drawn by rejection below a hat, a staircase of integer heights: first a piece by its weight, then half a step of
+the piece uniformly, then a sign; a coin of the ratio of the density in that half step to the hat decides whether it is
+kept. Doubles decide the coin unless they leave doubt; then it is settled with 60 digits and more
+(`mechdesign.evidence.sampling.bernoulli`), by the law's tail in ball arithmetic.
 
 **Several dimensions.** The sum is rounded, not the answer.
 
-Rounding two answers that are arbitrarily near could move them a whole step apart. Instead v + Z, with Z of the continuous law, is rounded
-to multiples of h: a function of the continuous mechanism's output, whose guarantee therefore carries over for any two answers. K-norm noise is :math:`\Gamma(k, s)` long in its own norm:
+Rounding two answers that are arbitrarily near could move them a whole step apart. Instead v + Z, with Z of the
+continuous law, is rounded to multiples of h: a function of the continuous mechanism's output, whose guarantee therefore
+carries over for any two answers. K-norm noise is :math:`\Gamma(k, s)` long in its own norm:
 
 - ℓ_∞: :math:`R\,(2U_1 - 1, \dots, 2U_k - 1)` with R of the law :math:`\Gamma(k + 1, s)`;
 - ℓ₂: :math:`R\,N/\lVert N \rVert_2` with normal N and R of the law :math:`\Gamma(k, s)`;
@@ -21,8 +24,9 @@ to multiples of h: a function of the continuous mechanism's output, whose guaran
 and Gaussian noise is sN. All come from uniform numbers, :math:`R = -s \sum \log U` and pairs of normal numbers,
 :math:`\sqrt{-2 \log U}\,(\cos 2 \pi U', \sin 2 \pi U')`.
 
-**Drawing.** 32 bits of each uniform number are drawn from the operating system, and doubles enclose v + Z. Where the enclosure does
-not decide the rounded sum, further bits are drawn and the sum is enclosed in balls of as many digits, until it is decided. What leaves the machine has exactly the law of the rounded sum.
+**Drawing.** 32 bits of each uniform number are drawn from the operating system, and doubles enclose v + Z. Where the
+enclosure does not decide the rounded sum, further bits are drawn and the sum is enclosed in balls of as many digits,
+until it is decided. What leaves the machine has exactly the law of the rounded sum.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""The tail of a law of constant density on pieces whose outermost cells repeat for ever, in closed form.
 
-Let a period of length L hold cells of mass M in all, and its k-th repetition,
-k ≥ 1, the same cells shifted by kL, times :math:`r^k`. For t in the period with :math:`G(t)` of its mass beyond t, and any order of the sum,
+Let a period of length L hold cells of mass M in all, and its k-th repetition, k ≥ 1, the same cells shifted by kL,
+times :math:`r^k`. For t in the period with :math:`G(t)` of its mass beyond t, and any order of the sum,
 
 .. math:: P[T > t + kL] = r^k \Big(G(t) + \frac{Mr}{1 - r}\Big), \qquad
           \sum_{k \ge 1} r^k (t + kL)^2 = \frac{r}{1-r} t^2 + \frac{2Lr}{(1-r)^2} t + \frac{L^2 r(1+r)}{(1-r)^3} .

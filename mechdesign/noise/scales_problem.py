@@ -1,9 +1,10 @@
 r"""Scales of independent noise: their proof, audit and pages, and problems on scales with the user's own rows.
 
-Three claims make up `AllocationProof`. *Privacy*: the scales keep :math:`\sum_i (|v_i|/s_i)^m \le B` on the worst change v, from above;
-B is :math:`\mu_0^2`, which (ε, δ) allows Gaussian noise, or ε for Laplace noise. *Loss*: its moments in closed form. *Lower bound*: the
-Lagrangian at the multipliers (`mechdesign.noise.lagrangian`). Up to 2,000 numbers everything is in fractions and balls. `ScalesDesign.audit` lists budgets and rows with what they leave.
-A `ScalesProblem` is declared in CVXPY, solved (`scales_solving`), made exact, proved, audited and saved in the same way.
+Three claims make up `AllocationProof`. *Privacy*: the scales keep :math:`\sum_i (|v_i|/s_i)^m \le B` on the worst
+change v, from above; B is :math:`\mu_0^2`, which (ε, δ) allows Gaussian noise, or ε for Laplace noise. *Loss*: its
+moments in closed form. *Lower bound*: the Lagrangian at the multipliers (`mechdesign.noise.lagrangian`). Up to 2,000
+numbers everything is in fractions and balls. `ScalesDesign.audit` lists budgets and rows with what they leave. A
+`ScalesProblem` is declared in CVXPY, solved (`scales_solving`), made exact, proved, audited and saved in the same way.
 """
 
 from __future__ import annotations

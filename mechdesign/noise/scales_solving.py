@@ -1,17 +1,19 @@
 r"""Solve a problem on scales with a registered solver: the program, its multipliers, and scales inside every row exactly.
 
-The variables are :math:`u_g = \log(s_g/s_g^*)`, or :math:`s_g/s_g^*` where rows mix signs, with :math:`s^*` the best scales under the budgets alone: both are
-of order one in every unit. Several bounds add prices :math:`\theta` of their rows, and the rest :math:`z_i` of each number's share:
+The variables are :math:`u_g = \log(s_g/s_g^*)`, or :math:`s_g/s_g^*` where rows mix signs, with :math:`s^*` the best
+scales under the budgets alone: both are of order one in every unit. Several bounds add prices :math:`\theta` of their
+rows, and the rest :math:`z_i` of each number's share:
 
 .. math:: (a_i/s_i)^m \le z_i + \sum_k \theta_k R_{ik}, \quad \sum_i z_i + \sum_k \theta_k r_k \le B .
 
-A small step towards the point of largest common slack makes the solver's scales meet every row exactly, as budgets and rows are convex in the scales. Its multipliers
-prove a lower bound within 1e-8 of the loss.
+A small step towards the point of largest common slack makes the solver's scales meet every row exactly, as budgets and
+rows are convex in the scales. Its multipliers prove a lower bound within 1e-8 of the loss.
 
-**Several bounds.** The worst mix of changes is found by prices of the bounds. Least loss is a saddle point, and the worst mix maximises the concave :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), over
-the rows of the bounds. At prices :math:`\lambda` of the rows every share has its own maximum, so that only the prices, at most three, are
-searched: the dual is convex and smooth in them. For Laplace noise under L₂ a change of share x takes
-:math:`x^2/z` of that row and z of those that change, :math:`x \le z \le 1`: it may be rarer, and larger.
+**Several bounds.** The worst mix of changes is found by prices of the bounds. Least loss is a saddle point, and the
+worst mix maximises the concave :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), over the rows of the bounds. At
+prices :math:`\lambda` of the rows every share has its own maximum, so that only the prices, at most three, are
+searched: the dual is convex and smooth in them. For Laplace noise under L₂ a change of share x takes :math:`x^2/z` of
+that row and z of those that change, :math:`x \le z \le 1`: it may be rarer, and larger.
 """
 
 from __future__ import annotations

@@ -8,20 +8,24 @@ with m = 2, :math:`\Lambda_g^2 = \sum \lambda_i^2`, :math:`B = \mu_0^2` for Gaus
 :math:`\Lambda_g = \sum \lambda_i`, B = ε for Laplace noise (P4); :math:`W_g` sums the weights of the loss. Stationarity
 gives :math:`s_g^{p+m} \propto \Lambda_g^m / W_g`.
 
-**Several bounds.** A change v has :math:`|v_i| \le a_i`, at most c coordinates that are not 0, :math:`\lVert v\rVert_1 \le L_1`,
-:math:`\lVert v\rVert_2 \le L_2`. With :math:`u_i = s_i^{-m}` it consumes :math:`\sum_i |v_i|^m u_i`, m = 2 for Gaussian and 1 for
-Laplace noise. For :math:`x_i = (|v_i|/a_i)^m` always :math:`x_i \le |v_i|/a_i \le 1\{v_i \ne 0\}`, hence
+**Several bounds.** A change v has :math:`|v_i| \le a_i`, at most c coordinates that are not 0,
+:math:`\lVert v\rVert_1 \le L_1`, :math:`\lVert v\rVert_2 \le L_2`. With :math:`u_i = s_i^{-m}` it consumes
+:math:`\sum_i |v_i|^m u_i`, m = 2 for Gaussian and 1 for Laplace noise. For :math:`x_i = (|v_i|/a_i)^m` always
+:math:`x_i \le |v_i|/a_i \le 1\{v_i \ne 0\}`, hence
 
 .. math:: \sum x_i \le c, \quad \sum a_i x_i \le L_1, \quad \sum a_i^2 x_i^{2/m} \le L_2^2,
 
-and any prices :math:`\theta \ge 0` of these three rows prove an upper bound on the budget of any change (`Changes.spent`; the
-first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace
-noise. Else it is safe. Least loss under it is a saddle point: the worst mix of changes, x, maximises the concave
-:math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), and the best scales are those of the profile :math:`a_i x_i^{1/m}`.
+and any prices :math:`\theta \ge 0` of these three rows prove an upper bound on the budget of any change
+(`Changes.spent`; the first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x
+ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace noise.
+Else it is safe. Least loss under it is a saddle point: the worst mix of changes, x, maximises the concave
+:math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), and the best scales are those of the profile
+:math:`a_i x_i^{1/m}`.
 
-**The lower bound.** Sizes and shares z of changes, :math:`x \le z \le 1`, that keep the rows, with :math:`\sum a_i^2 x_i^2/z_i \le L_2^2` for Laplace noise,
-form a *mix*. The bound that prices prove for every change also holds for :math:`\sum_i (a_i^m x_i)/s_i^m`, term by term. So noise that prices prove private costs at least
-as much as the best noise against the mix, whose profile is :math:`a_i x_i^{1/m}`.
+**The lower bound.** Sizes and shares z of changes, :math:`x \le z \le 1`, that keep the rows, with
+:math:`\sum a_i^2 x_i^2/z_i \le L_2^2` for Laplace noise, form a *mix*. The bound that prices prove for every change
+also holds for :math:`\sum_i (a_i^m x_i)/s_i^m`, term by term. So noise that prices prove private costs at least as much
+as the best noise against the mix, whose profile is :math:`a_i x_i^{1/m}`.
 """
 
 from __future__ import annotations

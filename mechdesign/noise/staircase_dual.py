@@ -1,27 +1,30 @@
 r"""Staircases on cells and on the whole numbers, and a dual in closed form that bounds the cost of every noise.
 
-Let ℓ be even, convex and least at 0, the sensitivity 1, and :math:`g \ge e^\varepsilon`. Suppose mass Out ≥ 0 is transported along
-changes of at most 1 and arrives as In ≥ 0, so that :math:`E\,\mathrm{Out}(T) \le g\,E\,\mathrm{In}(T) + \delta C` for every (ε, δ)-DP noise T, and
-:math:`\ell + \mathrm{Out} - g\,\mathrm{In} \ge \lambda` everywhere. Then :math:`E\,\ell(T) \ge \lambda - \delta C`. On the right half
-(the left is its mirror image), with In = 0 from K on,
+Let ℓ be even, convex and least at 0, the sensitivity 1, and :math:`g \ge e^\varepsilon`. Suppose mass Out ≥ 0 is
+transported along changes of at most 1 and arrives as In ≥ 0, so that
+:math:`E\,\mathrm{Out}(T) \le g\,E\,\mathrm{In}(T) + \delta C` for every (ε, δ)-DP noise T, and
+:math:`\ell + \mathrm{Out} - g\,\mathrm{In} \ge \lambda` everywhere. Then :math:`E\,\ell(T) \ge \lambda - \delta C`. On
+the right half (the left is its mirror image), with In = 0 from K on,
 
 .. math:: G(t) = \big(\ell(t) - \lambda + G(t + 1)\big)/g , \qquad \mathrm{In} = G \text{ on } [1, K), \qquad G(t) = 0 \text{ for } t \ge K .
 
 - The shift by 1 moves ψ(t) = G(t + 1), t ≥ 0: then the condition holds on [1, ∞) if :math:`\ell(K) \ge \lambda`.
-- On [0, 1) G increases. Below its root γ, R(t) = -g G(t) is still to be sent; above, G(t) may still be received. All these
-  points are less than 1 apart, so that everything can be sent, a share of G(t') to every t', if
+- On [0, 1) G increases. Below its root γ, R(t) = -g G(t) is still to be sent; above, G(t) may still be received. All
+  these points are less than 1 apart, so that everything can be sent, a share of G(t') to every t', if
   :math:`\int_0^\gamma R \le \int_\gamma^1 G`: the one condition, and an equation at the best λ.
 - In charges :math:`C = 2 \sup_{t \ge 1} G + 2 \int_0^1 \sup_u R(u) G(u + d)\,dd / \int_\gamma^1 G`, the second at most
   :math:`2 R(0) (1 + \gamma G(1) / \int_\gamma^1 G)`.
-- Where γ ≤ ½, what t' < 1 - γ receive may come from u and -u alike, half from each: a shift d < 1 - 2γ then charges half as much, any other at most
-  :math:`R(0) G(1) / \int_\gamma^1 G`, and the second is at most :math:`R(0) (1 + \gamma (4 G(1) - G(1 - \gamma)) / \int_\gamma^1 G)`. That matters where δ is large. **[new]**
+- Where γ ≤ ½, what t' < 1 - γ receive may come from u and -u alike, half from each: a shift d < 1 - 2γ then charges
+  half as much, any other at most :math:`R(0) G(1) / \int_\gamma^1 G`, and the second is at most
+  :math:`R(0) (1 + \gamma (4 G(1) - G(1 - \gamma)) / \int_\gamma^1 G)`. That matters where δ is large. **[new]**
 
-On n points a sensitivity, [j, j + 1) is (j, j + 1], and K may be 1: 0 sends G(1) to both sides at the shift by 1, and half of the rest, λ - 2 G(1), to either.
+On n points a sensitivity, [j, j + 1) is (j, j + 1], and K may be 1: 0 sends G(1) to both sides at the shift by 1, and
+half of the rest, λ - 2 G(1), to either.
 
-The charge C is what a small δ takes from the bound. With δ = 0 and K = ∞ the bound is the cost of the staircase with its step at γ, so that no noise is better: Geng and Viswanath's
-theorem, for every such loss, by a dual. Here for a|t| + bt², where G is a quadratic on each [j, j + 1) and increases there; G ≥ 0
-on [1, K) then is a sign for every j. All is computed in integers, the coefficients of G rounded down, which keeps
-:math:`g\,G \le \ell - \lambda + G(\cdot + 1)`.
+The charge C is what a small δ takes from the bound. With δ = 0 and K = ∞ the bound is the cost of the staircase with
+its step at γ, so that no noise is better: Geng and Viswanath's theorem, for every such loss, by a dual. Here for a|t| +
+bt², where G is a quadratic on each [j, j + 1) and increases there; G ≥ 0 on [1, K) then is a sign for every j. All is
+computed in integers, the coefficients of G rounded down, which keeps :math:`g\,G \le \ell - \lambda + G(\cdot + 1)`.
 """
 
 from __future__ import annotations

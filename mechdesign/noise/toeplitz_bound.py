@@ -1,18 +1,20 @@
 r"""A lower bound on the error of every Toeplitz strategy for counts of which one changes, in integers for any n. [new]
 
-Let c be a Toeplitz strategy's coefficients, b those of :math:`1/((1 - z)\,c(z))`, and w = 1 for the largest error (:math:`\sum w b^2`, at the last step), w_t = n − t for the
-total. As :math:`\sum_{i + j = t} c_i b_j = 1`, for every :math:`y \ge 0` and the Hankel matrix :math:`H = (y_{i + j})`, 0 from i + j = n on,
+Let c be a Toeplitz strategy's coefficients, b those of :math:`1/((1 - z)\,c(z))`, and w = 1 for the largest error
+(:math:`\sum w b^2`, at the last step), w_t = n − t for the total. As :math:`\sum_{i + j = t} c_i b_j = 1`, for every
+:math:`y \ge 0` and the Hankel matrix :math:`H = (y_{i + j})`, 0 from i + j = n on,
 
 .. math:: \sum_t y_t = c^\top H b \le |c|\, |W^{1/2} b|\, \lVert H W^{-1/2} \rVert, \qquad
           |c|^2 \sum_t w_t b_t^2 \ge \frac{(\sum_t y_t)^2}{\lVert H W^{-1/2} \rVert^2},
 
 and :math:`\lVert H W^{-1/2} \rVert^2 \le \max_i (H H x)_i / (w_i x_i)` for every x > 0 (Collatz and Wielandt). [new]
 
-*Largest error.* With h the coefficients of :math:`1/\sqrt{1 - z}` and Y(z) = h_{n-1} + h_{n-2} z + … over h(z) up to z^(n−1), reversed, Hh = h; and y > 0, as the coefficients of
-:math:`\sqrt{1 - z}` after the first are negative and at least −1 in sum, and h falls. So no Toeplitz strategy costs less than :math:`(\sum h_t^2)^2`, which c = b = h attains.
+*Largest error.* With h the coefficients of :math:`1/\sqrt{1 - z}` and Y(z) = h_{n-1} + h_{n-2} z + … over h(z) up to
+z^(n−1), reversed, Hh = h; and y > 0, as the coefficients of :math:`\sqrt{1 - z}` after the first are negative and at
+least −1 in sum, and h falls. So no Toeplitz strategy costs less than :math:`(\sum h_t^2)^2`, which c = b = h attains.
 
-*Total error.* The best y is nearly :math:`g(t/n)/(2t + 1)`, one g for all n, as :math:`h_t h_{n - t}` is nearly x; x becomes better by power iteration. Within .02% of the best
-strategy found at 1,000 and 4,096 steps, .2% at a million.
+*Total error.* The best y is nearly :math:`g(t/n)/(2t + 1)`, one g for all n, as :math:`h_t h_{n - t}` is nearly x; x
+becomes better by power iteration. Within .02% of the best strategy found at 1,000 and 4,096 steps, .2% at a million.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 r"""Independent noise for vector queries: Laplace or Gaussian with a scale for each coordinate, a mix of both, or one cell law on all.
 
-The exact composition of all coordinates' losses bounds δ. Noise of P3 and P4 (`mechdesign.noise.allocation`) is `IndependentNoise`, released by
-`PerCoordinate.release` on a lattice; what that costs is proved at `IndependentNoise.exact`.
+The exact composition of all coordinates' losses bounds δ. Noise of P3 and P4 (`mechdesign.noise.allocation`) is
+`IndependentNoise`, released by `PerCoordinate.release` on a lattice; what that costs is proved at
+`IndependentNoise.exact`.
 
-**One cell law on every coordinate**: with :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells, a shift by :math:`(k + \theta)\beta` has
-:math:`(1-\theta) D_k + \theta D_{k+1}`: the pair of laws is that of k or of k + 1 cells, by a coin that may be seen. K
-shifted coordinates are therefore a mixture of products over whole cells, and whatever dominates every :math:`D_k`,
-k ≤ n, dominates in each factor. :math:`h = \max_k D_k` does: a convex function of α and so itself the curve of a pair of laws;
-the chords of its values on a grid, computed with their rounding errors added, lie above it.
+**One cell law on every coordinate**: with :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells,
+a shift by :math:`(k + \theta)\beta` has :math:`(1-\theta) D_k + \theta D_{k+1}`: the pair of laws is that of k or of
+k + 1 cells, by a coin that may be seen. K shifted coordinates are therefore a mixture of products over whole cells, and
+whatever dominates every :math:`D_k`, k ≤ n, dominates in each factor. :math:`h = \max_k D_k` does: a convex function of
+α and so itself the curve of a pair of laws; the chords of its values on a grid, computed with their rounding errors
+added, lie above it.
 
 Tails are followed until their masses underflow; the mass beyond counts as infinite loss.
 """

@@ -194,7 +194,7 @@ class BoundedCount(TableDesign):
                 yield found
 
     def _relaxed(self, pure: RowsBound) -> Iterator[Bound]:
-        """Yield the bound under δ from multipliers of pure privacy, whose rows have the same numbers: each pair costs δ times its largest."""
+        """Yield a bound under δ from the multipliers of the pure program, whose rows have the same numbers: a pair costs δ times its largest multiplier."""
         (part,), held = self.declared.parts, dict(zip(pure.rows.tolist(), pure.multipliers))
         most: dict[int, Fraction] = {}
         for number, value in held.items():

@@ -301,7 +301,7 @@ class MetricChannel(TableDesign):
     def _rounds(
         self, items: Indices, reports: Indices, edges: Indices, tolerance: float, clock: Clock
     ) -> Generator[Law | Bound, None, Array]:
-        """Solve for some items and reports with a growing set of constraints; yield laws if the items are all, and bounds if the reports are."""
+        """Solve for some items and reports with a growing set of constraints; yield laws if all items are included, and bounds if all reports are."""
         (n, k), distances = self.cost.shape, self.space.distances[np.ix_(items, items)]
         spanned = self.spanner is not None
         program = ReportProgram(self.cost[np.ix_(items, reports)].T, distances, self.alpha)

@@ -232,7 +232,7 @@ class LocalWorkload(Design):
         return np.eye(size), np.full(size, 1 / size), np.full(size, 1 / size)
 
     def _joined(self, sets: Array, point: Point, new: Array, least: float = 1e-7) -> tuple[Array, Array]:
-        """Return the rays with weight and the new ones, with starting weights."""
+        """Return the rays of positive weight and the new ones, each with a starting weight."""
         kept = point.weights > least * point.weights.max()
         known = {row.tobytes() for row in sets[kept]}
         new = new[[row.tobytes() not in known for row in new]]

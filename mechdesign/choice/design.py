@@ -282,7 +282,10 @@ class PrivateChoice(Choosing, TableDesign):
         return ChoiceRule(name, rate, self.candidates, self.choose)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the better rule; with `largest`, the uniform choice, and permute-and-flip at a rate small enough to be private after rounding; for large ε also the law and the bound of its limit."""
+        """Yield the better rule; with `largest`, tables in closed form.
+
+        These are the uniform choice, permute-and-flip at a rate that is private after rounding, and for large ε the table of the limit with its bound.
+        """
         if self.largest is None:
             yield from super().closed_forms()
             return

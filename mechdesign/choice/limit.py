@@ -58,7 +58,7 @@ def table_in_the_limit(
 def bound_by_paths(
     declared: Declared, regrets: Array, alike: Indices, table: Array, paths: Indices, *, worst_case: bool
 ) -> Bound:
-    """Return the bound whose multipliers carry the cost of every cell, times e^(-ε) a step, along its path to best candidates."""
+    """Return the bound of multipliers on the paths: each row passes the cost of a cell on, times e^(-ε), towards best candidates."""
     (part,), cells, k, off, alike = declared.parts, declared.cells, declared.m, regrets, alike.ravel()
     high, low = (part.pairs[paths // k] * k + (paths % k)[:, None]).T
     equals = (off[:, :, None] == off[:, None, :]).sum(axis=2).ravel()

@@ -448,7 +448,7 @@ def least_error(
     *,
     gap: float = 1e-5,
 ) -> tuple[float | None, str]:
-    """Return the proved least error, or None, and the class it holds for; `gap` is that of the bound for reports."""
+    """Return the proved least error, or None, and the class for which it holds; `gap` is the target gap of the bound for reports."""
     if isinstance(question, LocalReport):
         return _least_report(question, privacy, results, time_limit, gap)
     proved = [

@@ -287,7 +287,7 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
 
 
 def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
-    """Return dF*/dB, shape (m,); at kinks of F* a subgradient-like choice."""
+    """Return dF*/dB, shape (m,); at kinks of F*, the slope that the solution given has."""
     bins, m = problem.bins, len(problem.bins)
     w1, w2 = problem.loss.absolute, problem.loss.squared
     table = pieces(problem, solution.floors)

@@ -405,7 +405,7 @@ def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int
 
 @dataclass(frozen=True)
 class LinearisedPoint:
-    """A selection mechanism within the budget, and the last program that it solved."""
+    """A selection mechanism within the budget, and the solution of the last linearised program."""
 
     blocks: SelectionBlocks
     q: Array

@@ -22,8 +22,8 @@ A search does not know its outputs beforehand. If the multipliers have outputs :
 bound holds for every mechanism whose outputs are among them; with `between`, for any number of outputs anywhere from :math:`g_1`
 to :math:`g_n`. The reduced cost of an output :math:`(1 - t) g_k + t g_{k+1}` must not be below the mean of its neighbours' costs, which h
 preserves, as it is concave. So :math:`c_k` is lowered by :math:`w_2 \max(g_{k+1} - g_k, g_k - g_{k-1})^2 / 4`, and in
-:math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign changes at a neighbour of x's cell, never across x. What ν charges is convex in the
-output.
+:math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign changes at a neighbour of x's cell, never across x. The prices by ν are convex in
+the output.
 
 **As a finite linear program** over the pieces of the prior (`DualPieces.program`), third-party programs can check the bound.
 
@@ -256,7 +256,7 @@ class _Outputs:
         self.bins = [rational(b) - rational(duals.origin) for b in outputs]
         apart = [fmpq(0), *(b - a for a, b in pairwise(self.bins)), fmpq(0)]
         self.reductions = [max(pair) ** 2 / 4 * self.between for pair in pairwise(apart)]
-        """What the square of each is lowered by."""
+        """Amount by which the square of each output is lowered."""
 
     def turn(self, u: fmpq, v: fmpq) -> int:
         """Return the first output right of a piece; an output inside counts to the nearer side, which lowers the cost."""

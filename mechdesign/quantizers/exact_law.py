@@ -659,7 +659,7 @@ def _constant_law(bins: Array, floors: Array, lower: Fraction, upper: Fraction, 
 def _covered(
     table: Pieces, centre: Fraction, unit: Fraction, low: Fraction, high: Fraction
 ) -> tuple[Fraction, Fraction]:
-    """Return the range of means that the pieces use: slightly inside the floors' range, but with all means that the bias budget requires."""
+    """Return a range of means slightly inside the floors' own, widened to the means that the bias budget requires."""
     means = table.fill.means
     inset = 1e-12 * (means[-1] - means[0])
     start, stop = (centre + unit * Fraction(float(v)) for v in (means[0] + inset, means[-1] - inset))

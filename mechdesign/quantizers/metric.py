@@ -293,10 +293,10 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     def _at(
         self, share: float, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
     ) -> Iterator[Law | Bound]:
-        """Yield laws of a share of ε, which are private at the whole, and what their programs' multipliers prove.
+        """Yield laws designed for a share of ε, which are private at ε too, and the bounds of their programs' multipliers.
 
-        Where doubles do not resolve the whole, the value is up to 60 times as large without them, that of the two outermost outputs.
-        1e-12 less makes up for distances rounded up.
+        If doubles do not resolve ε, the only other law uses the two outermost outputs, and its value is up to 60 times as large.
+        The share 1 − 1e-12 makes up for distances that are rounded up.
         """
         if share == 1:
             yield from self._solved(self, knots, clock, solver, options)
@@ -312,7 +312,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     def _solved(
         self, asked: MetricQuantizer, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
     ) -> Iterator[Law | Bound]:
-        """Yield laws of the design asked for, itself or one of larger ε, and own bounds, with rows at some knots."""
+        """Solve with rows at these knots: yield laws of `asked`, this design or one of larger ε, and bounds of this design."""
         if self.objective == "worst" and not self.continuum:
             yield from self._worst(asked, knots, clock, solver, options)
             return
@@ -387,7 +387,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return self._bound(proof, bound=bound)
 
     def _bound(self, proof: MetricRows, mean: Declared | None = None, bound: Fraction | None = None) -> Bound:
-        """Return what the rows of a proof bound."""
+        """Return the bound that a proof's rows give."""
         if bound is None:
             bound = fraction(proof.bounded(self, mean).bound)
         lost = 0 if self.rows_how == PROVED else abs(bound) / 10**12

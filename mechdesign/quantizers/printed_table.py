@@ -286,7 +286,7 @@ def _exact(
 
 
 def _kept(faults: list[str], read: Callable[..., _T], *arguments: Any) -> _T | None:
-    """Return what `read` returns; if it raises DesignError, add the message to `faults` and return None."""
+    """Call `read` and return its answer; if it raises DesignError, add the message to `faults` and return None."""
     try:
         return read(*arguments)
     except DesignError as error:
@@ -510,7 +510,7 @@ def _best_table(
 def _least(
     problem: TableProblem, means: list[Fraction], time_limit: float | None, words: str
 ) -> tuple[float | None, tuple[str, ...]]:
-    """Return a lower bound for tables with these means, which rows of doubles state up to rounding, or None with a note on the reason."""
+    """Return a lower bound for tables that have these means up to rounding, or None with a note that says why."""
     declared = problem.declared
     if isinstance(problem.privacy, ApproximateDP) and declared.n * (declared.n - 1) * declared.m > _ROWS:
         size = f"{declared.n} inputs and {declared.m} outputs have more than {_ROWS} constraints"

@@ -368,7 +368,7 @@ def private_claims(design: QuantizerDesign, law: ExactLaw) -> Iterator[Claim]:
 def _moments_claim(
     design: QuantizerDesign, stated: PriorMoments | None, needed: PriorMoments | None
 ) -> Claim | None:
-    """Check that stored moments are those of the question's prior; None if none are stored, nor needed."""
+    """Claim that stored moments are those of the question's prior; return None if moments are neither stored nor needed."""
     if stated is None and needed is None:
         return None
     apart = math.inf if stated is None or needed is None else stated.apart(needed)
@@ -514,7 +514,7 @@ class DualBound(Proof):
         return PROVED if design.objective == "worst" or Moments(design.prior).proved else RECOMPUTED
 
     def among(self, stated: Certificate) -> MechanismClass:
-        """Return the class of mechanisms with the law's outputs, or with the multipliers' own; the design's class if a search chose the law's."""
+        """Return the class that the bound covers: mechanisms with the multipliers' outputs, or with the law's; the design's class if a search chose these."""
         design, duals = instance("question", stated.question, QuantizerDesign), self.duals
         if duals.outputs is None and design.searches_outputs:
             return design.among

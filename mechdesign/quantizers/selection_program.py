@@ -335,7 +335,7 @@ MEANING = {
     "privacy": "z <= e^ε w",
     "order": "what makes z and w the largest and smallest of all outputs",
 }
-"""What the rows of each family say."""
+"""The rows of each family in symbols."""
 
 
 def _compared(groups: Iterable[Comparison], ratio: float) -> Iterator[Family]:

@@ -369,7 +369,7 @@ class VectorQuantizer(Design):
 
     @property
     def directions(self) -> Iterator[RandomDirections]:
-        """One message of 1, 2, … bits, then 2, 3, … messages that share the bits, while the error falls."""
+        """Mechanisms that send one message of 1, 2, … bits, then 2, 3, … messages that share the bits, as long as the error falls."""
         kind, reach, working = self._sphere
         drawn = _DRAWN if self.bits is None else LARGEST_FRAME
         error, messages = math.inf, 1

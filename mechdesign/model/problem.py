@@ -271,7 +271,7 @@ class Problem(ModelledDesign):
             return held
         self.check_values()
         found = self.compiled()
-        if not self.parameters:
+        if not any(one.parameters() for one in (self.objective, *self.own)):  # others are not in the numbers
             self.__dict__["_declared"] = found
         return found
 

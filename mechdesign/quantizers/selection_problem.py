@@ -142,20 +142,10 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    @property
-    def declared(self) -> SelectionRows:
-        """The user's own rows, in numbers."""
-        held: SelectionRows | None = self.__dict__.get("_declared")
-        if held is None:
-            self.check_values()
-            held = self.compiled()
-            if not any(one.parameters() for one in self.own):
-                self.__dict__["_declared"] = held
-        return held
-
     def compiled(
         self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
     ) -> SelectionRows:
+        """Return the user's own rows, in numbers."""
         given = {"": [self._even], **(at or {})}
         points = {label: [np.maximum(q, _POSITIVE) for q in held] for label, held in given.items()}
         rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter)

@@ -18,7 +18,6 @@ from mechdesign.typing import Status
 
 SMALL = md.ApproximateDP(0.5, 1e-6)
 WIDE = md.ApproximateDP(1.0, 0.2)
-SKEWED = np.exp(np.random.default_rng(1).normal(0, 0.5, 50))
 MANY = md.MetricSpace.line([0.0, 1.0, 1.5, 4.0])
 RANGES = np.array([[a <= k <= b for k in range(6)] for a in range(6) for b in range(a, 6)], dtype=float)
 VECTORS = np.random.default_rng(0).normal(size=(30, 5)) * [1, 2, 3, 4, 20]
@@ -61,7 +60,6 @@ def geometric(n: int, epsilon: float) -> float:
 
 # Further questions, at which closed forms and searches are far apart.
 OTHERS: dict[str, Callable[[], Any]] = {
-    "mixed-skewed": lambda: md.NoiseAllocation("mixed", SKEWED, md.ApproximateDP(1, 1e-6)),
     "mixed-one-large": lambda: md.NoiseAllocation("mixed", [30.0, *[0.1] * 20], md.ApproximateDP(4, 1e-3)),
     "mixed-advantage": lambda: md.NoiseAllocation("mixed", [1.0, 2.0], md.MembershipAdvantage(0.2)),
     "correlated-long": lambda: md.CorrelatedGaussian(changes=VECTORS, privacy=SMALL),
@@ -76,7 +74,6 @@ OTHERS: dict[str, Callable[[], Any]] = {
 }
 CLOSED: dict[str, Callable[[], list[float]]] = {
     "mixed-allocation": lambda: [allocated(n, [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)) for n in ("gaussian", "laplace")],
-    "mixed-skewed": lambda: [allocated(n, SKEWED, md.ApproximateDP(1, 1e-6)) for n in ("gaussian", "laplace")],
     "mixed-one-large": lambda: [allocated(n, [30.0, *[0.1] * 20], md.ApproximateDP(4, 1e-3)) for n in ("gaussian", "laplace")],
     "mixed-advantage": lambda: [allocated("gaussian", [1.0, 2.0], md.MembershipAdvantage(0.2))],
     "noise-allocation": lambda: [2 * 2 * 3.0**2 * 2],

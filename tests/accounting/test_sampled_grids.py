@@ -20,7 +20,6 @@ from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.interval import (
     NoiseTerm,
     delta_interval,
-    epsilon_bound,
     joint_interval,
     lower_delta,
     upper_delta,
@@ -33,7 +32,6 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.verify import verify
 
 REFERENCE = [  # σ, q, rounds, ε, an upper end on a uniform grid, computed apart from this package
-    (0.8, 1e-3, 10**4, 0.0, 0.0767927),
     (1.0, 0.01, 1000, 1.0, 0.00261250),
     (0.5, 1e-4, 10**5, 2.0, 1.18014e-5),
     (2.0, 0.1, 500, 1.0, 0.193120),
@@ -175,19 +173,6 @@ def test_no_grid_says_that_losses_exceed_their_largest(law: stats.rv_continuous)
             7 * math.log1p(0.5 * math.expm1(1 / scale)) * (1 + 1e-9),
         )
         assert upper_delta(term, epsilon, width=0.03, rounds=7, sampling_rate=0.5) < 1e-200
-
-
-def test_the_least_noise_uses_the_budget() -> None:
-    """Near ε = 0, many rounds that lose little."""
-    privacy = md.MembershipAdvantage(0.1)
-    found = md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, rounds=10_000, sampling_rate=1e-3)
-    spent = found.mechanism.delta_interval(0.0, width=2e-3)
-    assert 0.0995 <= spent.lower <= spent.upper <= 0.1
-
-
-@pytest.mark.slow
-def test_a_small_rate_in_a_million_rounds() -> None:
-    assert epsilon_bound(NoiseTerm(stats.norm(), 1.0), 1e-9, rounds=10**6, sampling_rate=1e-5) <= 0.0652
 
 
 # -- One sampled round against its definition, both directions

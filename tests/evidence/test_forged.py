@@ -9,7 +9,6 @@ import math
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -328,23 +327,6 @@ def test_a_loss_is_of_something() -> None:
         payload["fields"] |= {"absolute": 0.0, "squared": 0.0, name: 1.0}
         loads(cheap.sealed(payload))
         refused_by_both(cheap.sealed(trees.put(payload, ("fields", name), 0.0)))
-
-
-def test_a_gap_and_a_scale_are_not_negative() -> None:
-    payload = json.loads(sound())["payload"]
-    refused_by_both(cheap.sealed(trees.put(payload, ("fields", "asked_gap"), -1e-9)))
-    for law in ("uniform", "norm", "beta"):
-        kwds = {"$items": [["scale", -1.0]]}
-        held = {"$law": law, "args": [2.0, 2.0] if law == "beta" else [], "kwds": kwds}
-        refused_by_both(cheap.sealed({"$kind": "prior-law", "fields": {"law": held}}))
-
-
-def test_a_histogram_of_users_is_in_one_unit() -> None:
-    result = md.UserHistogram(
-        md.MetricSpace.grid(2, 2, unit="km"), md.user_level.EMDPrivacy(5.0), 10, 100
-    ).solve()
-    other = replace(result.design, space=replace(result.design.space, unit="m"))
-    assert result.certificate.verify() and not replace(result, design=other).certificate.verify()
 
 
 def read_and_checked(text: str) -> None:

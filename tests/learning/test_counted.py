@@ -15,7 +15,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import mechdesign as md
 from mechdesign import learning
-from mechdesign.learning import PrivateLogisticRegression
 
 DP = md.ApproximateDP(0.5, 1e-6)
 RNG = np.random.default_rng(4)
@@ -251,19 +250,3 @@ def test_numbers_are_taken_however_they_are_held(name: str) -> None:
     for x, y in zip(held(X[:9].astype(object)), held(Y[:9].astype(object)), strict=True):
         np.testing.assert_array_equal(found(x, y), plain)
     np.testing.assert_array_equal(found(X[:9] > 0, Y[:9]), found((X[:9] > 0) * 1.0, Y[:9]))
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        [None, "y"], ["n", None], ["n", np.nan], ["n", pd.NA], ["n", 1], ["n", "Y"], [0, 1], ["n", np.ma.masked],
-        ["n", 1j],
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("hold", [np.array, list, pd.Series], ids=["array", "list", "series"])
-def test_a_label_that_is_missing_or_no_class_is_refused(labels: list[Any], hold: Any) -> None:
-    model = PrivateLogisticRegression(privacy=md.ApproximateDP(1.0, 1e-6), bounds=(-1, 1), classes=["n", "y"])
-    objects = np.empty(8, dtype=object)
-    objects[:] = ["n", "y", "n", "y", "n", "n", *labels]
-    with pytest.raises(md.DataError, match=r"^y"):
-        model.fit(X[:8], objects if hold is np.array else hold(objects))

@@ -655,19 +655,6 @@ def test_an_entry_is_one_answer_whatever_the_mechanism(name: str, tmp_path: Path
     assert ledger.to_frame()[["answers", "disjoint"]].to_numpy().tolist() == [[1, False]]
 
 
-def test_answers_about_disjoint_people_are_one_entry_that_says_how_many(tmp_path: Path) -> None:
-    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.PureDP(1.0))
-    noise = md.calibrate("laplace", privacy=md.PureDP(0.5), sensitivity=1.0, dimension=2)
-    found = noise.release(np.zeros((7, 2)), ledger=ledger, disjoint=True)
-    assert found.answer.shape == (7, 2) and ledger.left().epsilon == pytest.approx(0.5)
-    assert ledger.to_frame()[["answers", "disjoint"]].to_numpy().tolist() == [[7, True]]
-    with pytest.raises(md.DesignError, match="must be one answer"):
-        noise.release(np.zeros((0, 2)), ledger=ledger, disjoint=True)
-    with pytest.raises(md.DesignError, match="disjoint = True: is said to a ledger"):
-        noise.release(np.zeros((7, 2)), disjoint=True)
-    assert noise.release(np.zeros((7, 2))).shape == (7, 2)  # nothing counts it
-
-
 def test_who_is_replaced_may_be_in_two_groups(tmp_path: Path) -> None:
     with pytest.raises(md.DesignError, match='needs neighbours="add-remove"'):
         protecting("replace").release(

@@ -8,10 +8,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -203,31 +201,8 @@ def test_values_fall_in_epsilon(tasks: dict[str, Any], epsilons: list[float], de
     assert values == sorted(values, reverse=True)
 
 
-def least_of_two_sums(epsilon: float) -> float:
-    """Variance of staircase noise on sums to 1 and 5 at the best split of ε, in 40 digits."""
-    with mpmath.workdps(40):
-
-        def variance(top: int, share: Any) -> Any:
-            b, third = mpmath.exp(-share), mpmath.mpf(1) / 3
-            return top**2 * (2 ** (-2 * third) * b ** (2 * third) * (1 + b) ** (2 * third) + b) / (1 - b) ** 2
-
-        def cost(share: Any) -> Any:
-            return variance(1, share) + variance(5, epsilon - share)
-
-        low, high = mpmath.mpf(epsilon) / 1000, mpmath.mpf(epsilon) * 999 / 1000
-        for _ in range(120):
-            left, right = low + (high - low) / 3, high - (high - low) / 3
-            low, high = (low, right) if cost(left) < cost(right) else (left, high)
-        return float(cost(low))
-
-
 @pytest.mark.slow
 def test_large_budgets() -> None:
-    tasks = {"a": md.Sum(1.0), "b": md.Sum(5.0)}
-    ones = dict.fromkeys(tasks, 1.0)
-    for epsilon in (10, 50, 60, 80, 200, 600):
-        result = md.Plan(tasks, md.PureDP(epsilon), ones).solve()
-        assert result.value == pytest.approx(least_of_two_sums(epsilon), rel=1e-6) and result.gap < 1e-9
     for epsilon in (105, 110, 112, 113, 130):  # up to the least scale whose variance doubles hold, and beyond
         result = md.Plan({"c": md.Count()}, md.PureDP(epsilon)).solve()
         assert result.value == pytest.approx(1) and result.gap < 1e-9
@@ -385,14 +360,6 @@ def held(result):
 # -- Like tasks are one: solved, printed and verified once, however many there are
 
 
-def office(counts: int) -> md.Plan:
-    """Counts, histograms, means and sums of four kinds."""
-    tasks = {f"count {k}": md.Count() for k in range(counts)}
-    tasks |= {f"bins {k}": md.Histogram(12) for k in range(3)}
-    tasks |= {"age": md.Mean(0, 100, n=500), "size": md.Mean(0, 100, n=500), "spent": md.Sum(10.0)}
-    return md.Plan(tasks, md.ApproximateDP(1.0, 1e-6), families=("gaussian", "laplace"))
-
-
 def test_a_like_task_costs_what_it_costs_alone() -> None:
     """Forty counts by name cost what one histogram of forty whose bins all may move costs."""
     privacy = md.ApproximateDP(1.0, 1e-6)
@@ -401,20 +368,6 @@ def test_a_like_task_costs_what_it_costs_alone() -> None:
     apart = md.Plan(names, privacy, weights=dict.fromkeys(names, 1.0)).solve()
     assert apart.value == pytest.approx(together.value, rel=1e-4)
     assert np.ptp(apart.to_frame()["scale"]) == 0
-
-
-@pytest.mark.slow
-def test_many_tasks_are_told_by_kind_and_verified(tmp_path: Path) -> None:
-    result = office(150).solve()
-    text = str(result)
-    assert len(text.splitlines()) < 14 and "count 0, count 1, … count 149 (150 tasks): " in text
-    assert len(result.to_frame()) == 150 + 3 + 4 + 1
-    result.report(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert all(f" count {k}" + ("," if k < 149 else ":") in page for k in range(1, 150))
-    assert page.count("(150 tasks)") <= 8
-    assert all(holds for *_, holds in verify(dumps(result)).rows)
-    assert result.certificate is not None and result.certificate.verify()
 
 
 @pytest.mark.parametrize("privacy", [md.PureDP(1.0), md.ZeroConcentratedDP(0.125)], ids=str)

@@ -5,6 +5,7 @@ python -m tests.promises [WORD ...]        # all, or those whose name contains a
 
 import contextlib
 import sys
+import time
 import traceback
 from tempfile import TemporaryDirectory
 
@@ -15,10 +16,11 @@ wrong = 0
 for name, case in CASES.items():
     if not sys.argv[1:] or any(word in name for word in sys.argv[1:]):
         print(f"== {name}", flush=True)
+        begun = time.process_time()
         with TemporaryDirectory() as folder, contextlib.chdir(folder):
             try:
                 case()
-                print("right")
+                print(f"right, {time.process_time() - begun:.1f} s")
             except BaseException:
                 wrong += 1
                 print("WRONG:", traceback.format_exc(limit=-1))

@@ -343,16 +343,6 @@ def test_no_failure_of_highs_is_an_infeasibility(
         assert failed or result.lower_bound is not None
 
 
-def test_a_metric_quantizer_says_why_it_stays_with_two_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crashed(program: LinearProgram) -> Any:
-        raise md.SolverError("the library crashed", solver="highs", status="crashed")
-
-    monkeypatch.setattr(LinearProgram, "solve", crashed)
-    result = md.MetricQuantizer(cheap.BINS, md.MetricDP(2.0), cheap.UNIFORM).solve(gap=0.05)
-    assert sum("highs failed (the library crashed)" in note for note in result.notes) > 0
-    assert "the library crashed" in str(result)
-
-
 def test_two_solvers_must_agree_that_nothing_is_feasible() -> None:
     x = cp.Variable(name="x")
     feasible = cp.Problem(cp.Minimize(x), [x >= 1])

@@ -1,6 +1,7 @@
 """Whatever is given where data are received: no message quotes it, and no exception of another library leaves."""
 
 import datetime
+import inspect
 import math
 import re
 import warnings
@@ -8,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +110,11 @@ def messages(call: Callable[[Any], object], x: Any) -> Iterator[str]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def check(name: str, call: Callable[[Any], object], good: Any, inputs: int = INPUTS) -> None:
+def check(name: str, call: Callable[[Any], object], good: Any) -> None:
     """Good data are taken, and of bad ones nothing is said but what is not in them."""
     call(good)
     rng = np.random.default_rng(1)
-    for k in range(inputs):
+    for k in range(INPUTS):
         try:
             for said in messages(call, doctored(rng, good)):
                 assert not MARK.search(said), said
@@ -151,13 +152,14 @@ def test_no_estimator_quotes_its_data(name: str) -> None:
     check("X", lambda x: again.fit(x, y), RECORDS)
     if name != "components":
         check("y", lambda x: again.fit(RECORDS, x), y)
-        check("scored", lambda x: model.score(FRAME, x), y, 100)
-        check("weights", lambda x: model.score(FRAME, y, sample_weight=x), np.ones(12), 100)
+        check("scored", lambda x: model.score(FRAME, x), y)
+        check("weights", lambda x: model.score(FRAME, y, sample_weight=x), np.ones(12))
     for method in ("predict", "decision_function", "predict_proba", "transform"):
         if hasattr(model, method):
-            check(method, getattr(model, method), RECORDS, 100)
+            check(method, getattr(model, method), RECORDS)
 
 
+READ_TOO = ["sample", "probabilities", "regret", "scores", "segment", "squared_error", "rotation_bias"]
 NEEDS_MORE = ("regression", "classification", "plan", "components")  # tested by themselves
 
 
@@ -166,6 +168,11 @@ def test_no_release_quotes_its_data() -> None:
         if not any(word in name for word in NEEDS_MORE):
             good = next(iter(release.pairs(release.mechanism).values()))[0]
             check(name, release.method(release.mechanism), good)
+            for other in READ_TOO:
+                call = getattr(release.mechanism, other, None)
+                if callable(call):
+                    options = {"clip": True} if "clip" in inspect.signature(call).parameters else {}
+                    check(f"{name}.{other}", partial(call, **options), good)
 
 
 def receivers() -> dict[str, tuple[Callable[[Any], object], Any]]:
@@ -182,12 +189,12 @@ def receivers() -> dict[str, tuple[Callable[[Any], object], Any]]:
     sampled = RELEASES["sampled items of users"].mechanism
     tree = RELEASES["histogram of users"].mechanism
     several = RELEASES["linear query, several users"].mechanism
-    quantizer, mean = RELEASES["optimal quantizer"].mechanism, md.PrivateMean(0, 1, about=100)
+    quantizer, packed = RELEASES["optimal quantizer"].mechanism, RELEASES["integer table"].mechanism
+    users = md.UserHistogram(LINE, md.EMDPrivacy(1.0), 3, 2).solve()
+    mean = md.PrivateMean(0, 1, about=100)
     pure = mean.solve(md.PureDP(1.0))
     return {
-        "laplace sample": (RELEASES["Laplace"].mechanism.sample, 3.0),
         "result": (md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0).release, 3.0),
-        "quantizer sample": (quantizer.sample, [0.1, 0.2]),
         "quantizer bias": (quantizer.bias, [0.1, 0.2]),
         "channel sample": (table.sample, [0, 1]),
         "channel apply": (table.apply, [0.5, 0.5]),
@@ -222,6 +229,17 @@ def receivers() -> dict[str, tuple[Callable[[Any], object], Any]]:
         "mask": (lambda x: residues.masked([1, 2, 3], x), [1, 2, 3]),
         "total": (residues.total, [b"abc", b"abc"]),
         "centred": (residues.centred, [1, 2, 3]),
+        "coded": (lambda x: sphere.codes(x, seed=7), np.zeros((2, 20))),
+        "words": (lambda x: packed.draw([0.1, 0.2], x), np.ones(2, np.uint64)),
+        "drawn": (lambda x: packed.draw(x, np.ones(2, np.uint64)), [0.1, 0.2]),
+        "packed": (lambda x: packed.decode(x, seed=7), packed.encode([0.1, 0.2], seed=7)),
+        "damaged": (lambda x: sphere.aggregate(x, seed=7, skip_damaged=True), [message, message]),
+        "tally": (sets.tally, sets.release([0, 1, 2])),
+        "users": (lambda x: users.design.fit(x, users), np.zeros((2, 3), int)),
+        "users' sizes": (lambda x: users.design.fit([6, 0, 0, 0, 0, 0], users, sizes=x), [3, 3]),
+        "truth": (estimate.fit([0, 1, 1]).emd, [0.5, 0.5]),
+        "multisets": (lambda x: md.spaces.emd_multisets(x, [0, 1], LINE), [0, 1]),
+        "numbers": (mean.numbers, [0.1, 0.2, 0.3]),
         "flower": (lambda x: flower_update(sphere, x), [np.zeros((2, 5)), np.zeros(10)]),
     }  # fmt: skip
 
@@ -266,9 +284,11 @@ def test_no_plan_quotes_its_answers() -> None:
 
 
 def test_no_ledger_quotes_what_is_released(tmp_path: Path) -> None:
-    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.PureDP(3.0))
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.PureDP(30.0))
     noise = md.calibrate("laplace", privacy=md.PureDP(0.01), sensitivity=1.0)
     check("one number", lambda x: noise.release(x, ledger=ledger), 3.0)
+    check("by the ledger", lambda x: ledger.release(noise, x), 3.0)
+    check("of disjoint people", lambda x: noise.release(x, ledger=ledger, disjoint=True), [3.0, 4.0])
     assert not re.search(r"SECRET|8231\.", (tmp_path / "ledger.jsonl").read_text(encoding="utf-8"))
     rng = np.random.default_rng(4)
     for _ in range(INPUTS):

@@ -40,7 +40,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, special
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import field, generator, integer, one_of
 from mechdesign.problem.privacy import PureDP
@@ -178,7 +178,9 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
 
         For the exact rotation it is zero. The mean over the answer's law is exact, that over rotations is estimated from draws.
         """
-        y = self.lifted(np.reshape(x, (1, -1)))
+        y = self.lifted(x)
+        if len(y) != 1:
+            raise DataError("x: must be one vector")
         seed, count = int(generator(rng).integers(0, 1 << 62)), integer("draws", draws, 2)
         found = np.empty(count)
         for part, keys in self._parts(count, seed):

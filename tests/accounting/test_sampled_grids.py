@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -29,7 +28,6 @@ from mechdesign.accounting.planning import plan_grid
 from mechdesign.accounting.sampling import SampledPlan, SampledRounds
 from mechdesign.noise import discrete_gaussian
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier.verify import verify
 
 REFERENCE = [  # σ, q, rounds, ε, an upper end on a uniform grid, computed apart from this package
     (1.0, 0.01, 1000, 1.0, 0.00261250),
@@ -51,40 +49,6 @@ def test_an_interval_is_as_narrow_as_known_bounds(
     found = delta_interval(term, epsilon, rounds=rounds, sampling_rate=rate, width=1e-3)
     assert found.upper <= upper * (1 + 1e-3)
     assert upper * (1 - 2e-2) <= found.lower <= upper * (1 + 1e-4)  # the reference has five digits
-
-
-def _curve(sigma: float, rate: float, loss: float, *, added: bool) -> float:
-    """P(L > l) − e^l Q(L > l) of one round, from the normal distribution function."""
-    ratio = -math.expm1(-loss) / rate if added else math.expm1(loss) / rate
-    if added:  # outcomes below the point at which the sample's density is e^{−l} of the other
-        if (inner := math.exp(-loss) * 1 - 1 + rate) <= 0:
-            return 0.0
-        t = sigma**2 * math.log(inner / rate) + 0.5
-        plain, moved = stats.norm.cdf(t / sigma), stats.norm.cdf((t - 1) / sigma)
-        return float(plain - math.exp(loss) * ((1 - rate) * plain + rate * moved))
-    if ratio <= -1:
-        return -math.expm1(loss)
-    t = sigma**2 * math.log1p(ratio) + 0.5
-    plain, moved = stats.norm.sf(t / sigma), stats.norm.sf((t - 1) / sigma)
-    return float(rate * (moved - plain) - math.expm1(loss) * plain)
-
-
-def test_one_round_lies_between_chords_and_tangents() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(60):
-        sigma, rate = 10 ** rng.uniform(-0.5, 1), 10 ** rng.uniform(-4, -0.01)
-        step = 10 ** rng.uniform(-3, 0) * min(1.0, 50 * rate)
-        rounds = SampledRounds.of((NoiseTerm(stats.norm(scale=sigma), 1.0),), 5, rate, 0.1)
-        above, below = (rounds.grids(step, 1e-20, math.inf, pessimistic=up) for up in (True, False))
-        for added in (False, True):
-            highest = above[added].points + above[added].offset
-            for loss in rng.uniform(highest[0] - step, highest[0] + 40 * step, 8):
-                true = _curve(sigma, rate, float(loss), added=added)
-                bounds = []
-                for grid in (above[added], below[added]):
-                    beyond = np.minimum(loss - grid.points - grid.offset, 0.0)
-                    bounds.append(float(np.sum(grid.mass * -np.expm1(beyond))) + grid.infinity)
-                assert bounds[1] - 1e-15 <= true <= bounds[0] + 1e-15
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -222,28 +186,6 @@ def test_every_bound_of_a_sampled_round_lies_on_its_side(count: int) -> None:
     assert true * 0.99 <= lower_delta(terms, 0.5, sampling_rate=0.3) <= true
     composed = delta_interval(terms, 0.5, sampling_rate=0.3, closed_form=False)
     assert composed.lower <= true <= composed.upper
-
-
-@pytest.mark.parametrize(
-    "noise, epsilon, delta, change, rate, sigma",
-    [
-        ("gaussian", 1000.0, 1e-5, 1.0, 0.1, 0.024254598),
-        ("discrete_gaussian", 1.0, 0.27122238, 3.0, 0.4, 0.993),
-        ("gaussian", 2000.0, 1e-5, 1.0, 1e-3, None),
-    ],
-)
-def test_one_sampled_round_takes_the_least_noise(
-    noise: str, epsilon: float, delta: float, change: float, rate: float, sigma: float | None, tmp_path: Path
-) -> None:
-    """Down to the least scale, at any ε, and the verifier proves it from the file alone."""
-    privacy = md.ApproximateDP(epsilon, delta)
-    found = md.calibrate(noise, privacy=privacy, sensitivity=change, sampling_rate=rate)
-    if sigma is not None:
-        assert found.value**0.5 == pytest.approx(sigma, rel=1e-4)
-    assert found.mechanism.delta_interval(epsilon).upper <= delta
-    assert found.certificate.verify()
-    found.save(tmp_path / "noise.json")
-    assert all(holds for *_, holds in verify((tmp_path / "noise.json").read_text()).rows)
 
 
 def test_points_of_a_curve_are_kept_by_one_sampled_round() -> None:

@@ -241,7 +241,9 @@ def _(tasks: dict[str, Any]) -> None:
 
 
 def sampled(family: str, epsilon: float, delta: float, change: float, rate: float) -> float:
-    return noise(family, md.ApproximateDP(epsilon, delta), change, sampling_rate=rate).value ** 0.5
+    result = proved(noise(family, md.ApproximateDP(epsilon, delta), change, sampling_rate=rate))
+    assert result.certificate.verify()
+    return result.value**0.5
 
 
 def one_round(epsilon: float, delta: float, rate: float) -> float:

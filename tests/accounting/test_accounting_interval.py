@@ -10,7 +10,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as library
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import stats
 
 from mechdesign.accounting import composition
 from mechdesign.accounting.composition import GridLoss, composed_delta, discretise, discretise_atoms
@@ -116,51 +116,6 @@ def test_epsilon_bound_is_safe_and_tight(at):
     assert delta_interval(term, epsilon).upper <= 1e-6
     assert delta_interval(term, epsilon * 0.999).upper > 1e-6
     assert epsilon_bound(NoiseTerm(truncated_laplace(3.0, scale=20.0), 1.0, 20), 1e-9) == math.inf
-
-
-def any_profile(law, sensitivity, epsilon):
-    """δ(ε) for ε of either sign: symmetric pairs satisfy δ(−ε) = 1 − e^{−ε} + e^{−ε} δ(ε)."""
-    positive = privacy_profile(law, sensitivity, abs(epsilon))
-    return positive if epsilon >= 0 else -math.expm1(epsilon) + math.exp(epsilon) * positive
-
-
-def two_coordinates(first, second, epsilon):
-    """δ²(ε) = ∫ g(t) δ¹(ε − ζ(t)) dt: Algorithm 2 of the paper, one step, by quadrature."""
-    loss = centred_loss(first.law, first.sensitivity)
-    half = first.sensitivity / 2
-
-    def integrand(t):  # t centred: the noise is t − Δ/2
-        rest = any_profile(second.law, second.sensitivity, epsilon - float(loss.loss(t)))
-        return first.law.pdf(t - half) * rest
-
-    s = first.law.std()
-    reach = min(14 * s, float(first.law.support()[1])) + half
-    marks = {-reach, reach, half, -half, 0.0, *(k * s for k in (-4, -1, 1, 2, 4, 6, 9))}
-    for kink in loss.kinks:
-        marks |= {kink, -kink}
-    edges = sorted(m for m in marks if -reach <= m <= reach)
-    return math.fsum(
-        integrate.quad(integrand, a, b, epsabs=1e-15, epsrel=1e-6, limit=60)[0]
-        for a, b in zip(edges[:-1], edges[1:])
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "pair",
-    [
-        (NoiseTerm(flipped_huber(1.0, scale=2.0), 1.0), NoiseTerm(flipped_huber(1.0, scale=2.0), 1.0)),
-        (NoiseTerm(flipped_huber(2.5, scale=3.0), 1.0), NoiseTerm(stats.laplace(scale=2.0), 1.5)),
-        (NoiseTerm(osgt(0.6, scale=2.0), 0.7), NoiseTerm(stats.norm(scale=2.0), 1.0)),
-        (NoiseTerm(stats.logistic(scale=1.5), 1.0), NoiseTerm(flipped_huber(0.2, scale=2.0), 1.0)),
-    ],
-)
-@pytest.mark.parametrize("epsilon", [0.4, 1.1])
-def test_two_coordinates_by_the_papers_integral(pair, epsilon):
-    truth = two_coordinates(*pair, epsilon)
-    interval = delta_interval(pair, epsilon, width=1e-3)
-    assert interval.lower <= truth * (1 + 1e-5) and truth * (1 - 1e-5) <= interval.upper
-    assert interval.width <= 1e-3
 
 
 # -- Losses of SciPy's laws in closed form, the inverse of the others, and compositions that need no transform

@@ -264,23 +264,6 @@ def test_what_lies_beyond_the_bounds_is_clipped_and_counted(kind: type, options:
         kind(**{**options, "bounds": (-0.01, 0.01)}).fit(X, np.sign(Y))
 
 
-BAD: list[tuple[type, dict[str, Any], str]] = [
-    (PrivateLinearRegression, {"bounds": None}, "questionnaire"),
-    (PrivateLinearRegression, {"target_bounds": None}, "target_bounds"),
-    (PrivateLinearRegression, {"bounds": (5, -5)}, "low < high"),
-    (PrivateLinearRegression, {"bounds": 5}, "pair"),
-    (PrivateLinearRegression, {"bounds": ([0, 0], [1, 1])}, "3 numbers"),
-    (PrivateLinearRegression, {"bounds": (1.0, 1.0 + 1e-15)}, "narrow"),
-    (PrivateLinearRegression, {"privacy": None}, "stated"),
-    (PrivateLogisticRegression, {"privacy": md.PureDP(1.0)}, "ask for ApproximateDP"),
-    (PrivateLogisticRegression, {"steps": 0}, "steps"),
-    (PrivateGeneralizedLinearRegression, {"threshold": None}, "ordinary residual"),
-    (PrivateGeneralizedLinearRegression, {"loss": "poisson"}, "threshold"),
-    (PrivateGeneralizedLinearRegression, {"loss": "poisson", "threshold": None}, "below 0"),
-    (PrivateGeneralizedLinearRegression, {"privacy": md.PureDP(1.0)}, "take PrivateLinearRegression"),
-]
-
-
 @pytest.mark.parametrize("classes", [[None, 1], [math.nan, 1], [1, 1], [1, 2, 3]])
 def test_classes_are_two_labels(classes: list[Any]) -> None:
     with pytest.raises(md.DesignError, match="two different labels, both numbers or both texts"):

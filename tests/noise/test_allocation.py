@@ -35,10 +35,8 @@ PROFILES = {
     "one-hot": (I20 == 20) * 1.0,
 }
 
-profiles = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=60)
 orders = st.one_of(st.sampled_from([1, 2, 3, 4]), st.floats(1, 4))
 noises = st.sampled_from(["gaussian", "laplace"])
-budgets = st.builds(md.ApproximateDP, st.floats(0.01, 10), st.floats(1e-12, 0.1))
 
 
 def consumed(result) -> Fraction:
@@ -94,18 +92,6 @@ def test_two_dimensional_laplace_errors() -> None:
         result = md.NoiseAllocation("laplace", [0.85, 0.15], md.PureDP(epsilon), loss=1).solve()
         assert result.value == pytest.approx(expected, abs=6e-5)
         assert result.design.compare(result)["loss"].iloc[0] == pytest.approx(2 / epsilon, rel=1e-12)
-
-
-@pytest.mark.slow
-@settings(max_examples=500 if NIGHTLY else 40)
-@given(noises, profiles, orders, budgets)
-def test_closed_form_agrees_with_clarabel(noise, lam, p, privacy) -> None:
-    design = md.NoiseAllocation(noise=noise, sensitivities=lam, privacy=privacy, loss=p)
-    formula, model = design.solve("closed-form"), design.solve("clarabel")
-    assert abs(formula.value - model.value) <= 1e-8 * formula.value
-    assert formula.lower_bound <= formula.value and formula.gap <= 1e-12
-    # The model's own bound comes from another route and must not pass the optimum.
-    assert model.lower_bound <= formula.value * (1 + 1e-12) and model.gap <= 1e-8
 
 
 def _water_filling(lam, w, p, m, budget, low, high):
@@ -396,19 +382,6 @@ def test_a_robin_hood_transfer_is_majorized(lam, seed) -> None:
     y[i], y[j] = x[i] + share * (x[j] - x[i]), x[j] + share * (x[i] - x[j])
     assert majorizes(x, y)
     assert gini(y) <= gini(x) + 1e-9
-
-
-def test_majorization_orders_the_loss() -> None:
-    """Squares with equal sums: the Gaussian loss depends on ‖λ‖₁ alone, Schur-concave in λ²."""
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        x = np.sort(rng.dirichlet(np.ones(6)))[::-1]
-        y = x.copy()
-        y[[0, -1]] += 0.3 * (x[0] - x[-1]) * np.array([-1, 1])
-        unequal, evener = (
-            md.NoiseAllocation("gaussian", np.sqrt(v), md.ApproximateDP(1.0, 1e-6)).solve() for v in (x, y)
-        )
-        assert majorizes(x, y) and not majorizes(y, x) and unequal.value < evener.value
 
 
 # -- What the worst change spends, and mixes of changes, against all vertices listed and against programs over them

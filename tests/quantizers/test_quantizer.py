@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from independent import check_selection_law
 from mechdesign_studies.quantizers.baselines import PiecewiseMechanism
 from scipy import integrate, stats
-from strategies import priors, selections
+from strategies import selections
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
@@ -25,41 +25,6 @@ from mechdesign.quantizers.sampling import ExactSampler
 from mechdesign.quantizers.selection import SelectionFamilies, rqm_family
 
 UNIFORM = stats.uniform(-1, 2)
-
-
-@pytest.mark.slow
-@given(selections(), st.data(), st.sampled_from(["absolute", "squared", {"absolute": 1, "squared": 0.3}]))
-def test_exact_error_equals_quadrature(drawn, data, loss) -> None:
-    """Against double-exponential quadrature of the density on every cell, and sums over atoms."""
-    bins, left, right, (lower, upper) = drawn
-    mechanism = md.Quantizer.from_selection(bins, left, right, (lower, upper))
-    prior = md.Prior.of(data.draw(priors(lower, upper)), (lower, upper))
-    edges = np.unique(np.clip(np.concatenate([bins, [lower, upper]]), lower, upper))
-    found = integrate.tanhsinh(
-        lambda t: mechanism.loss_at(np.clip(t, lower, upper), loss) * prior.pdf(t),
-        edges[:-1],
-        edges[1:],
-        atol=1e-13,
-    )
-    total = float(found.integral.sum())
-    points, weights = prior.atoms
-    total += float(np.sum(weights * mechanism.loss_at(points, loss))) if points.size else 0.0
-    assert mechanism.expected_loss(prior, loss) == pytest.approx(total, rel=1e-9, abs=1e-10)
-
-
-@pytest.mark.slow
-@given(selections())
-def test_worst_case_is_the_supremum(drawn) -> None:
-    bins, left, right, input_range = drawn
-    mechanism = md.Quantizer.from_selection(bins, left, right, input_range)
-    x = np.linspace(*input_range, 301)
-    for loss in ("absolute", "squared"):
-        worst, where = mechanism.worst_case_loss(loss)
-        assert mechanism.loss_at(x, loss).max() <= worst * (1 + 1e-12)
-        assert input_range[0] <= where <= input_range[1]
-    assert mechanism.worst_case_loss(lambda t: np.abs(t))[0] == pytest.approx(
-        mechanism.worst_case_loss()[0], rel=1e-9
-    )
 
 
 @pytest.mark.slow

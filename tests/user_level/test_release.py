@@ -166,31 +166,6 @@ def test_no_small_reduced_item_release_exceeds_its_guarantee(seed):
         assert divergence(laws[i], laws[j], np.array(epsilon)) <= delta + 1e-13
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_no_small_reduced_linear_release_exceeds_its_guarantee(seed):
-    """Sampled means plus Laplace noise are mixtures of Laplace laws: their divergence on a fine grid of bins.
-
-    Probabilities of bins come from exact distribution functions, and binning is post-processing that loses little.
-    """
-    rng = np.random.default_rng(1000 + seed)
-    space = random_space(rng, int(rng.integers(2, 4)))
-    query = LinearQuery(space, rng.normal(size=space.size))
-    bounded = LinearRelease(query, float(10 ** rng.uniform(-0.5, 1)) / space.diameter, model="local")
-    samples = int(rng.integers(1, 5))
-    radius, failure = float(rng.uniform(0.02, 0.4)) * space.diameter, float(10 ** rng.uniform(-3, -0.5))
-    guarantee = ReducedRelease(bounded, radius=radius, samples=samples, failure=failure).guarantee
-    sets = multisets(space.size, samples)
-    centres = query(space.histogram(sets)).ravel()
-    edges = np.r_[-np.inf, np.linspace(centres.min() - 1, centres.max() + 1, 4001), np.inf]
-    inner = np.diff(stats.laplace.cdf(edges[None] - centres[:, None], scale=bounded.scale), axis=1)
-    histograms = random_datasets(rng, space.size, rows=8)
-    laws = sampled_laws(histograms, sets) @ inner
-    distance = emd(histograms[:, None], histograms[None], space)
-    for i, j in itertools.permutations(range(len(histograms)), 2):
-        epsilon, delta = guarantee.at(distance[i, j])
-        assert divergence(laws[i], laws[j], np.array(epsilon)) <= delta + 1e-12
-
-
 @given(st.floats(1e-4, 0.9), st.integers(1, 5000), st.floats(-30, -0.1), st.floats(0.1, 50))
 def test_chernoff_holds_for_the_worst_coupling_and_is_solved_tightly(share, samples, log_failure, diameter):
     failure = 10**log_failure
@@ -264,18 +239,6 @@ def test_no_small_release_exceeds_its_guarantee(seed):
     i, j = np.unravel_index(distance.argmax(), distance.shape)
     epsilon, delta = release.loss(distance[i, j])
     assert divergence(laws[i], laws[j], np.array(epsilon)) <= delta + 1e-13
-
-
-def test_reports_follow_the_channel_and_forget_the_order():
-    release = md.ItemwiseRelease(SPACED, item_alpha=1.0, delta=1e-6, items=4, users=5)
-    data = np.random.default_rng(0).integers(3, size=(5, 4))
-    rng = np.random.default_rng(1)
-    reports = np.array([release.sample(data, rng=rng) for _ in range(4000)])
-    assert reports.shape == (4000, 20)
-    expected = release.channel.dense[data.ravel()].mean(axis=0)
-    for position in (0, 7, 19):  # every place of the release is a uniformly chosen report
-        counts = np.bincount(reports[:, position], minlength=3)
-        assert stats.chisquare(counts, expected * len(reports)).pvalue > 1e-4
 
 
 def test_a_radius_buys_a_larger_item_budget():

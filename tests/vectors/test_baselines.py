@@ -193,18 +193,6 @@ def test_rotations_have_the_uniform_law() -> None:
     assert turned.mean(axis=0) == pytest.approx(np.zeros(3), abs=0.03)
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"bits": 0}, "bits"),
-    ({"bits": 6}, "at most 5"),
-    ({"dimension": 1}, "OptimalQuantizer"),
-    ({"radius": 0}, "radius"),
-    ({"privacy": md.PureDP(1e-300)}, "epsilon"),
-    ({"dimension": 1 << 24, "bits": 16}, "rotation='fast'"),
-    ({"privacy": md.PureDP(900.0)}, "epsilon"),
-    ({"rotation": "hadamard"}, "rotation"),
-]
-
-
 # -- Random directions: the same bits as scalar programs, exact probabilities, errors by densities
 
 

@@ -338,7 +338,7 @@ class Result(Exportable):
                 raise DesignError.of("disjoint", disjoint, "is said to a ledger: give one")
             return self.mechanism.release(x, **options)
         if not hasattr(ledger, "charge"):
-            raise DesignError.of("ledger", ledger, "must be a Ledger")
+            raise DesignError.of("ledger", ledger, "must be a Ledger: md.Ledger(path, budget)")
         return ledger.release(self, x, disjoint=disjoint, **options)
 
     # -- what the design and the mechanism say ---------------------------------------------------------

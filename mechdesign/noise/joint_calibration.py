@@ -11,8 +11,10 @@ Pairs of laws that dominate each mechanism's neighbours compose to one that domi
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +33,7 @@ from mechdesign.noise.calibration_search import enclosure_of
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.law_moments import frozen_parts
-from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.problem.privacy import ApproximateDP, Consumption
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Numbers, Values
@@ -96,6 +98,10 @@ class JointNoise(Checked, Saved):
         """Enclose δ(ε) of all rounds of all mechanisms, with the options of `mechdesign.accounting.interval.joint_interval`."""
         found = joint_interval(self.rounds, epsilon, neighbours=self.noises[0].neighbours, **options)
         return found if all(n.worst_cases.exact for n in self.noises) else replace(found, lower=0.0)
+
+    def consumption(self) -> Consumption:
+        """Return the sum of what the mechanisms consume."""
+        return reduce(operator.add, (noise.consumption() for noise in self.noises))
 
     def release(self, x: Numbers, *, term: int) -> Values:
         """Return one round's answer of one mechanism (`AdditiveNoise.release`); rounds are not counted.

@@ -411,8 +411,8 @@ class Lattice:
 
 def too_large(question: NoiseQuestion, side: int) -> SolverError:
     """Return the error about a lattice of too many cells."""
-    kind = "discrete Laplace" if question.integer else "Laplace"
-    words = f"{question.privacy} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; calibrate {kind} noise instead"
+    kind = "Gaussian" if question.points[0][0] == 0 else "Laplace"
+    words = f"{question.privacy} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; calibrate {'discrete ' * question.integer}{kind} noise instead"
     return SolverError(words, solver="highs", status="too large")
 
 

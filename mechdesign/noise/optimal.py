@@ -386,7 +386,14 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             raise DesignError.of("cells", cells, "is for numbers that are not whole")
         known = self.given_loss.polynomial and cells is None and self.alone
         yield from ranked(started(self, starts or {}))
-        if self.points[0][0] == 0 < self.points[0][1] and not self.integer and len(self.points) == 1:
+        uniform = self.points[0][0] == 0 < self.points[0][1] and len(self.points) == 1
+        if uniform and self.integer:
+            # uniform noise on Δ/η whole numbers, of total variation η
+            side = math.ceil((self.change / Fraction(self.points[0][1]) - 1) / 2)
+            if side <= MOST_CELLS:
+                law = IntegerNoise((1,) * (2 * side + 1), -side, self.change)
+                yield Law(law, round_up(law.cost(self.given_loss)), (LawProof(),), SolveReport("closed form"))
+        elif uniform:
             # nearly uniform noise on ±Δ/2η, of total variation η
             width = self.sensitivity / (2 * self.points[0][1]) * (1 + 2e-6)
             yield _law(self, truncated_laplace(1e-6, scale=width / 1e-6))

@@ -515,7 +515,7 @@ class Plan(PlanPage):
         if least > search.budget:
             known = least < math.inf
             need = f"{at_most(least, 9)}" if known else f"more than {100 * search.budget:g}"
-            reason = f"the targets need a budget of {need}, more than {guarantee(self.privacy)}"
+            reason = f"the targets need a budget of {need}, more than {search.budget:.9g}, of {guarantee(self.privacy)}"
             raise InfeasibleError(reason, smallest_epsilon=least if known else None)
         if not composes and self._reached:
             yield Bound(self._least, ClosedBound())

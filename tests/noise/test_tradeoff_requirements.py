@@ -146,6 +146,9 @@ def test_uniform_noise_is_best_for_an_advantage() -> None:
     for eta in (1e-7, 5.5e-5):  # where lattices are too large, or too slow
         result = md.OptimalNoise(md.MembershipAdvantage(eta), loss="squared").solve(time_limit=0.5)
         assert result.value <= (1 + 1e-5) / (12 * eta**2) and result.certificate.verify()
+    for eta, side in ((2e-4, 2500), (1e-5, 50_000)):  # whole numbers
+        result = md.OptimalNoise(md.MembershipAdvantage(eta), integer=True).solve(time_limit=0.01)
+        assert result.value <= (side + 1) / 2 and result.certificate.verify()
 
 
 ASKED = {

@@ -633,6 +633,12 @@ def test_terms_of_a_joint_calibration_are_entered_all_at_once(tmp_path: Path) ->
     with pytest.raises(md.DesignError, match="must be released term by term"):
         cheap.solved(TERM_BY_TERM).release([1], ledger=ledger)
     assert ledger.to_frame().empty
+    both = [
+        md.AdditiveNoise(stats.norm(scale=8), 1.0, rounds=3),
+        md.AdditiveNoise(stats.laplace(scale=10), 1.0),
+    ]
+    law = md.calibrate(terms=both, privacy=md.ApproximateDP(1, 1e-6)).mechanism
+    assert law.consumption().rho == pytest.approx(sum(n.consumption().rho for n in law.noises))
 
 
 @pytest.mark.parametrize("name", TOGETHER)

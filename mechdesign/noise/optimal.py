@@ -322,6 +322,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     -----
     Geng and Viswanath (2016) for δ = 0, where the answer is the staircase; Selvi, Liu and Wiesemann, *Differential
     privacy via distributionally robust optimization* (2025) for δ > 0. The lattice bounds are [new].
+    Where δ is not small beside the gap the staircase has a point mass δ at 0 (`answering_staircase`): with that probability the answer is released
+    without noise.
 
     Examples
     --------

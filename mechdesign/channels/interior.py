@@ -100,10 +100,6 @@ class ReportProgram:
         terms = np.bincount(low, multipliers * half, k * n) - np.bincount(high, multipliers / half, k * n)
         return np.asarray(self.cost - terms.reshape(k, n))
 
-    def worth(self, rows: Indices, multipliers: Array) -> float:
-        """Return the lower bound that multipliers give, in doubles."""
-        return float(self.reduced(rows, multipliers).min(axis=0).sum())
-
     def proving(self, rows: Indices, multipliers: Array) -> tuple[Indices, Array]:
         """Return sparse (x, x', y) and λ of ``v[x] - e^{αd} v[x'] <= 0`` that prove the bound, without constraints whose rate was lowered.
 

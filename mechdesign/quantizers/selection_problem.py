@@ -283,7 +283,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             origin = box()
             o, u = sum(((box(name) - origin) * values[name] for name in held), origin)
         else:
-            o, u = search.first_boxes()
+            o, u = search.boxes()
         for name, parameter in held.items():
             parameter.value = before[name]
         return search.programs((o, u), self.solved_epsilon), search.judged
@@ -446,29 +446,24 @@ class BoxSearch:
         self.own = (own or problem.declared) if problem.own else None  # at the parameters' present values
         self._six = problem.asked.theorem == "theorem6"
 
-    def first_boxes(self) -> Boxes:
-        """Return the first boxes of the search."""
+    def boxes(self, around: tuple[Array, Array] | None = None) -> Boxes:
+        """Return the first boxes of the search, or under Theorem 6 finer ones around a box."""
         problem, open_ = self.problem, self.problem.unknown.open
         if not problem.searched:
             o, u = problem.box
             return o[..., None], u[..., None]
         used = problem.asked.bounded
         if self._six:
-            return theorem6_boxes(open_, (used & 1) > 0, (used & 2) > 0)
+            return theorem6_boxes(open_, (used & 1) > 0, (used & 2) > 0, around)
         given = problem.asked.boxes
         return grid_boxes(open_, used > 0, None if given == "paper" else given)
 
     def best(self, epsilon: float) -> Found | None:
         """Return the point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible."""
-        point = self._best_of(epsilon, self.first_boxes())
-        if self._six and self.problem.searched:
-            for _ in range(2):
-                if point is not None:
-                    used = self.problem.asked.bounded
-                    finer = theorem6_boxes(
-                        self.problem.unknown.open, (used & 1) > 0, (used & 2) > 0, point.box
-                    )
-                    point = self._best_of(epsilon, finer) or point
+        point = self._best_of(epsilon, self.boxes())
+        for _ in range(2 if self._six and self.problem.searched else 0):
+            if point is not None:
+                point = self._best_of(epsilon, self.boxes(point.box)) or point
         return point
 
     def _best_of(self, epsilon: float, boxes: Boxes) -> Found | None:
@@ -591,7 +586,7 @@ class BoxSearch:
         """Return the error with its reason, once multipliers prove every box infeasible, and the smallest feasible ε to a thousandth by bisection."""
         problem, m = self.problem, len(self.problem.bins)
         kind, epsilon = problem.asked.theorem, problem.privacy.epsilon
-        programs = self.programs(self.first_boxes(), epsilon)
+        programs = self.programs(self.boxes(), epsilon)
         kept = {block.name for block in programs.blocks}
         own = [f"own: {label}" for label in problem.declared.labels] if problem.own else []
         if not self._refuted(programs, kept):

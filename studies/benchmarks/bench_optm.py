@@ -63,7 +63,7 @@ def authors_search() -> list[Ratio]:
     programs = []
     for bins in search.alphabets():
         problem = search.at(bins, search.boxes).searched_problem()
-        programs.append((swept := BoxSearch(problem)).programs(swept.first_boxes(), problem.solved_epsilon))
+        programs.append((swept := BoxSearch(problem)).programs(swept.boxes(), problem.solved_epsilon))
     level = cp.Parameter(name="level")
     lines = md.Grid(
         delta=authors_bins().axes["delta"], inner=authors_bins().axes["inner"], level=np.arange(1, 100) / 100
@@ -92,7 +92,7 @@ def authors_search() -> list[Ratio]:
 
     problem = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).problem()
     (low, high), compiled = problem.parameters, problem.to_cvxpy()
-    boxes = BoxSearch(problem).first_boxes()
+    boxes = BoxSearch(problem).boxes()
     started = time.perf_counter()
     for k in range(99):
         low.value, high.value = boxes[0][..., k], boxes[1][..., k]

@@ -34,7 +34,7 @@ import pandas as pd
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, SolverError
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.serialize import check_writable, encode, serializable, write_whole
-from mechdesign.evidence.vipr import LinearBound, NoProgramError
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.typing import Indices, instance
 
@@ -324,10 +324,12 @@ class ClosedBound(Proof):
 
 @runtime_checkable
 class Rowed(Protocol):
-    """A question that numbers the rows of its linear program, and states each in rationals: proofs hold numbers and multipliers."""
+    """A question that numbers the rows of its linear programs, and states each in rationals: proofs hold numbers and multipliers."""
 
-    def linear_bound(self, rows: Indices, multipliers: tuple[Fraction, ...]) -> LinearBound:
-        """Return the program with these rows, each with its multiplier, and no other."""
+    rows_take: ClassVar[type]
+
+    def linear_bound(self, rows: Indices, multipliers: tuple[Fraction, ...], given: Any) -> LinearBound:
+        """Return the program that is `given` with these rows, each with its multiplier, and no other."""
 
 
 @serializable("rows-bound")
@@ -345,10 +347,13 @@ class RowsBound(Proof):
         Numbers of the rows, increasing.
     multipliers : tuple of Fraction, length t
         Not negative for an inequality, as the question states it; of either sign for an equality.
+    given : optional
+        Which of the question's programs, where it has several (`rows_take`): the lattice of noise, or the inputs of a metric quantizer.
     """
 
     rows: Indices
     multipliers: tuple[Fraction, ...]
+    given: Any = None
 
     speaks_of = ("lower bound",)
 
@@ -356,18 +361,33 @@ class RowsBound(Proof):
         if len(self.rows) != len(self.multipliers) or (self.rows[1:] <= self.rows[:-1]).any():
             raise DesignError("rows: must be increasing numbers, each with its multiplier")
 
-    def program(self, stated: Certificate) -> LinearBound:
+    def program(self, question: object) -> LinearBound:
         """Return the linear program of the rows with their multipliers."""
-        return instance("question", stated.question, Rowed).linear_bound(self.rows, self.multipliers)
+        asked = instance("question", question, Rowed)
+        return asked.linear_bound(self.rows, self.multipliers, instance("given", self.given, asked.rows_take))
 
-    def linear_bound(self, stated: Certificate) -> LinearBound:
-        return self.program(stated)
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        program = self.program(stated)
+    def proved(self, question: object) -> Fraction:
+        """Return the lower bound for this question: the program's, or `cost_floor` if the program's costs may be lower than any mechanism's."""
+        program, floor = self.program(question), getattr(question, "cost_floor", None)
         if not program.admissible:
             raise ResultFormatError("multipliers leave a negative reduced cost")
-        yield self.least(stated, Fraction(int(program.bound.p), int(program.bound.q)))
+        bound = Fraction(int(program.bound.p), int(program.bound.q))
+        return bound if floor is None else max(bound, floor)
+
+    def linear_bound(self, stated: Certificate) -> LinearBound:
+        asked = stated.question
+        loss = getattr(asked, "given_loss", getattr(asked, "loss", None))
+        if getattr(loss, "function", None) is not None:
+            raise NoProgramError(FUNCTION)
+        return self.program(asked)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        if self.bound_checked(stated) != CLAIMED:
+            yield self.least(stated, self.proved(stated.question))
+            return
+        claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}"
+        below = stated.lower_bound is not None and stated.lower_bound <= stated.value
+        yield Claim(claim, CLAIMED, math.nan, below)
 
 
 def check_proofs(proofs: object) -> None:

@@ -136,7 +136,7 @@ class TableDesign(ModelledDesign):
         value, further = round_up(fraction(declared.value(columns))), columns[declared.cells :]
         return Law(mechanism, value, (self.proof(tuple(map(fraction, further))),), report, notes)
 
-    def linear_bound(self, rows: Indices, multipliers: Iterable[Any]) -> LinearBound:
+    def linear_bound(self, rows: Indices, multipliers: Iterable[Any], given: Any = None) -> LinearBound:
         """Return the rows of the declared program with their multipliers, for `RowsBound`."""
         return self.declared.linear_bound(rows, multipliers)
 

@@ -23,7 +23,6 @@ from .huber_guarantees import flipped_huber_sufficient as flipped_huber_sufficie
 from .huber_guarantees import flipped_huber_zcdp as flipped_huber_zcdp
 from .knorm import KNorm as KNorm
 from .knorm_noise import KNormNoise as KNormNoise
-from .lattice import LatticeBound as LatticeBound
 from .laws import answering_staircase as answering_staircase
 from .laws import flipped_huber as flipped_huber
 from .laws import osgt as osgt

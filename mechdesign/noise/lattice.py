@@ -39,10 +39,9 @@ from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import rational, round_down, round_up
-from mechdesign.evidence.proofs import Certificate, LawProof, MechanismClass, every
+from mechdesign.evidence.proofs import LawProof, MechanismClass, RowsBound, every
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.model.declared import ZERO
 from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, weights_of
 from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPart, ShiftPrivacy, lattice_costs
@@ -50,13 +49,13 @@ from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table_problem import FiniteProblem
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.noise_question import NoiseQuestion, OneNumberDual, law_notes
+from mechdesign.noise.noise_question import NoiseQuestion, law_notes
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import average_costs, check_loss, lower_costs, outward_decay, round_width
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array
 
 _LEMMA = (
     "Let T be additive noise, rounded at random, and without bias, to one of its two neighbours among the multiples of h (the sensitivity "
@@ -116,6 +115,7 @@ def lattice_declared(
 def free_lattice(question: NoiseQuestion, cells: int, side: int) -> LatticeDeclared:
     """Return the program over every noise, with `cells` cells a sensitivity and `side` points on each side; even losses have mirrored entries."""
     q = question
+    integer("side", side, integer("cells", cells, 1, 10**5), 10**5)
     if q.integer and cells != q.change:
         raise DesignError.of("cells", cells, f"must be {q.change}, the change of whole numbers")
     held = lower_costs(q.given_loss, -side - 1, side + 1, q.unit(cells), whole=q.integer)
@@ -127,64 +127,6 @@ def free_lattice(question: NoiseQuestion, cells: int, side: int) -> LatticeDecla
     inside = costs[side + 1 : -1] if even else costs[1:-1]
     entries, step = np.array([*inside, beyond]), float(q.unit(cells))
     return lattice_declared(q, FreeLattice, cells, step, entries, Fraction(0), even)
-
-
-@serializable("lattice-bound")
-@dataclass(frozen=True, eq=False)
-class LatticeBound(OneNumberDual):
-    r"""Rows of `free_lattice` with multipliers.
-
-    Parameters
-    ----------
-    cells : int
-        n, lattice cells per sensitivity.
-    side : int
-        Points to either side of 0.
-    rows : array of int, shape (t,)
-        Numbers of the rows, increasing.
-    multipliers : tuple of Fraction, length t
-        Not negative.
-    """
-
-    cells: int
-    side: int
-    rows: Indices
-    multipliers: tuple[Fraction, ...]
-
-    def __post_init__(self) -> None:
-        integer("cells", self.cells, 1, 10**5)
-        integer("side", self.side, self.cells, 10**5)
-        if len(self.rows) != len(self.multipliers) or (self.rows[1:] <= self.rows[:-1]).any():
-            raise DesignError("rows: must be increasing numbers, each with its multiplier")
-
-    def program(self, question: NoiseQuestion) -> LinearBound:
-        """Return the rows with their multipliers."""
-        declared = free_lattice(question, self.cells, self.side)
-        return declared.linear_bound(self.rows, self.multipliers)
-
-    def prices(self, question: NoiseQuestion) -> dict[tuple[int, int], float]:
-        """Return the multiplier of each pair's δ, by the number of the pair and the shift."""
-        held = dict(zip(self.rows.tolist(), map(float, self.multipliers)))
-        return {
-            (at, s): held[part.sums + k]
-            for at, part in enumerate(free_lattice(question, self.cells, self.side).parts)
-            for k, s in enumerate(part.pairs[:, 1].tolist())
-            if part.delta and part.sums + k in held
-        }
-
-    def proved(self, question: NoiseQuestion) -> Fraction:
-        found = self.program(question)
-        if not found.admissible:
-            return Fraction(0)
-        bound = Fraction(int(found.bound.p), int(found.bound.q))
-        # lattice costs of t² may be negative, the loss is not
-        return max(bound, Fraction(0)) if question.given_loss.polynomial else bound
-
-    def linear_bound(self, stated: Certificate) -> LinearBound:
-        question = instance("question", stated.question, NoiseQuestion)
-        if not question.given_loss.polynomial:
-            raise NoProgramError(FUNCTION)
-        return self.program(question)
 
 
 SPIKE = 1 / 64
@@ -375,7 +317,8 @@ class Lattice:
 
     def bound(self) -> Bound:
         """Return the lower bound for every noise."""
-        proof = LatticeBound(self.cells, self.side, *admissible(self._every, *self._free.multipliers()))
+        held = admissible(self._every, *self._free.multipliers())
+        proof = RowsBound(*held, (self.cells, self.side))
         return Bound(round_down(proof.proved(self.question)), proof)
 
     def priced(self) -> LatticeDeclared:

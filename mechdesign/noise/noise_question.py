@@ -1,4 +1,4 @@
-"""The question of `mechdesign.OptimalNoise`, what a law on cells claims to it, and the base of lower bounds for one number."""
+"""The question of `mechdesign.OptimalNoise`, and what a law on cells claims to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from mechdesign.evidence.proofs import (
     Certificate,
     Claim,
     MechanismClass,
-    Proof,
     every,
 )
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
@@ -140,6 +139,23 @@ class NoiseQuestion(Design):
         """Largest number of coordinates that change at once."""
         return self.l0 or self.dimension
 
+    rows_take = tuple
+
+    @property
+    def rows_how(self) -> str:
+        """RECOMPUTED for a convex callable, whose doubles are taken as exact and whose convexity is sampled; else PROVED."""
+        return PROVED if self.given_loss.polynomial else RECOMPUTED
+
+    @property
+    def cost_floor(self) -> int | None:
+        """0, as errors are not negative, though costs of t² on a lattice may be; None for a callable."""
+        return 0 if self.given_loss.polynomial else None
+
+    def check_scalar(self) -> None:
+        """Refuse several numbers."""
+        if self.dimension != 1:
+            raise DesignError.of("dimension", self.dimension, "must be 1")
+
 
 def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
     """Return (a, c) if the changes are all those of at most c coordinates by at most a each; refuse other sets.
@@ -203,25 +219,3 @@ def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[s
             "δ is large enough that almost exact answers pay"
         )
     return tuple(notes)
-
-
-@dataclass(frozen=True, eq=False)
-class OneNumberDual(Proof):
-    """A lower bound on the cost of every additive noise for one number, by weak duality."""
-
-    speaks_of = ("lower bound",)
-
-    def bound_checked(self, stated: Certificate) -> str:
-        """Return RECOMPUTED for a convex callable, whose doubles are taken as exact and whose convexity is sampled; else PROVED."""
-        asked = instance("question", stated.question, NoiseQuestion)
-        return PROVED if asked.given_loss.polynomial else RECOMPUTED
-
-    def proved(self, question: NoiseQuestion) -> Fraction:
-        """Return the lower bound for this question about one number."""
-        raise NotImplementedError
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        question = instance("question", stated.question, NoiseQuestion)
-        if question.dimension != 1:
-            raise DesignError.of("dimension", question.dimension, "must be 1")
-        yield self.least(stated, self.proved(question))

@@ -40,9 +40,18 @@ import pandas as pd
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import ABOUT_MECHANISM, PROVED, RECOMPUTED, Certificate, Claim, LawProof
+from mechdesign.evidence.proofs import (
+    ABOUT_MECHANISM,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    LawProof,
+    RowsBound,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
 from mechdesign.model.problem import Minimize
 from mechdesign.noise import laws
@@ -50,7 +59,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration, release_words
 from mechdesign.noise.calibration_search import budget_of, consumed, evaluated
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.lattice import MOST_CELLS, LatticeBound, LatticeProblem, reach, refined
+from mechdesign.noise.lattice import MOST_CELLS, LatticeProblem, free_lattice, reach, refined
 from mechdesign.noise.laws import truncated_laplace
 from mechdesign.noise.noise_question import NoiseQuestion, cell_claims, law_notes
 from mechdesign.noise.pictures import draw_laws
@@ -64,7 +73,7 @@ from mechdesign.problem.privacy import ApproximateDP, Pointwise, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.problem.words import Description
-from mechdesign.typing import FrozenLaw, Status
+from mechdesign.typing import FrozenLaw, Indices, Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -451,8 +460,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             lhs, limit = consumed(result.mechanism, self.privacy).upper, budget_of(self.privacy)
             rows.append(("privacy", 0, lhs, limit, limit - lhs, math.nan, limit - lhs <= 1e-2 * limit))
             return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
-        bound = next((p for p in result.proofs if isinstance(p, LatticeBound)), None)
-        prices = {} if bound is None else bound.prices(self)
+        prices = self._prices(result)
         for at, (epsilon, delta) in enumerate(self.points):
             several = len(self.points) > 1
             family = f"privacy at ε = {shown(epsilon)}" if several else "privacy"
@@ -462,6 +470,26 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
                 rows.append((family, shift, float(moved * value), delta, float(slack), dual, active))
         rows.append(("normalisation", 0, 1.0, 1.0, 0.0, math.nan, True))
         return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
+    def linear_bound(
+        self, rows: Indices, multipliers: tuple[Fraction, ...], given: tuple[int, int]
+    ) -> LinearBound:
+        """Return rows of `free_lattice`, of so many cells a sensitivity and points to either side of 0, for `RowsBound`."""
+        self.check_scalar()
+        return free_lattice(self, *given).linear_bound(rows, multipliers)
+
+    def _prices(self, result: Result) -> dict[tuple[int, int], float]:
+        """Return the multiplier of each pair's δ, by the number of the pair and the shift."""
+        bound = next((p for p in result.proofs if isinstance(p, RowsBound)), None)
+        if bound is None:
+            return {}
+        held = dict(zip(bound.rows.tolist(), map(float, bound.multipliers)))
+        return {
+            (at, s): held[part.sums + k]
+            for at, part in enumerate(free_lattice(self, *bound.given).parts)
+            for k, s in enumerate(part.pairs[:, 1].tolist())
+            if part.delta and part.sums + k in held
+        }
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return the density, a row for each cell; for other laws one row with the law and its cost."""

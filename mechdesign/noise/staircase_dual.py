@@ -40,10 +40,11 @@ from functools import cached_property
 from scipy import optimize
 
 from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import IntegerNoise
-from mechdesign.noise.noise_question import NoiseQuestion, OneNumberDual
+from mechdesign.noise.noise_question import NoiseQuestion
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import outward_decay
 
@@ -293,7 +294,7 @@ class StaircaseMultipliers:
 
 @serializable("staircase-dual")
 @dataclass(frozen=True, eq=False)
-class StaircaseDual(OneNumberDual):
+class StaircaseDual(Proof):
     """A proof that no additive noise costs less than λ - δC, by the theorem of this module in exact arithmetic.
 
     Parameters
@@ -308,6 +309,7 @@ class StaircaseDual(OneNumberDual):
     Switched off on the deployed grid, the gap of ε = 2, δ = 1e-5 is 27 times larger, and 18 of 48 designs take up to 93 times as long.
     """
 
+    speaks_of = ("lower bound",)
     not_linear = "multipliers of a staircase, a continuum of shifts and levels"
 
     level: Fraction
@@ -318,6 +320,11 @@ class StaircaseDual(OneNumberDual):
         integer("periods", self.periods, 0, MOST_PERIODS)
 
     def proved(self, question: NoiseQuestion) -> Fraction:
+        """Return the lower bound for this question about one number."""
+        question.check_scalar()
         if not question.given_loss.polynomial or not question.alone:
             return Fraction(0)
         return StaircaseMultipliers.of(question, self.periods).bound(self.level)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        yield self.least(stated, self.proved(instance("question", stated.question, NoiseQuestion)))

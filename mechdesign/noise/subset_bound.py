@@ -27,10 +27,11 @@ from scipy import special
 
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.exact import exp_lower, round_down
-from mechdesign.evidence.proofs import INDEPENDENT_NOISE, Certificate, Claim, MechanismClass, Proof
+from mechdesign.evidence.proofs import INDEPENDENT_NOISE, Certificate, Claim, MechanismClass, Proof, RowsBound
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.noise_question import NoiseQuestion, OneNumberDual
+from mechdesign.noise.noise_question import NoiseQuestion
+from mechdesign.noise.staircase_dual import StaircaseDual
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Pointwise, pairs_of
@@ -181,7 +182,7 @@ class SubsetBound(Proof):
         m, how many of the coordinates that change are averaged.
     privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
         The privacy that the mean is implied to keep.
-    dual : OneNumberDual
+    dual : RowsBound or StaircaseDual
         The bound on noise for the mean.
 
     Notes
@@ -194,15 +195,12 @@ class SubsetBound(Proof):
 
     mean: int
     privacy: Pointwise
-    dual: OneNumberDual
+    dual: RowsBound | StaircaseDual
 
     def __post_init__(self) -> None:
         integer("mean", self.mean, 1)
         instance("privacy", self.privacy, *get_args(Pointwise))
-        instance("dual", self.dual, OneNumberDual)
-
-    def bound_checked(self, stated: Certificate) -> str:
-        return self.dual.bound_checked(stated)
+        instance("dual", self.dual, RowsBound, StaircaseDual)
 
     def among(self, stated: Certificate) -> MechanismClass:
         return INDEPENDENT_NOISE
@@ -263,7 +261,7 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
 
 def shared_bound(found: Result, privacy: Pointwise, mean: int) -> Bound | None:
     """Return the bound of a result for one number as a bound for several; None if it has none."""
-    dual = next((proof for proof in found.proofs if isinstance(proof, OneNumberDual)), None)
+    dual = next((proof for proof in found.proofs if isinstance(proof, RowsBound | StaircaseDual)), None)
     if dual is None or found.lower_bound is None:
         return None
     return Bound(found.lower_bound, SubsetBound(mean, privacy, dual))

@@ -183,6 +183,8 @@ class Design(Checked, metaclass=_Listed):
     """Class of `LawProof.given`: the data that `law_claims` needs besides question and law."""
     bound_takes: ClassVar[type] = NoneType
     """Class of `ClosedBound.given`: the data that `least_cost` needs besides question and law."""
+    rows_take: ClassVar[type] = NoneType
+    """Class of `RowsBound.given`: which of several linear programs the rows are of."""
     bound_how: ClassVar[str] = PROVED
     """How `least_cost` is computed: `PROVED`, or `RECOMPUTED` in doubles."""
 

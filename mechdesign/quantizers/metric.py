@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -49,7 +49,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
+from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import audit_table
 from mechdesign.model.program import Program
@@ -67,7 +67,7 @@ from mechdesign.quantizers.pairwise import PairwisePrivacy, outermost_private
 from mechdesign.quantizers.proofs import OUTERMOST, QuantizerDesign, certified_value
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.table import PiecewiseTable, loss_peaks
-from mechdesign.typing import Array, Numbers, Weights
+from mechdesign.typing import Array, Indices, Numbers, Weights
 
 LEMMA = (
     " Between the inputs listed probabilities are interpolated. The objective is the expected loss under the prior, or under a law on finitely many inputs "
@@ -91,6 +91,31 @@ _RESOLVED = 1e-3
 _ROUNDS = 30
 _MOST_INPUTS = 257  # most inputs, or ends of cells, of a program that gives a bound on a continuum
 _ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
+
+
+@serializable("listed-inputs")
+@dataclass(frozen=True, eq=False)
+class ListedInputs:
+    """Inputs whose table bounds every metric quantizer: of this table are the rows of a `RowsBound`.
+
+    Parameters
+    ----------
+    inputs : array, optional
+        For the worst case on the continuum: the listed inputs. A mechanism on the continuum is one on these.
+    places : array, optional
+        For the worst case, which is at least the mean over any law on finitely many inputs: inputs of a law, and
+    weights : tuple of Fraction, optional
+        their probabilities.
+    cells : int, optional
+        For the mean over the continuum: the number of cells (`MetricQuantizer.over_cells`).
+    """
+
+    finite: ClassVar[bool] = True
+
+    inputs: Array | None = None
+    places: Array | None = None
+    weights: tuple[Fraction, ...] = ()
+    cells: int | None = None
 
 
 @serializable("metric-quantizer")
@@ -129,6 +154,8 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     objective: str = field(check=one_of, allowed=("mean", "worst"), default="mean")
     inputs: Any = None
     input_range: Any = None
+
+    rows_take = ListedInputs
 
     @property
     def default_gap(self) -> float:  # type: ignore[override]
@@ -222,7 +249,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 
     def problem_of(self, result: Result) -> TableProblem:
         """Return the problem at the result's knots; for the worst case also at the inputs between them that were added."""
-        places = next((p.places for p in result.proofs if isinstance(p, MetricRows)), None)
+        places = next((p.given.places for p in result.proofs if isinstance(p, RowsBound)), None)
         return self.problem(knots=len(result.mechanism.knots), places=() if places is None else places)
 
     # -- solve ----------------------------------------------------------------------------------------
@@ -307,7 +334,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             if isinstance(found, Law):
                 yield replace(found, notes=(*found.notes, *[note] * (share < _LESS[0])))
             else:
-                yield self._bound(instance("proof", found.proof, MetricRows))
+                yield self._bound(instance("proof", found.proof, RowsBound))
 
     def _solved(
         self, asked: MetricQuantizer, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
@@ -380,16 +407,17 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     ) -> Bound:
         """Return the bound of a problem on listed inputs, or on cells, as a bound of the design; for the worst case as that of a law on finitely many inputs."""
         held, declared = instance("proof", found.proof, RowsBound), problem.declared
-        bound, proof = Fraction(found.value), MetricRows(held.rows, held.multipliers, inputs, cells=cells)
+        bound, given = Fraction(found.value), ListedInputs(inputs, cells=cells)
+        proof = RowsBound(held.rows, held.multipliers, given)
         if self.objective == "worst":
             proof = _least_favourable(held, declared, np.concatenate([declared.inputs, places]), inputs)
             return self._bound(proof, mean)
         return self._bound(proof, bound=bound)
 
-    def _bound(self, proof: MetricRows, mean: Declared | None = None, bound: Fraction | None = None) -> Bound:
+    def _bound(self, proof: RowsBound, mean: Declared | None = None, bound: Fraction | None = None) -> Bound:
         """Return the bound that a proof's rows give."""
         if bound is None:
-            bound = fraction(proof.bounded(self, mean).bound)
+            bound = fraction(self.linear_bound(proof.rows, proof.multipliers, proof.given, mean).bound)
         lost = 0 if self.rows_how == PROVED else abs(bound) / 10**12
         return Bound(round_down(bound - lost), proof)
 
@@ -443,6 +471,42 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         least = cp.sum(cp.multiply(costs, P)) - self.loss.squared * float(second.sum())
         return TableProblem(cp.Minimize(least), (private, P.unbiased()))
 
+    def linear_bound(
+        self,
+        rows: Indices,
+        multipliers: Iterable[Any],
+        given: ListedInputs = ListedInputs(),
+        declared: Declared | None = None,
+    ) -> LinearBound:
+        """Return the rows of the problem of the mean on these inputs (`declared`, if known), for `RowsBound`; costs are rounded down."""
+        masses, listed = None, () if given.inputs is None else tuple(given.inputs.tolist())
+        mean = self.continuum and self.objective == "mean"
+        if (given.cells is not None) != mean or bool(listed) != (self.continuum and not mean):
+            raise DesignError(
+                "inputs, cells: must be given on the continuum, of the worst case and of the mean"
+            )
+        if given.cells is not None:
+            count = integer("cells", given.cells, 1, _MOST_INPUTS - 1)
+            program = self.over_cells(count).linear_bound(rows, multipliers)
+            program.lemma += CELLS
+            return program
+        if self.objective == "worst":
+            (low, high), at = self.input_range, np.array([]) if given.places is None else given.places
+            inside = all(x in listed if listed else low <= x <= high for x in at.tolist())
+            weighed = min(given.weights, default=0) >= 0 and sum(given.weights) <= 1
+            if not (inside and weighed and len(at) == len(given.weights)):
+                raise DesignError("places: must be inputs of the design, with weights that sum to 1 at most")
+            masses = PointMasses(at, given.weights)
+        design = replace(self, inputs=listed) if listed else self
+        declared = declared or design._averaged(design.knots()).declared
+        if masses is not None:
+            costs = design.loss, design.prior, masses
+            matrix, constant = interpolated_costs(np.array(design.bins), design.knots(), *costs)
+            declared = replace(declared, cost=matrix.ravel(), constant=constant)
+        program = declared.linear_bound(rows, multipliers)
+        program.lemma += LEMMA
+        return program
+
     @property
     def rows_how(self) -> str:
         """How the rows of the problem are computed: enclosed, by quadrature and the user's functions, or read from a file without these."""
@@ -486,10 +550,14 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         cells = [rational(p) for row in exact for p in row]
         further = [rational(result.value)] * (len(declared.cost) - declared.cells)
         held = next(
-            (p for p in result.proofs if isinstance(p, MetricRows) and p.inputs is None and p.cells is None),
+            (
+                p
+                for p in result.proofs
+                if isinstance(p, RowsBound) and p.given.inputs is None and p.given.cells is None
+            ),
             None,
         )
-        multipliers = {} if held is None else held.numbered(declared)
+        multipliers = {} if held is None else _numbered(held, declared)
         return audit_table(declared, [*cells, *further], multipliers)
 
     def epsilon_of(self, mechanism: Quantizer) -> float:
@@ -532,101 +600,28 @@ def _exact_rows(law: RationalTable) -> tuple[list[Fraction], list[list[Fraction]
     return list(law.knots), [law.row(0, 0), *(law.row(k, 1) for k in range(len(law.knots) - 1))]
 
 
-@serializable("metric-rows")
-@dataclass(frozen=True, eq=False)
-class MetricRows(RowsBound):
-    r"""Rows with multipliers of the problem on listed inputs, a lower bound for mechanisms private there (`RowsBound`).
-
-    Costs of rows are rounded down (`interpolated_costs`). The worst case is at least the mean over any law on finitely many inputs.
-
-    Parameters
-    ----------
-    inputs : array, optional
-        For the continuum: the listed inputs. A mechanism on the continuum is one on these.
-    places : array, optional
-        For the worst case: inputs of a law, and
-    weights : tuple of Fraction, optional
-        their probabilities.
-    cells : int, optional
-        For the mean over the continuum: the number of cells (`MetricQuantizer.over_cells`).
-    """
-
-    inputs: Array | None = None
-    places: Array | None = None
-    weights: tuple[Fraction, ...] = ()
-    cells: int | None = None
-
-    def bounded(self, design: MetricQuantizer, declared: Declared | None = None) -> LinearBound:
-        """Return the rows of the design's problem of the mean on these inputs (`declared`, if known) with the multipliers."""
-        masses, listed = None, () if self.inputs is None else tuple(self.inputs.tolist())
-        mean = design.continuum and design.objective == "mean"
-        if (self.cells is not None) != mean or bool(listed) != (design.continuum and not mean):
-            raise DesignError(
-                "inputs, cells: must be given on the continuum, of the worst case and of the mean"
-            )
-        if self.cells is not None:
-            count = integer("cells", self.cells, 1, _MOST_INPUTS - 1)
-            return design.over_cells(count).linear_bound(self.rows, self.multipliers)
-        if design.objective == "worst":
-            (low, high), at = design.input_range, np.array([]) if self.places is None else self.places
-            inside = all(x in listed if listed else low <= x <= high for x in at.tolist())
-            weighed = min(self.weights, default=0) >= 0 and sum(self.weights) <= 1
-            if not (inside and weighed and len(at) == len(self.weights)):
-                raise DesignError("places: must be inputs of the design, with weights that sum to 1 at most")
-            masses = PointMasses(at, self.weights)
-        design = replace(design, inputs=listed) if listed else design
-        declared = declared or design._averaged(design.knots()).declared
-        if masses is not None:
-            costs = design.loss, design.prior, masses
-            matrix, constant = interpolated_costs(np.array(design.bins), design.knots(), *costs)
-            declared = replace(declared, cost=matrix.ravel(), constant=constant)
-        return declared.linear_bound(self.rows, self.multipliers)
-
-    def program(self, stated: Certificate) -> LinearBound:
-        return self.bounded(instance("question", stated.question, MetricQuantizer))
-
-    def linear_bound(self, stated: Certificate) -> LinearBound:
-        if not stated.question.loss.polynomial:
-            raise NoProgramError(FUNCTION)
-        program = self.program(stated)
-        program.lemma += LEMMA if self.cells is None else CELLS
-        return program
-
-    def numbered(self, declared: Declared) -> dict[int, Fraction]:
-        """Return the multipliers by row number of the solved problem, including the rows of the worst case."""
-        more = len(declared.family) - declared.n
-        found = {r + more * (r >= declared.n): m for r, m in zip(self.rows.tolist(), self.multipliers)}
-        if self.places is None:
-            return found
-        number = {x: k for k, x in reversed([*enumerate([*declared.inputs, *self.places.tolist()])])}
-        return {**found, **{declared.n + number[x]: w for x, w in zip(self.places.tolist(), self.weights)}}
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        if self.bound_checked(stated) == CLAIMED:
-            claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}"
-            yield Claim(
-                claim,
-                CLAIMED,
-                math.nan,
-                stated.lower_bound is not None and stated.lower_bound <= stated.value,
-            )
-        else:
-            yield from super().check(stated)
+def _numbered(proof: RowsBound, declared: Declared) -> dict[int, Fraction]:
+    """Return the multipliers by row number of the solved problem, including the rows of the worst case."""
+    more, given = len(declared.family) - declared.n, proof.given
+    found = {r + more * (r >= declared.n): m for r, m in zip(proof.rows.tolist(), proof.multipliers)}
+    if given.places is None:
+        return found
+    number = {x: k for k, x in reversed([*enumerate([*declared.inputs, *given.places.tolist()])])}
+    return {**found, **{declared.n + number[x]: w for x, w in zip(given.places.tolist(), given.weights)}}
 
 
-def _least_favourable(held: RowsBound, declared: Declared, at: Array, inputs: Array | None) -> MetricRows:
+def _least_favourable(held: RowsBound, declared: Declared, at: Array, inputs: Array | None) -> RowsBound:
     """Turn the multipliers of the worst case's rows into a law on their inputs, and renumber the others for the problem without these rows."""
     n, more = declared.n, len(declared.family) - declared.n
     prices = dict(zip(held.rows.tolist(), held.multipliers))
     weights = {number: price for number, price in prices.items() if n <= number < n + more}
     total = max(sum(weights.values(), Fraction(0)), Fraction(1))
     rows = [number - more * (number >= n) for number in prices if number not in weights]
-    return MetricRows(
+    law = at[[number - n for number in weights]], tuple(price / total for price in weights.values())
+    return RowsBound(
         np.array(rows, dtype=np.int64),
         tuple(price for number, price in prices.items() if number not in weights),
-        inputs,
-        at[[number - n for number in weights]],
-        tuple(price / total for price in weights.values()),
+        ListedInputs(inputs, *law),
     )
 
 

@@ -153,6 +153,12 @@ class QuantizerDesign(Design):
         slack = min(rho * low - high for low, high in zip(*law.extremes()))
         yield Claim(f"privacy loss at most {privacy.epsilon!r}", PROVED, round_down(slack), slack >= 0)
 
+    def own_claims(self, law: ExactLaw, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
+        """Claim that the user's own rows hold: a design without any takes no `witness`."""
+        if witness:
+            raise DesignError("witness: must be empty, as the design has no rows of one's own")
+        yield from ()
+
     def allows(self, outputs: object) -> bool:
         """Whether the design allows a mechanism with these outputs; a search overrides this."""
         asked = np.asarray(getattr(self, "bins"), dtype=float)  # noqa: B009
@@ -398,9 +404,12 @@ class QuantizerProof(Proof):
     ----------
     moments : PriorMoments, optional
         Moments of a prior that is not rational, on the cells of the law.
+    witness : tuple of Fraction
+        Values of the further columns of a user's own rows, which stand for piecewise linear functions: any that meet their rows bound these from above.
     """
 
     moments: PriorMoments | None = None
+    witness: tuple[Fraction, ...] = ()
 
     speaks_of = ("privacy", "bias", "value")
 
@@ -428,6 +437,7 @@ class QuantizerProof(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, law = _parts(stated)
         yield from private_claims(design, law)
+        yield from design.own_claims(law, self.witness)
         fits = _moments_claim(design, self.moments, self._needed(design, law))
         if fits is not None:
             yield fits

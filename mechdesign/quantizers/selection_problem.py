@@ -20,7 +20,7 @@ from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import fraction, rational
-from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
+from mechdesign.evidence.proofs import Claim, MechanismClass, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import check_writable, serializable
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
@@ -33,10 +33,10 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description
-from mechdesign.quantizers.exact_law import SelectionLaw, excess_loss, tightened
+from mechdesign.quantizers.exact_law import ExactLaw, SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import loss_bounds
-from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
+from mechdesign.quantizers.proofs import QuantizerDesign, QuantizerProof, proved_law
 from mechdesign.quantizers.selection import SelectionFamilies
 from mechdesign.quantizers.selection_program import (
     MEANING,
@@ -205,11 +205,10 @@ class SelectionProblem(Problem, QuantizerDesign):
         if exact is None:
             return law
         law = proved_law(self, law, Quantizer.of_law(exact.law, families))
-        if not self.own:
-            return law
+        proof = replace(instance("proof", law.proofs[0], QuantizerProof), witness=exact.witness)
         for label, off in exact.missed.items():
             notes.append(f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}")
-        return replace(law, proofs=(*law.proofs, OwnRowsProof(exact.witness)), notes=tuple(notes))
+        return replace(law, proofs=(proof,), notes=tuple(notes))
 
     def _families(self, columns: Array) -> SelectionFamilies:
         """Return the selection probabilities of a solver's columns without its noise: outputs of negligible probability are dropped at all inputs."""
@@ -262,6 +261,14 @@ class SelectionProblem(Problem, QuantizerDesign):
         if not shaped or (symmetric and not mirrored) or len(found) != len(self.declared.cost):
             raise DesignError("law: is no selection of the problem's bins")
         return found
+
+    def own_claims(self, law: ExactLaw, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
+        """Claim in rationals that the user's own rows hold at the integer weights, with these values of further columns."""
+        if self.declared.labels or witness:
+            columns = self.exact_columns(instance("law", law, SelectionLaw), witness)
+            yield from row_claims(self.declared, columns)
+            value = np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
+            yield from self.function_claims(value)
 
     def points(self, values: Mapping[str, Array]) -> tuple[Programs, Callable[..., Array]] | None:
         """Return the programs for all parameter values of the box, or for the boxes searched, and the function that scores their solutions.
@@ -637,30 +644,6 @@ class BoxSearch:
         """Whether no q provably meets Theorem 6's order, which does not depend on ε."""
         boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
         return self._refuted(self.programs(boxes), {"normalisation", "order"})
-
-
-@serializable("own-rows-proof")
-@dataclass(frozen=True, eq=False)
-class OwnRowsProof(Proof):
-    """Proof in rationals that the user's own rows hold at the integer weights of a selection.
-
-    Parameters
-    ----------
-    witness : tuple of Fraction
-        Values of the further variables of piecewise linear atoms: any that meet their rows bound the atoms from above.
-    """
-
-    witness: tuple[Fraction, ...]
-
-    speaks_of = ()
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design = instance("question", stated.question, SelectionProblem)
-        law = instance("law", instance("law", stated.law, Quantizer).law, SelectionLaw)
-        columns = design.exact_columns(law, self.witness)
-        yield from row_claims(design.declared, columns)
-        value = np.reshape([float(x) for x in columns[: design.unknown.size]], design.unknown.shape)
-        yield from design.function_claims(value)
 
 
 class Found(NamedTuple):

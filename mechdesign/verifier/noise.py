@@ -189,7 +189,7 @@ def noise_bound(
     counts: bool = False,
 ) -> Fraction:
     """The bound of every noise for one number, of `times` the loss; of noise of `counts`, on the whole numbers."""
-    n, side = stated["cells"], stated["side"]
+    n, side = stated["given"]
     if not (1 <= n <= side <= 10**5) or (counts and n != sensitivity):
         raise Refused("a lattice that is none, or of another change")
     increasing(stated)
@@ -303,14 +303,14 @@ def lattice_noise(result: Json, account: Account) -> None:
         law = law["law"]
     elif design["dimension"] != 1 or moved != 1:
         raise Refused("noise of one number for several")
-    bounds = [proofs[kind] for kind in ("lattice-bound", "staircase-dual") if kind in proofs]
+    bounds = [proofs[kind] for kind in ONE_NUMBER if kind in proofs]
     if not bounds and not several:
         raise NotCovered("noise of one number without a proof of a lower bound")
     stated = bounds[0] if bounds else {}
     if whole != (law[""] == "integer-noise"):
         raise Refused("noise for numbers of the other kind, whole or not")
     law = on_cells(law) if whole else law
-    total = total_of(law, stated.get("cells", 1))
+    total = total_of(law)
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], changes(design)))
     account.at_most("shifts up to the sensitivity", sensitivity, n * width)
@@ -367,10 +367,10 @@ def changes(design: Json) -> Fraction:
     return Fraction(math.floor(design["sensitivity"]) if design["integer"] else design["sensitivity"])
 
 
-def total_of(law: Json, cells_of_bound: int = 1) -> Fraction:
+def total_of(law: Json) -> Fraction:
     """The weight of all cells, repetitions included, refused unless weights and tails are some."""
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
-    if n < 1 or n > len(cells) + 100 or cells_of_bound > 10**5:
+    if n < 1 or n > len(cells) + 100:
         raise Refused("more shifts than the law has use for")
     if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and len(cells) < 2 * n):
         raise Refused("weights that are none")
@@ -429,21 +429,11 @@ def named_noise(result: Json, moved: int, account: Account) -> None:
 def bound_of_alone(result: Json, stated: Json, account: Account) -> None:
     """The bound of every additive noise for one number."""
     design, least = result["design"], result["lower_bound"]
-    if least is None or stated.get("cells", 1) > 10**5:
-        raise Refused("a proof of no lower bound, or of more cells than it has use for")
-    account.takes(work(stated), 400)
-    bound = bound_of_one(stated, design, design["privacy"])
+    if least is None:
+        raise Refused("a proof of no lower bound")
+    bound = bound_of_one(stated, design, design["privacy"], account)
     noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
     account.bounds(f"no additive {noise} costs less than {least!r}", least, bound)
-
-
-def work(stated: Json) -> int:
-    """Steps of the check of a bound."""
-    return (
-        100 * int(stated.get("periods", 0))
-        + 20 * len(stated.get("rows", ()))
-        + 20 * int(stated.get("side", 0))
-    )
 
 
 def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -> None:
@@ -456,14 +446,10 @@ def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -
     if kept != asked and not implied(kept, asked, mean, moved, account):
         account.claimed(claim)
         return
-    if not 1 <= mean <= moved or dual.get("cells", 1) > 10**5 or dual[""] not in ONE_NUMBER:
-        raise Refused("a mean of more numbers than change, or a bound of another kind")
-    account.takes(work(dual), 400)
-    if result["design"]["integer"] and mean > 1:
-        raise Refused("a mean of whole numbers, which is none")
+    if not 1 <= mean <= moved or (result["design"]["integer"] and mean > 1):
+        raise Refused("a mean of more numbers than change, or of whole numbers, which is none")
     times = mean if loss == "squared" else 1
-    bound = bound_of_one(dual, result["design"], kept, times)
-    account.bounds(claim, stated, bound)
+    account.bounds(claim, stated, bound_of_one(dual, result["design"], kept, account, times))
 
 
 def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) -> bool:
@@ -478,18 +464,18 @@ def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) ->
     return bool(together and copies.n and copies.imply(epsilon, delta))
 
 
-def bound_of_one(stated: Json, design: Json, privacy: Json, times: int = 1) -> Fraction:
+def bound_of_one(stated: Json, design: Json, privacy: Json, account: Account, times: int = 1) -> Fraction:
     """The bound of noise for one number that keeps this, of `times` the loss."""
     loss, size, whole = design["loss"], changes(design), design["integer"]
     every = points_of(privacy)
     binding = [point for point in every if point[1] < 1] or every
     points = [(exp_bounds(Fraction(e))[1], Fraction(d)) for e, d in binding]
-    if stated[""] not in ONE_NUMBER:
-        raise Refused("a bound of another kind")
+    lines = len(stated.get("rows", ())) + sum(stated.get("given", ()))
+    account.takes(100 * stated.get("periods", 0) + 20 * lines, 400)
     return max(ONE_NUMBER[stated[""]](stated, loss, points, size, times, whole), Fraction(0))
 
 
-ONE_NUMBER = {"staircase-dual": staircase_bound, "lattice-bound": noise_bound}
+ONE_NUMBER = {"rows-bound": noise_bound, "staircase-dual": staircase_bound}
 
 
 def decays(r: Fraction, epsilon: Fraction) -> bool:

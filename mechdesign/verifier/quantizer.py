@@ -283,17 +283,17 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     value, bound, loss, prior = result["value"], result["lower_bound"], design["loss"], design["prior"]
     cap, worst = design.get("max_mse"), design.get("objective") == "worst"
     proofs = proofs_of(result)
-    of_value, of_bound = proofs.get("quantizer-proof", {}), proofs.get("quantizer-dual-bound", {})
+    of_bound = proofs.get("quantizer-dual-bound", {})
     duals = of_bound.get("duals")
-    stated = stated_moments(of_value.get("moments"), of_bound.get("moments"))
+    stated = stated_moments(proofs["quantizer-proof"]["moments"], of_bound.get("moments"))
     biased = "within the bias allowed" if design.get("max_bias") else "unbiased"
     least = f"no mechanism with {outputs_of(duals)}, {biased}, costs less than {bound!r}"
     unknown = loss["function"] is not None  # what a function says is not in the file
     if unknown:
         account.claimed(f"the value is {value:.12g}", math.isfinite(value))
-    if (rows := proofs.get("metric-rows")) is not None:
+    if (rows := proofs.get("rows-bound")) is not None:
         increasing(rows)
-    cells_of = rows is not None and rows["cells"] is not None  # masses and moments in doubles
+    cells_of = rows is not None and rows["given"]["cells"] is not None  # masses and moments in doubles
     by_rows = bound is not None and rows is not None and not (unknown or cells_of)
     if bound is not None and (unknown or cells_of):
         account.claimed(least, bound <= value, value - bound)
@@ -391,6 +391,8 @@ def quantizer(result: Json, account: Account) -> None:
     design, mechanism = result["design"], result["mechanism"]
     if mechanism[""] != "quantizer":
         raise Refused("a mechanism that is no quantizer")
+    if len(proofs_of(result)["quantizer-proof"]["witness"]) != design.get("columns", 0):
+        raise Refused("further columns without their values")
     law = segments_of(mechanism["law"], account)
     bins = mechanism["law"]["bins"]
     is_law(law, bins, account)
@@ -555,17 +557,13 @@ def selection_fits(mechanism: Json) -> bool:
 
 
 def selection_problem(result: Json, account: Account) -> None:
-    design, proofs = result["design"], proofs_of(result)
-    if (rows := proofs.pop("own-rows-proof", None)) is None and design["labels"]:
-        raise Refused("rows of the problem without their proof")
-    if design["columns"] != (0 if rows is None else len(rows["witness"])):
-        raise Refused("further columns without their values")
+    design = result["design"]
     sides = zip(design["o"], design["u"], strict=True)
     if not all(0 <= low <= high for pair in sides for low, high in zip(*pair, strict=True)):
         raise Refused("bounds that are none")
-    quantizer({**result, "proofs": [p for p in result["proofs"] if p[""] != "own-rows-proof"]}, account)
+    quantizer(result, account)
     law = result["mechanism"]["law"]
-    if rows is None:
+    if not design["labels"]:
         return
     if law[""] != "selection-law":
         raise Refused("another law than a selection")
@@ -582,7 +580,7 @@ def selection_problem(result: Json, account: Account) -> None:
         for row in (left if symmetric else left + right)
         for w in row + [0] * (wide - len(row))
     ]
-    v += rows["witness"]
+    v += proofs_of(result)["quantizer-proof"]["witness"]
     held = own_rows({**design, "cost": v}, len(v) - design["columns"])
     account.divides(sum(len(row.terms) for row in held) + len(v), max(map(sum, left)).bit_length())
     rows_hold(held, design["labels"], v, account, tangents_of(design))

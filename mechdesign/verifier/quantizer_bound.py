@@ -470,12 +470,13 @@ Weighted = tuple[Fraction, Fraction, list[Bounds]]
 def rows_bound(design: Json, proof: Json, moments: Moments | None, account: Account) -> Fraction:
     """What the multipliers prove; `moments` of the prior, None for the worst case."""
     ends, bins = list(map(Fraction, design["input_range"])), list(map(Fraction, design["bins"]))
-    if (design["inputs"] is None) != (proof["inputs"] is not None) or (design["inputs"] is None and moments):
+    given = proof["given"]
+    if (design["inputs"] is None) != (given["inputs"] is not None) or (design["inputs"] is None and moments):
         raise Refused("a bound by listed inputs, which the question has not")
-    x = list(map(Fraction, design["inputs"] or proof["inputs"]))
+    x = list(map(Fraction, design["inputs"] or given["inputs"]))
     if len(x) < 2 or [x[0], x[-1]] != ends or any(b <= a for a, b in pairwise(x)):
         raise Refused("inputs that are not of the range")
-    places, weights = list(map(Fraction, proof["places"] or [])), proof["weights"]
+    places, weights = list(map(Fraction, given["places"] or [])), given["weights"]
     law: list[Weighted] = [(place, place, [(weight, weight)]) for place, weight in zip(places, weights)]
     known = places if design["inputs"] is not None else [place for place in places if place in x]
     inside = len(known) == len(places) and all(x[0] <= place <= x[-1] for place in places)

@@ -491,10 +491,10 @@ _QUANTIZER = dict.fromkeys(
 )
 PROOFS: dict[str, tuple[str, tuple[str, ...]]] = {
     **_QUANTIZER,
-    "metric-quantizer": ("quantizer-proof", ("metric-rows", "closed-bound")),
+    "metric-quantizer": ("quantizer-proof", ("rows-bound", "closed-bound")),
     "lattice-problem": ("table-proof", ("rows-bound",)),
     "local-workload": ("law-proof", ("linear-bound", "closed-bound")),
-    "optimal-noise": ("law-proof", ("lattice-bound", "staircase-dual", "subset-bound")),
+    "optimal-noise": ("law-proof", ("rows-bound", "staircase-dual", "subset-bound")),
     "covariance-problem": ("law-proof", ("covariance-bound",)),
     **dict.fromkeys(("noise-allocation", "scales-problem"), ("allocation-proof", ())),
 }
@@ -504,8 +504,10 @@ GIVEN = {
     ("covariance-problem", "law-proof"): "list",
     ("correlated-gaussian", "closed-bound"): "list",
     ("calibration", "closed-bound"): "float",
+    ("optimal-noise", "rows-bound"): "list",
+    ("metric-quantizer", "rows-bound"): "listed-inputs",
 }
-"""What the proof of a law, or a bound by the design's theorem, holds besides question and law: nothing for other designs."""
+"""What a proof by the design's theorem holds besides question and law: nothing for other designs."""
 
 
 def verify(text: str, seconds: float = 5.0) -> Account:
@@ -578,9 +580,7 @@ def are_complete(held: Json) -> bool:
         return held["lower_bound"] is None
     loss, stated = held["design"].get("loss"), held["lower_bound"] is not None
     unknown = isinstance(loss, dict) and loss["function"] is not None
-    others = [
-        name for name in found if name != law and (kind, name) != ("selection-problem", "own-rows-proof")
-    ]
+    others = [name for name in found if name != law]
     enough = len(others) == (stated and bool(bounds)) or (unknown and not others)
     return enough and len({*found}) == len(found) and law in found and {*others} <= {*bounds}
 

@@ -36,7 +36,7 @@ PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")
 FORMAT = Path(mechdesign.evidence.__file__).parents[2] / "docs" / "format.md"
 
 PRIOR = "@prior-law|@prior-clipped|@prior-truncated|@prior-samples"
-DUAL = "@lattice-bound|@staircase-dual"
+DUAL = "@rows-bound|@staircase-dual"
 EXCEPTIONS = {
     "(0,1]": "additive-noise.sampling_rate",
     "1..1000000|null": "participation.apart participation.every",
@@ -79,6 +79,7 @@ EXCEPTIONS = {
     "'add-remove'|'replace'": "noise-allocation.neighbours planned-release.neighbours",
     "@delta-interval|fracs|null": "law-proof.given",
     "any": "closed-bound.given",
+    "@listed-inputs|ints|null": "rows-bound.given",
     "": "itemwise-release.alpha itemwise-release.item_alpha",
 }
 """Members of which annotation and check do not say enough; those of "" are not stored."""

@@ -20,9 +20,9 @@ from campaign.doctorings import DOCTORINGS
 
 import mechdesign as md
 from mechdesign.errors import DesignError
+from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.results import OF_SEARCH
 from mechdesign.evidence.serialize import DEPTH, KINDS, dumps, encode, kind_of, loads
-from mechdesign.noise.lattice import LatticeBound
 from mechdesign.verifier import verify
 from mechdesign.verifier.reading import MEMBERS
 
@@ -418,11 +418,11 @@ def test_a_file_calls_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shifts_beyond_the_sensitivity_prove_nothing() -> None:
     """One cell more is noise for a larger sensitivity."""
     larger = md.OptimalNoise(md.ApproximateDP(1.0, 0.2), sensitivity=4 / 3).solve(gap=0.05)
-    proof = next(proof for proof in larger.proofs if isinstance(proof, LatticeBound))
-    cells = proof.cells * 3 // 4
+    proof = next(proof for proof in larger.proofs if isinstance(proof, RowsBound))
+    cells, side = proof.given
     smaller = md.OptimalNoise(md.ApproximateDP(1.0, 0.2))
     with pytest.raises(DesignError, match="rows"):
-        LatticeBound(cells, proof.side, proof.rows, proof.multipliers).proved(smaller)
+        replace(proof, given=(cells * 3 // 4, side)).proved(smaller)
 
 
 def claiming_nothing(payload: Any, kept: tuple[str, ...], **fields: Any) -> None:

@@ -25,9 +25,9 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.evidence import exact
 from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.results import OF_SEARCH
 from mechdesign.evidence.serialize import KINDS, dumps, encode, loads
-from mechdesign.noise import LatticeBound
 from mechdesign.quantizers.proofs import QuantizerProof
 from mechdesign.verifier import archive, arithmetic, verify
 from mechdesign.verifier.knorm import Planes
@@ -185,8 +185,7 @@ def test_the_privacy_of_any_lattice_noise() -> None:
     rng = random.Random(5)
     result = loads(files.text("optimal-noise"))
     none = (  # rows of the bound have other numbers where δ is 0
-        replace(p, rows=p.rows[:0], multipliers=()) if isinstance(p, LatticeBound) else p
-        for p in result.proofs
+        replace(p, rows=p.rows[:0], multipliers=()) if isinstance(p, RowsBound) else p for p in result.proofs
     )
     text = dumps(replace(result, proofs=tuple(none)))
     for _ in range(60):

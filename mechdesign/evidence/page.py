@@ -31,7 +31,8 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.digits import as_latex, folded, shown, width
-from mechdesign.evidence.serialize import check_writable, dumps, write_whole
+from mechdesign.evidence.files import check_writable, write_whole
+from mechdesign.evidence.serialize import dumps
 from mechdesign.plotting import STYLE
 from mechdesign.typing import instance
 

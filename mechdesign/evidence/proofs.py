@@ -32,8 +32,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, SolverError
+from mechdesign.evidence.files import check_writable, write_whole
 from mechdesign.evidence.page import Saved
-from mechdesign.evidence.serialize import check_writable, encode, serializable, write_whole
+from mechdesign.evidence.serialize import encode, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.typing import Indices, instance

@@ -19,7 +19,7 @@ import joblib
 from joblib import parallel
 
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
-from mechdesign.evidence.serialize import file_path
+from mechdesign.evidence.files import file_path
 from mechdesign.solvers.deadline import Deadline
 
 C = TypeVar("C")

@@ -21,6 +21,7 @@ from scipy import sparse
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
+from mechdesign.evidence.files import check_writable
 from mechdesign.evidence.proofs import (
     CLAIMED,
     PROVED,
@@ -35,7 +36,7 @@ from mechdesign.evidence.proofs import (
     same,
 )
 from mechdesign.evidence.results import Accuracy, Result, SolveReport
-from mechdesign.evidence.serialize import check_writable, serializable
+from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.declared import ZERO, Declared
 from mechdesign.model.exactly import (

@@ -37,7 +37,8 @@ from scipy import signal, stats
 
 from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.exact import fraction, rational, round_up
-from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
+from mechdesign.evidence.files import file_path, write_whole
+from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.noise.correlated_noise import NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise
 from mechdesign.problem.checks import Checked, answers, field, instance, integer, positive

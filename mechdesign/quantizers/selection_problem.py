@@ -20,9 +20,10 @@ from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import fraction, rational
+from mechdesign.evidence.files import check_writable
 from mechdesign.evidence.proofs import Claim, MechanismClass, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
-from mechdesign.evidence.serialize import check_writable, serializable
+from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.grid import Block, Programs, Sweep, audited

@@ -50,7 +50,7 @@ Rate = Annotated[float, typer.Option(help="Share of the records that a round sam
 
 def _check_outputs(spec: Path | None = None, /, **targets: Path | None) -> None:
     """Refuse paths that cannot be written, or that another file has, before the work starts."""
-    from mechdesign.evidence.serialize import check_writable
+    from mechdesign.evidence.files import check_writable
 
     seen: dict[Path, str] = {} if spec is None else {Path(os.path.realpath(spec)): "the TOML file"}
     for name, target in targets.items():
@@ -99,7 +99,7 @@ def plan(
     """Share one budget among all released tasks, with the least error."""
     result = _solve(spec, "Plan", out, report, engines=engines)
     if engines is not None:
-        from mechdesign.evidence.serialize import write_whole
+        from mechdesign.evidence.files import write_whole
 
         write_whole(engines, json.dumps(result.mechanism.engines(), indent=1, ensure_ascii=False) + "\n")
         typer.echo(f"written to {engines}")
@@ -428,7 +428,7 @@ def _show_table(table: Path, found: Any, rows: int, csv: Path | None) -> None:
 
 def _check_target(target: Path, result: Path, name: str) -> None:
     """Refuse a target that cannot be written or is the result file itself."""
-    from mechdesign.evidence.serialize import check_writable
+    from mechdesign.evidence.files import check_writable
 
     if check_writable(target, name).exists() and result.exists() and target.samefile(result):
         raise DesignError.of(name, str(target), "is the result file itself: give another path")
@@ -449,9 +449,10 @@ def verify(
     whether the table shows them.
     """
     from mechdesign.evidence.digits import show
+    from mechdesign.evidence.files import read_text
     from mechdesign.evidence.proofs import counted
     from mechdesign.evidence.results import margin_of
-    from mechdesign.evidence.serialize import dumps, read_text
+    from mechdesign.evidence.serialize import dumps
 
     if not seconds >= 0:
         raise DesignError.of("seconds", seconds, "must be 0 or more")
@@ -499,8 +500,8 @@ def release(
     A histogram has a row per bin, a choice a row per candidate, a quantile a row per person; a mean under add-remove neighbours has two, the sum and the count. Faults of plan, answers or
     ledger are reported before anything is drawn. With a ledger the last column holds the hash of the entry.
     """
+    from mechdesign.evidence.files import write_whole
     from mechdesign.evidence.results import Result
-    from mechdesign.evidence.serialize import write_whole
     from mechdesign.plan.ledger import Ledger
     from mechdesign.plan.mechanism import PlannedRelease
 

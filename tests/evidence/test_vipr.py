@@ -177,8 +177,9 @@ def test_a_metric_quantizer_itself_is_a_point_of_its_program(name: str) -> None:
 def test_lattice_noise_itself_is_a_point_of_its_program() -> None:
     """The law, rounded at random to the lattice; mass beyond the program's last point stands there."""
     result, text = case("noise")
-    read, law, step = Certificate(text), result.mechanism, 1 / result.proofs[-1].cells
-    reach = result.proofs[-1].side + 1  # the mass beyond stands there, of both sides together
+    (cells, side), law = result.proofs[-1].given, result.mechanism
+    read, step = Certificate(text), 1 / cells
+    reach = side + 1  # the mass beyond stands there, of both sides together
     ends = law.start + law.width * np.arange(len(law.weights) + 1)
     cells = [(a, b, w) for a, b, w in zip(ends, ends[1:], law.weights)]
     cells.append((-law.spike_width / 2, law.spike_width / 2, law.spike))

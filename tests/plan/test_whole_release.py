@@ -121,7 +121,7 @@ def test_what_is_no_plan_or_does_not_hold_is_not_released(here: Path, capsys, mo
 
 
 def test_answers_that_no_disk_takes_are_not_lost(here: Path, capsys, monkeypatch) -> None:
-    import mechdesign.evidence.serialize as files
+    import mechdesign.evidence.files as files
 
     design_from_toml("release.toml", "Plan")[0].solve().save("plan.json")
 

@@ -15,7 +15,7 @@ import pytest
 from commands import ended
 
 import mechdesign as md
-from mechdesign.evidence.serialize import write_whole
+from mechdesign.evidence.files import write_whole
 from mechdesign.shell.cli import app
 from mechdesign.shell.studykit import Report, Study, run_study
 
@@ -274,7 +274,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mechdesign.evidence.serialize.os.fsync", full)
+    monkeypatch.setattr("mechdesign.evidence.files.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_whole(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,139 @@
+"""Paths and whole files: what can be written is decided before any work, a file is written whole or not at all, and read up to a limit."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import os
+import re
+import shutil
+import tempfile
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+from mechdesign.errors import DesignError, ResultFormatError
+
+LIMIT = 2**26  # characters of a file
+
+
+def file_path(path: str | os.PathLike[str]) -> Path:
+    """Return `path` as a Path, or raise DesignError if no file can have it.
+
+    Examples
+    --------
+    >>> file_path("result.json").name
+    'result.json'
+    """
+    try:
+        if b"\0" in os.fsencode(path):
+            raise ValueError("null character")
+        return Path(path)
+    except (TypeError, ValueError):
+        allowed = "must be the path of a file: text without null characters, or a pathlib.Path"
+        raise DesignError.of("path", path, allowed) from None
+
+
+def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
+    """Return the file that `path` leads to, or raise DesignError, before any work, if none can be written.
+
+    Examples
+    --------
+    >>> check_writable("/nonexistent/a.json")
+    Traceback (most recent call last):
+        ...
+    mechdesign.errors.DesignError: path = '/nonexistent/a.json': there is no folder /nonexistent: make it first
+    """
+    given = file_path(path)
+    try:
+        if given.exists() and not (given.is_file() or given.is_dir()):  # a terminal, a pipe
+            _try_device(given)
+            return given
+        target = Path(os.path.realpath(given))
+        folder = target.parent
+        if target.is_dir():
+            reason = "is a folder: add the name of a file"
+        elif not folder.is_dir():
+            reason = (
+                f"{folder} is no folder" if folder.exists() else f"there is no folder {folder}: make it first"
+            )
+        elif os.access(folder, os.W_OK | os.X_OK) and (not target.exists() or os.access(target, os.W_OK)):
+            tempfile.TemporaryFile(
+                prefix=f".{target.name[:50]}.", dir=folder
+            ).close()  # permissions are not enough: /proc
+            return target
+        else:
+            reason = "you may not write there: choose another path"
+    except OSError as error:  # a name too long, links in a circle, a full disk
+        reason = f"cannot be written ({error.strerror}): choose another path"
+    raise DesignError.of(name, str(path), reason)
+
+
+def _try_device(path: Path) -> None:
+    """Write an end of line, which no format minds, to a device that is no terminal: /dev/full takes none."""
+    if path.is_char_device():
+        held = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+        try:
+            if not os.isatty(held):
+                os.write(held, b"\n")
+        finally:
+            os.close(held)
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file whole or not at all: to a temporary file in the same folder, then in its place.
+
+    Raises
+    ------
+    DesignError
+        `path` is not a path, or no file can be written there.
+    OSError
+        The disk is full, …; what was there before is still there.
+    """
+    target = check_writable(path)
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except OSError as error:  # names the file that was asked for, not the temporary one
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a result file: as it is, compressed (.json.gz), or as a report page carries it."""
+    name = file_path(path)
+    try:
+        with open(name, "rb") as file:
+            text = _text(file)
+        if "<html" not in text[:2000].lower():
+            return text
+        carried = _CARRIED.search(text)
+        if carried is None:
+            raise ValueError("a page that carries no result file")
+        return _text(io.BufferedReader(io.BytesIO(base64.b64decode(carried[1], validate=True))))
+    except FileNotFoundError:
+        raise ResultFormatError(f"{path}: no such file") from None
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise ResultFormatError(f"{path}: cannot be read ({error})") from None
+
+
+_CARRIED = re.compile(r'href="data:application/gzip;base64,([^"]*)"')
+
+
+def _text(file: io.BufferedReader) -> str:
+    """Return at most one character more than the limit."""
+    packed = file.peek(2)[:2] == b"\x1f\x8b"
+    with io.TextIOWrapper(gzip.GzipFile(fileobj=file) if packed else file, encoding="utf-8") as text:
+        return text.read(LIMIT + 1)

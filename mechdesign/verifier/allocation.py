@@ -33,7 +33,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from mechdesign.verifier.arithmetic import decimal
+from mechdesign.verifier.arithmetic import between, decimal
 from mechdesign.verifier.calibration import Asked
 from mechdesign.verifier.changes import Changes, Shifts, changes_of, left_of_budget, left_of_total
 from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
@@ -174,14 +174,10 @@ def power(s: Decimal, order: float) -> Decimal:
 @lru_cache(maxsize=32)
 def normal_ends(epsilon: Decimal, delta: Decimal) -> tuple[Decimal, Decimal]:
     """μ² of a normal coordinate with this δ at ε, from below and from above."""
-    if delta >= 1:
-        raise Refused("a delta of 1 or more")
     low, high = ZERO, ONE
     while normal_delta(epsilon, high) <= delta:
         high *= 2
-    for _ in range(130):
-        middle = (low + high) / 2
-        low, high = (middle, high) if normal_delta(epsilon, middle) <= delta else (low, middle)
+    low, high = between(low, high, lambda ratio: normal_delta(epsilon, ratio) <= delta)
     step = Decimal("1e-30")
     while normal_delta(epsilon, high * (1 + step)) - 2 * SLACK <= delta:
         step *= 10
@@ -201,14 +197,9 @@ def one_moves(need: Need) -> bool:
 
 def largest_budget(need: Need, laplace: bool) -> Decimal:
     """B, from above."""
-    privacy = need.privacy
-    if privacy[""] == "zcdp":
-        return 2 * Decimal(privacy["rho"])
-    if privacy[""] == "gaussian-dp":
-        return Decimal(privacy["mu"]) ** 2
-    points = [(Decimal(e), Decimal(d)) for e, d in points_of(privacy) if d < 1]
     if not laplace:
-        return min(normal_ends(e, d)[1] for e, d in points)
+        return decimal(smallest_beyond(need.privacy))
+    points = [(Decimal(e), Decimal(d)) for e, d in points_of(need.privacy) if d < 1]
     times = 2 if one_moves(need) else 1
     return min(e - times * (1 - d).ln() * ROUND if d else e for e, d in points)
 
@@ -545,8 +536,8 @@ def rounded_up(ratio: Fraction) -> float:
     return found if Fraction(found) >= ratio else math.nextafter(found, math.inf)
 
 
-def largest_square(privacy: Json) -> Fraction:
-    """μ² that Gaussian noise may consume, from below."""
+def largest_square(privacy: Json, side: int = 0) -> Fraction:
+    """μ² that Gaussian noise may consume, from below; from above with `side` 1."""
     if privacy[""] == "zcdp":
         return 2 * Fraction(privacy["rho"])
     if privacy[""] == "gaussian-dp":
@@ -555,15 +546,12 @@ def largest_square(privacy: Json) -> Fraction:
     if not all(0 < d < 1 for _, d in points):
         raise Refused("Gaussian noise under pure privacy")
     with localcontext(prec=PLACES):
-        return min(Fraction(normal_ends(Decimal(e), Decimal(d))[0]) for e, d in points)
+        return min(Fraction(normal_ends(Decimal(e), Decimal(d))[side]) for e, d in points)
 
 
 def smallest_beyond(privacy: Json) -> Fraction:
-    """μ² that Gaussian noise may consume, from above: at it some δ is exceeded."""
-    if privacy[""] in ("zcdp", "gaussian-dp"):
-        return largest_square(privacy)
-    with localcontext(prec=PLACES):
-        return min(Fraction(normal_ends(Decimal(e), Decimal(d))[1]) for e, d in points_of(privacy))
+    """μ² at which some δ is exceeded."""
+    return largest_square(privacy, 1)
 
 
 def composed_delta(

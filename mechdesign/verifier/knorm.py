@@ -72,46 +72,40 @@ class Shape(NamedTuple):
 
 
 class Planes:
-    """The norm that is the largest |n·z| over planes, whole multiples of 2⁻²⁴."""
+    """The norm that is the largest |n·z|/s over planes n, s; of a file's planes, multiples of 2⁻²⁴. `sound` if it is one."""
 
     sound = True
 
     def __init__(self, law: Json, account: Account) -> None:
-        self.planes, self.account = law["planes"], account
+        self.rows: list[tuple[list[int], int]] = [(plane, 2**24) for plane in law["planes"] or ()]
+        self.account, self.cost = account, 0
 
     def most(self, points: list[list[Fraction]]) -> Fraction:
-        """The largest norm of points: in doubles, those in doubt exactly."""
-        self.account.takes(len(self.planes) * len(points) * len(self.planes[0]) / 4)
-        top, seen, held = Fraction(0), 0.0, []
+        """The largest norm of points."""
+        self.account.takes(len(self.rows) * len(points) * len(points[0]), self.cost)
+        top = Fraction(0)
         for point in points:
             over = math.lcm(*(x.denominator for x in point))
-            whole, near = [int(x * over) for x in point], [*map(float, point)]
-            bits = max(x.bit_length() for x in (over, *whole))
-            held.append((whole, over, bits, near, 1e-13 * max(map(abs, near)) + 1e-300))
-        for plane in self.planes:
-            size = sum(map(abs, plane))
-            for whole, over, bits, near, room in held:
-                if abs(sum(map(mul, plane, near))) + room * size > seen:
-                    self.account.takes(len(plane), bits)
-                    found = abs(sum(map(mul, plane, whole)))
-                    if found * top.denominator > top.numerator * over:
-                        top = Fraction(found, over)
-                        seen = float(top) * (1 - 1e-15)
-        return top / 2**24
+            whole = [int(x * over) for x in point]
+            for normal, size in self.rows:
+                found = abs(sum(map(mul, normal, whole)))
+                if found * top.denominator > top.numerator * size * over:
+                    top = Fraction(found, size * over)
+        return top
 
 
-class Hull:
+class Hull(Planes):
     """The norm of the hull of a law's vertices and their negatives, by its faces; `sound` if ridges have as many on either side."""
 
     def __init__(self, law: Json, account: Account) -> None:
+        super().__init__(law, account)
         exact = [[Fraction(x) for x in v] for v in law["vertices"]]
         self.d, faces = len(exact[0]), law["simplices"]
         self.unit = max(x.denominator for v in exact for x in v)
         self.whole = [[int(x * self.unit) for x in v] for v in exact]
         bits = math.log2(self.unit)
         account.takes(1.5 * len(faces) * self.d**3, round(bits * self.d / 2))
-        self.account, self.cost, self.sizes, self.corners = account, round(bits * self.d), [], []
-        self.rows: list[tuple[list[int], int]] = []
+        self.cost, self.sizes, self.corners = round(bits * self.d), list[int](), list[list[list[int]]]()
         sides = Counter[tuple[int, ...]]()
         for face in faces:
             corner = [[x if i > 0 else -x for x in self.whole[abs(i) - 1]] for i in face]
@@ -125,19 +119,6 @@ class Hull:
                 sides[tuple(-i for i in rest)] += turn * (-1) ** self.d
         once = len({tuple(face) for face in faces}) == len(faces)
         self.sound = once and all(self.sizes) and not any(sides.values())
-
-    def most(self, points: list[list[Fraction]]) -> Fraction:
-        """The largest norm of points."""
-        self.account.takes(len(self.rows) * len(points) * self.d, self.cost)
-        top = Fraction(0)
-        for point in points:
-            over = math.lcm(*(x.denominator for x in point))
-            whole = [int(x * over) for x in point]
-            for normal, size in self.rows:
-                found = abs(sum(map(mul, normal, whole)))
-                if found * top.denominator > top.numerator * size * over:
-                    top = Fraction(found, size * over)
-        return top
 
     @cached_property
     def slack(self) -> Fraction:
@@ -296,7 +277,7 @@ def of_the_list(law: Json, vectors: Json) -> bool:
 
 
 def reached_by_list(
-    stated: tuple[Fraction, ...] | None, body: Hull | Planes, vectors: Json, dimension: int
+    stated: tuple[Fraction, ...] | None, body: Planes, vectors: Json, dimension: int
 ) -> Fraction:
     """The largest norm of a listed change; 0 where one moves a coordinate without noise."""
     widths = stated or (Fraction(1),) * dimension

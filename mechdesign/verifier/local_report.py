@@ -53,7 +53,13 @@ def local_report(result: Json, account: Account) -> None:
         raise Refused("a law of something else than local reports")
     worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
     account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
-    (subsets if law[""] == "subset-report" else tables)(result, account)
+    outputs, left, cost = (subsets if law[""] == "subset-report" else tables)(result, account)
+    spare = (design["outputs"] or outputs) - outputs
+    account.agrees("no more outputs than asked for", spare >= 0, spare)
+    words = f"every report at most e^{epsilon!r} times likelier for one category than for another"
+    account.at_most(words, 0, left)
+    account.proved("unbiased for every data set", True)
+    account.bounds(f"value at most {result['value']!r}", cost, result["value"])
     if result["lower_bound"] is None:
         return
     claim = f"no unbiased local report costs less than {result['lower_bound']!r}"
@@ -67,44 +73,37 @@ def local_report(result: Json, account: Account) -> None:
     account.bounds(claim, result["lower_bound"], bound + constant)
 
 
-def tables(result: Json, account: Account) -> None:
-    """Privacy, bias and value of a table of weights."""
+def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
+    """How many outputs a table of weights has, what it leaves of e^ε, and what it costs."""
     design, law = result["design"], result["mechanism"]
     worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
     if law["prior"] is not None and not worst:
         raise Refused("a decoder for other data than the design's")
     rows = table(law, account)
-    spare = (design["outputs"] or len(rows[0])) - len(rows[0])
-    account.agrees("no more outputs than asked for", spare >= 0, spare)
     num, den = exp_bounds(epsilon)[0].as_integer_ratio()
-    claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
     left = min(
         Fraction(num * min(column) - max(column) * den, den * sum(column) or 1) for column in zip(*rows)
     )
-    account.at_most(claim, 0, left)
     full, below = gram(law["workload"], account)
     found, scale = centred(full, below)
     seen = squares(rows, law["prior"], found, scale, account)
     size, constant = len(rows), Fraction(sum(full[x][x] for x in range(len(rows))), below * len(rows))
     lost = [Fraction(found[x][x], scale) for x in range(size)]
-    cost = max(map(Fraction.__sub__, seen, lost)) if worst else (sum(seen) - sum(lost)) / size + constant
-    account.proved("unbiased for every data set", True)
-    account.bounds(f"value at most {result['value']!r}", cost, result["value"])
+    cost = (
+        max(map(Fraction.__sub__, seen, lost)) if worst else Fraction(sum(seen) - sum(lost)) / size + constant
+    )
+    return len(rows[0]), left, cost
 
 
-def subsets(result: Json, account: Account) -> None:
-    """Privacy, bias and value of sets of categories."""
+def subsets(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
+    """How many outputs sets of categories are, where that is asked, what they leave of e^ε, and what they cost."""
     design, law = result["design"], result["mechanism"]
-    epsilon, (high, low) = design["privacy"]["epsilon"], levels(law)
-    num, den = exp_bounds(epsilon)[0].as_integer_ratio()
+    (high, low), number = levels(law), 0
     size = counts_of(law["workload"])
     if design["outputs"] is not None:
         account.takes(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
-        spare = design["outputs"] - number
-        account.agrees("no more outputs than asked for", spare >= 0, spare)
-    claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
-    account.at_most(claim, Fraction(high, low), Fraction(num, den))
+    left = exp_bounds(design["privacy"]["epsilon"])[0] - Fraction(high, low)
     diagonal, sums, below = margins(law["workload"], account)
     entries = [
         Fraction(size * (size * g - 2 * r) + sum(sums), below * size**2) for g, r in zip(diagonal, sums)
@@ -114,8 +113,7 @@ def subsets(result: Json, account: Account) -> None:
     cost = max(low_end - min(entries), high_end - max(entries))
     if design["data"] != "worst":
         cost = trace / scale - trace / size + Fraction(sum(diagonal), below * size)
-    account.proved("unbiased for every data set", True)
-    account.bounds(f"value at most {result['value']!r}", cost, result["value"])
+    return number, left, cost
 
 
 def levels(law: Json) -> tuple[int, int]:

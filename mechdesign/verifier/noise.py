@@ -284,7 +284,6 @@ class Copies:
 
 def lattice_noise(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
-    proofs = proofs_of(result)
     privacy, loss = design["privacy"], design["loss"]
     if loss not in ("absolute", "squared"):
         raise NotCovered("a callable loss")
@@ -303,10 +302,6 @@ def lattice_noise(result: Json, account: Account) -> None:
         law = law["law"]
     elif design["dimension"] != 1 or moved != 1:
         raise Refused("noise of one number for several")
-    bounds = [proofs[kind] for kind in ONE_NUMBER if kind in proofs]
-    if not bounds and not several:
-        raise NotCovered("noise of one number without a proof of a lower bound")
-    stated = bounds[0] if bounds else {}
     if whole != (law[""] == "integer-noise"):
         raise Refused("noise for numbers of the other kind, whole or not")
     law = on_cells(law) if whole else law
@@ -342,10 +337,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     if spike:
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
     account.bounds(f"the value is at most {result['value']!r}", Fraction(spent) / total, result["value"])
-    if several:
-        bound_of_several(result, proofs, moved, account)
-    else:
-        bound_of_alone(result, stated, account)
+    bound_holds(result, moved, account)
 
 
 def on_cells(law: Json) -> Json:
@@ -416,40 +408,30 @@ def named_noise(result: Json, moved: int, account: Account) -> None:
     account.agrees("the noise is for every change of the design", covered and count == design["dimension"])
     account.agrees("it is added once, for everybody", noise["rounds"] == 1 == noise["sampling_rate"])
     additive(noise, design["privacy"], design["loss"], result["value"], account)
-    proofs = proofs_of(result)
-    bounds = [proofs[kind] for kind in ONE_NUMBER if kind in proofs]
-    if count > 1:
-        bound_of_several(result, proofs, moved, account)
-    elif len(bounds) == 1 and design["dimension"] == 1:
-        bound_of_alone(result, bounds[0], account)
-    elif result["lower_bound"] is not None:
-        raise Refused("a lower bound of one number without one proof of it")
+    bound_holds(result, moved, account)
 
 
-def bound_of_alone(result: Json, stated: Json, account: Account) -> None:
-    """The bound of every additive noise for one number."""
-    design, least = result["design"], result["lower_bound"]
-    if least is None:
-        raise Refused("a proof of no lower bound")
-    bound = bound_of_one(stated, design, design["privacy"], account)
-    noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
-    account.bounds(f"no additive {noise} costs less than {least!r}", least, bound)
-
-
-def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -> None:
-    """The bound of one coordinate of several, from one number's; claimed where what the mean keeps follows from binomial laws."""
-    stated, asked, loss = result["lower_bound"], result["design"]["privacy"], result["design"]["loss"]
+def bound_holds(result: Json, moved: int, account: Account) -> None:
+    """Check the bound of noise for one number, or of one coordinate of several, from one number's; claimed if it takes too many binomial laws."""
+    design, stated, proofs = result["design"], result["lower_bound"], proofs_of(result)
     if stated is None:
+        return
+    asked, loss = design["privacy"], design["loss"]
+    if design["dimension"] == 1:
+        (alone,) = (proofs[kind] for kind in ONE_NUMBER if kind in proofs)
+        noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
+        claim = f"no additive {noise} costs less than {stated!r}"
+        account.bounds(claim, stated, bound_of_one(alone, design, asked, account))
         return
     claim, proof = f"no independent noise of one law costs less than {stated!r}", proofs["subset-bound"]
     kept, mean, dual = proof["privacy"], proof["mean"], proof["dual"]
     if kept != asked and not implied(kept, asked, mean, moved, account):
         account.claimed(claim)
         return
-    if not 1 <= mean <= moved or (result["design"]["integer"] and mean > 1):
+    if not 1 <= mean <= moved or (design["integer"] and mean > 1):
         raise Refused("a mean of more numbers than change, or of whole numbers, which is none")
     times = mean if loss == "squared" else 1
-    account.bounds(claim, stated, bound_of_one(dual, result["design"], kept, account, times))
+    account.bounds(claim, stated, bound_of_one(dual, design, kept, account, times))
 
 
 def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) -> bool:

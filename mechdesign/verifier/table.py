@@ -91,18 +91,18 @@ EARTH = 6371.0088
 
 def distances(space: Json, account: Account) -> list[list[float]]:
     """The distances between all points, in doubles."""
-    size, kind = math.prod(space["shape"]), space["kind"]
+    points, kind = space["points"], space["kind"]
+    size = len(space["matrix"] or points or ()) or math.prod(space["shape"])
     account.takes(6 * size**2)
     if space["matrix"] is not None:
         found = space["matrix"]
     elif kind == "clustered":
-        near, far = map(float, cluster_distances(space))
-        each = space["shape"][1]
+        _, each = space["shape"]
+        near, far = space["within"], space["across"]
         found = [[near if x // each == y // each else far for y in range(size)] for x in range(size)]
-    elif kind == "geodesic":
-        found = [[great_circle(p, q) for q in space["points"]] for p in space["points"]]
     else:
-        found = [[math.dist(p, q) for q in space["points"]] for p in space["points"]]
+        apart_by = great_circle if kind == "geodesic" else math.dist
+        found = [[apart_by(p, q) for q in points] for p in points]
     apart = (d for x, row in enumerate(found) for y, d in enumerate(row) if x != y)
     whole = len(found) == size and all(len(row) == size for row in found)
     if not whole or not all(0 < d < math.inf for d in apart):
@@ -114,17 +114,6 @@ def great_circle(one: list[float], other: list[float]) -> float:
     (a, b), (c, d) = (map(math.radians, place) for place in (one, other))
     chord = math.sin((a - c) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((b - d) / 2) ** 2
     return 2 * EARTH * math.asin(math.sqrt(min(chord, 1.0)))
-
-
-def cluster_distances(space: Json) -> tuple[Fraction, Fraction]:
-    """The distances within a cluster and across."""
-    if (
-        space["kind"] != "clustered"
-        or len(space["shape"]) != 2
-        or not 1 <= min(space["shape"]) <= max(space["shape"]) <= 10**8
-    ):
-        raise Refused("a space that is not clustered")
-    return Fraction(space["within"]), Fraction(space["across"])
 
 
 MISSED = Fraction(1, 10**12)
@@ -330,7 +319,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
 def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> None:
     """Whether the distances are those of the metric; of a function they are what is stated."""
     if isinstance(metric, dict):
-        given, points = metric["matrix"], metric["points"]
+        given, points = distances(metric, account), metric["points"]
         known, listed = (metric["names"] or None, inputs) if isinstance(inputs[0], str) else (points, [])
         if known is points is not None:
             known = [p if isinstance(p, list) else [p] for p in points]
@@ -338,10 +327,6 @@ def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> 
         numbered = inputs == list(range(len(inputs))) and sorted(known or []) != sorted(listed)
         in_order = known is None or known == listed or numbered
         account.agrees("the points of the space are the inputs, in their order", in_order)
-        if given is None and metric["kind"] in ("grid", "euclidean", "line") and points is not None:
-            given = [[math.dist(p, q) for q in points] for p in points]
-        elif given is None:
-            given = distances(metric, account)
     elif metric in ("absolute", "squared") and not isinstance(inputs[0], str):
         places = [x if isinstance(x, list) else [x] for x in inputs]
         power = 2 if metric == "squared" else 1

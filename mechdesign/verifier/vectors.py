@@ -50,7 +50,7 @@ from functools import cache
 from itertools import pairwise
 from operator import mul
 
-from mechdesign.verifier.arithmetic import GAUSS, exp_bounds, least
+from mechdesign.verifier.arithmetic import GAUSS, between, exp_bounds, least
 from mechdesign.verifier.quantizer import (
     increase,
     largest_bias,
@@ -356,12 +356,14 @@ def excess_over(theta: float, dimension: int) -> float:
 
 def cap_error(dimension: int, epsilon: float) -> float:
     """The least squared error of unbiased ε-private answers to unit vectors."""
-    gain, low, high = math.expm1(epsilon), -700.0, 700.0  # logarithms of the error's root, tan θ
-    while (middle := (low + high) / 2) not in (low, high):
-        tangent = math.exp(middle)
-        enough = gain * excess_over(math.atan(tangent), dimension) > 1 / math.hypot(1, tangent)
-        low, high = (low, middle) if enough else (middle, high)
-    return math.exp(2 * low)
+    gain = math.expm1(epsilon)
+
+    def too_small(log: float) -> bool:
+        """Of the logarithm of the error's root, tan θ."""
+        tangent = math.exp(log)
+        return gain * excess_over(math.atan(tangent), dimension) <= 1 / math.hypot(1, tangent)
+
+    return math.exp(2 * between(-700.0, 700.0, too_small)[0])
 
 
 def cubic_excess(t: float) -> float:
@@ -383,9 +385,7 @@ def corner_reach(epsilon: float) -> float:
         high = low + 1
         while high * (high - t) ** 2 < wanted:
             high += high - low
-        while (middle := (low + high) / 2) not in (low, high):
-            low, high = (low, middle) if middle * (middle - t) ** 2 >= wanted else (middle, high)
-        return high
+        return between(low, high, lambda s: s * (s - t) ** 2 < wanted)[1]
 
     def by_moments(p: float) -> float:
         moment = p / 2 * math.log(2) + math.lgamma((p + 1) / 2) - math.log(math.pi) / 2

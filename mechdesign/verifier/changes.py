@@ -247,13 +247,10 @@ def beyond_changes(
     norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None, largest: Fraction
 ) -> Fraction:
     """What is left to the largest norm beyond every change, of ℓ₂ to its square; negative where one has a larger norm."""
-    if norm == math.inf:
-        return largest - bounds[0][0]
-    if norm == 2:
-        left = largest**2 - filled(bounds, l1)
-        return left if l2 is None else max(left, largest - l2)
-    whole = sum((count * size for size, count in bounds), Fraction(0))
-    return largest - min([whole, *(b for b in (l1, l2 and watered(bounds, l2)) if b)])
+    if norm != 2:
+        return largest - reached(norm, bounds, l1, l2)
+    left = largest**2 - filled(bounds, l1)
+    return left if l2 is None else max(left, largest - l2)
 
 
 def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None) -> Fraction:

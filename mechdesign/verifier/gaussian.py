@@ -64,8 +64,6 @@ CLOSE = 1e-6
 def budget_is_kept(privacy: Json, budget: float, account: Account) -> None:
     """That the budget μ², from which the release takes its lattice, is no more than what is asked for."""
     most = largest_square(privacy)
-    if budget <= 0:
-        raise Refused("a budget that is not positive")
     account.at_most(f"a change that consumes {budget!r} keeps {asked(privacy)}", Fraction(budget), most)
 
 
@@ -479,8 +477,6 @@ def changed(changes: Json, size: int) -> Changed:
         asked = Changed(changes["l0"], changes["signed"])
     else:
         often = changes["participation"]
-        if (often["apart"] is None) == (often["every"] is None):
-            raise Refused("changes that are none")
         every = often["every"] or 1
         asked = Changed(often["times"], changes["signed"], often["apart"] or every, every, not often["fewer"])
     if not 1 <= asked.most <= -(-size // asked.apart):

@@ -174,8 +174,6 @@ def rising(column: tuple[int, ...]) -> Fraction:
 
 def knorm(result: Json, account: Account) -> None:
     design, law, k = result["design"], result["mechanism"], result["design"]["dimension"]
-    if design["rounds"] < 1:
-        raise Refused("rounds that are none")
     changes = design["sensitivity"]
     if isinstance(changes, dict) and design["neighbours"] not in ("add-remove", changes["neighbours"]):
         raise Refused("bounds for other neighbours than the design's")

@@ -28,8 +28,8 @@ So, checked at both ends of every segment: rows sum to 1, no probability is nega
 *Pure.* max p ≤ e^ε min p for every output, over all rows.
 
 *Metric, on the continuum, d = |x − x'|.* An affine function is steepest, relative to itself, where it is smallest. So
-p(x, i) ≤ e^{ε|x − x'|} p(x', i) holds for all inputs if and only if |Δp| ≤ ε Δx min(p) at both ends of every segment, and the rows
-are continuous.
+p(x, i) ≤ e^{ε|x − x'|} p(x', i) holds for all inputs if and only if |Δp| ≤ ε Δx min(p) on every segment, which is max(p) ≤ (1 + ε Δx) min(p),
+and the rows are continuous.
 
 *Metric, between the inputs of a grid,* d = |x − x'| or |x − x'|². For x < y < z, d(x, z) ≥ d(x, y) + d(y, z), so that ratios of
 neighbouring inputs multiply to ratios within those of far ones: neighbours are all that is compared. (Inputs between them are first
@@ -215,8 +215,6 @@ class Cell(NamedTuple):
 def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account) -> Iterator[Cell]:
     """The cells between knots and outputs."""
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
-    if min(first, second) < 0:
-        raise Refused("a loss that falls with the error")
     unit = math.lcm(*(b.denominator for b in bins))
     places = [int(b * unit) for b in bins]
     account.takes(4 * sum(map(len, law.rows)), law.common.bit_length() + 2 * unit.bit_length())
@@ -299,8 +297,6 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         account.claimed(least, bound <= value, value - bound)
     elif bound is not None and "closed-bound" in proofs:
         account.bounds(f"{least}: errors are not negative", bound, Fraction(0))
-    elif bound is not None and duals is None and not by_rows:
-        raise Refused("a lower bound without multipliers")
     if unknown and cap is None:
         return
     if (known := rational_prior(prior)) is not None:
@@ -469,20 +465,20 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
         return
     elif kind == "metric-dp" and privacy["metric"] not in ("absolute", "squared"):
         raise NotCovered(f"the metric {privacy['metric']!s:.40}, a function of the user's")
-    elif kind == "metric-dp" and design["inputs"] is None:
-        claim = f"privacy loss at most {float(epsilon)!r} |x - x'| between all inputs"
-        left = left_of_slope(law, epsilon) if privacy["metric"] == "absolute" else Fraction(-1)
     elif kind == "metric-dp":
         power, unit = {"absolute": (1, "|x - x'|"), "squared": (2, "|x - x'|²")}[privacy["metric"]]
-        account.takes(4000 * len(law.knots))  # an exponential for each pair of neighbours
-        claim = f"privacy loss at most {float(epsilon)!r} {unit} between the inputs of the grid"
-        left = left_between_neighbours(law, epsilon, power)
-    elif kind == "approximate-dp":
+        which = "all inputs" if design["inputs"] is None else "the inputs of the grid"
+        claim = f"privacy loss at most {float(epsilon)!r} {unit} between {which}"
+        far = [epsilon * (y - x) ** power for x, y in pairwise(law.knots)]
+        if design["inputs"] is None:
+            left = left_between_neighbours(law, [1 + d for d in far]) if power == 1 else Fraction(-1)
+        else:
+            account.takes(4000 * len(far))  # an exponential for each pair of neighbours
+            left = left_between_neighbours(law, [exp_bounds(min(d, LARGEST))[0] for d in far])
+    else:
         delta = Fraction(privacy["delta"])
         claim = f"privacy ({float(epsilon)!r}, {float(delta)!r}) between the inputs of the grid"
         left = delta - largest_excess(law, epsilon, account) / law.common
-    else:
-        raise NotCovered(f"quantizers with {kind}")
     account.at_most(claim, 0, left if law.continuous else Fraction(-1))
 
 
@@ -493,20 +489,8 @@ def left_of_ratio(rows: list[list[int]], epsilon: Fraction) -> Fraction:
     return Fraction(min(up * min(c) - down * max(c) for c in zip(*rows)), (up + down) * max(1, sum(rows[0])))
 
 
-def left_of_slope(law: Segments, epsilon: Fraction) -> Fraction:
-    """The least of ε (y − x) min(p, q) − |p − q| over the segments [x, y], as a share of a row; where it is negative a slope is too steep."""
-    lengths = (epsilon * (y - x) for x, y in pairwise(law.knots))
-    return min(
-        Fraction(min(up * min(p, q) - abs(p - q) * down for p, q in zip(start, end)), down * law.common)
-        for (up, down), start, end in zip(
-            map(Fraction.as_integer_ratio, lengths), law.rows[::2], law.rows[1::2]
-        )
-    )
-
-
-def left_between_neighbours(law: Segments, epsilon: Fraction, power: int) -> Fraction:
-    """The least of e^(ε d) min(p, q) − max(p, q) over neighbours at a distance d, as a share of a row."""
-    rates = (exp_bounds(min(epsilon * (y - x) ** power, LARGEST))[0] for x, y in pairwise(law.knots))
+def left_between_neighbours(law: Segments, rates: list[Fraction]) -> Fraction:
+    """The least of r min(p, q) − max(p, q) over neighbours, as a share of a row."""
     return min(
         Fraction(min(up * min(p, q) - max(p, q) * down for p, q in zip(start, end)), down * law.common)
         for (up, down), start, end in zip(

@@ -182,26 +182,6 @@ def holds(bounds: Bounds, found: Decimal, room: Decimal) -> bool:
     return low <= Fraction(max(found - room, Decimal(0))) and Fraction(found + room) <= high
 
 
-def known_moments(prior: Json, account: Account) -> Known | None:
-    account.takes(4 * WORK)
-    with localcontext(prec=DIGITS):
-        return Known.of(prior)
-
-
-def stretches_hold(
-    known: Known, spans: list[tuple[Fraction, Fraction]], stated: list[list[Bounds]], account: Account
-) -> bool:
-    """Whether all bounds stated hold the moments of their stretches."""
-    account.takes(2 * WORK * len(spans))
-    with localcontext(prec=DIGITS):
-        return all(known.hold(u, v, bounds) for (u, v), bounds in zip(spans, stated))
-
-
-def ends_hold(known: Known, prior: Json, stated: list[Bounds]) -> bool:
-    with localcontext(prec=DIGITS):
-        return known.tails(prior, stated)
-
-
 UNIT = 1 << 160
 """Masses and moments are stated in units of 1/UNIT."""
 
@@ -284,7 +264,9 @@ class Moments:
         self.floats = (
             0.0 if prior["law"]["name"] in SHAPES else NEAR
         )  # of other laws, what is stated are no bounds
-        self.known = known_moments(prior, account)
+        account.takes(4 * WORK)
+        with localcontext(prec=DIGITS):
+            self.known = Known.of(prior)
         self.claim = len(account.rows)
         account.given(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
         ends, masses = (prior.get("lower"), prior.get("upper")), pairs(stated["masses"])
@@ -292,7 +274,8 @@ class Moments:
             raise Refused("point masses that the prior has not, or too few")
         self.atoms = [(Fraction(x), mass) for x, mass in zip(ends, masses)]
         if self.known is not None:
-            self.found(not masses or ends_hold(self.known, prior, masses))
+            with localcontext(prec=DIGITS):
+                self.found(not masses or self.known.tails(prior, masses))
 
     def room(self, bound: float, ratio: Fraction) -> Fraction:
         """What floats may have lost of a lower bound."""
@@ -313,7 +296,9 @@ class Moments:
             raise Refused(f"moments stated of other {name}")
         stated = [bounds[k : k + 3] for k in range(0, len(bounds), 3)]
         if self.known is not None:
-            self.found(stretches_hold(self.known, spans, stated, self.account))
+            self.account.takes(2 * WORK * len(spans))
+            with localcontext(prec=DIGITS):
+                self.found(all(self.known.hold(u, v, held) for (u, v), held in zip(spans, stated)))
         return stated
 
     def integral(self, u: Fraction, v: Fraction) -> list[Bounds]:
@@ -516,8 +501,6 @@ def charges(
 ) -> tuple[list[list[Fraction]], Fraction]:
     """What each probability costs, from below, and the constant."""
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
-    if min(first, second) < 0:
-        raise Refused("a loss that falls with the error")
     costs, constant = [[Fraction(0)] * len(bins) for _ in x], Fraction(0)
     for u, v, masses in law:
         k, width = min(bisect_right(x, u) - 1, len(x) - 2), v - u

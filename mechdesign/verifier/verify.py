@@ -646,11 +646,11 @@ def main(words: list[str]) -> int:
             for claim, how, holds in account.rows
         ]
         print(json.dumps(rows, indent=1))
-        return 0 if all(holds for *_, holds in account.rows) else 1
-    for claim, how, holds in account.rows:
-        mark = ("--" if how == "claimed" else "ok") if holds else "NO"
-        print(f"{mark}  {how:10} {account.margin(claim, how):>11}  {claim}")
-    if page is not None:
-        print("of the file that the page carries: what the page shows is not compared with it")
-    print(account.summary())
+    else:
+        for claim, how, holds in account.rows:
+            mark = ("--" if how == "claimed" else "ok") if holds else "NO"
+            print(f"{mark}  {how:10} {account.margin(claim, how):>11}  {claim}")
+        if page is not None:
+            print("of the file that the page carries: what the page shows is not compared with it")
+        print(account.summary())
     return 0 if all(holds for *_, holds in account.rows) else 1

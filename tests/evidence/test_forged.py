@@ -422,7 +422,7 @@ def test_shifts_beyond_the_sensitivity_prove_nothing() -> None:
     cells, side = proof.given
     smaller = md.OptimalNoise(md.ApproximateDP(1.0, 0.2))
     with pytest.raises(DesignError, match="rows"):
-        replace(proof, given=(cells * 3 // 4, side)).proved(smaller)
+        RowsBound(proof.rows, proof.multipliers, (cells * 3 // 4, side)).proved(smaller)
 
 
 def claiming_nothing(payload: Any, kept: tuple[str, ...], **fields: Any) -> None:

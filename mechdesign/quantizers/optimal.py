@@ -59,6 +59,7 @@ from mechdesign.quantizers.floors import (
     lines,
     multipliers_of,
     pieces,
+    range_constraints,
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
@@ -609,9 +610,7 @@ def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
     for y, level, tilt, weight in ((u, L0, M0, mass - later), (v, L1, M1, later)):
         costs = loss.absolute * sign * (bins - y[:, None]) - tilt[:, None] * bins - level[:, None]
         parts.append((weight, costs + loss.squared * bins**2 - reductions))
-    ahead = np.maximum(bins[:, None] - bins, 0.0)
-    up, down = duals.multipliers
-    priced = (rho * ahead - ahead.T) @ up + (rho * ahead.T - ahead) @ down
+    priced = duals.multipliers.ravel() @ range_constraints(bins, rho, *question.input_range)[0][2:]
 
     def lost(kappa: float) -> float:
         rest = -priced

@@ -605,7 +605,8 @@ class PrivateQuantile(Choosing):
 
     Notes
     -----
-    The value is the largest expected error over all data, in ranks (the number of data between answer and quantile). Without data all candidates are
+    The score of a candidate is minus the number of data between it and the quantile. The value is the largest expected regret over all data, in ranks: how many
+    more data lie between answer and quantile than for the best candidate, which is itself far from the quantile where candidates are sparse. Without data all candidates are
     equally likely. Smith, *Privacy-preserving statistical estimation with optimal convergence rates*, STOC 2011, for the exponential mechanism.
 
     Examples
@@ -655,7 +656,7 @@ class PrivateQuantile(Choosing):
             title=f"The {shown(self.q)}-quantile",
             what=f"The {shown(self.q)}-quantile of one number a person is chosen among {law.size} candidates by {law.rule} at the rate "
             f"{shown(law.rate / self.scale)} a rank.",
-            loss="largest expected error in ranks of any data",
+            loss="largest expected regret in ranks of any data (how many more data lie between answer and quantile than for the best candidate)",
             picture="The probability of choosing the best candidate, by how many ranks all others are behind it.",
             rivals="Permute-and-flip and the exponential mechanism at the same privacy.",
         )

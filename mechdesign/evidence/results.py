@@ -289,6 +289,8 @@ class Result(Exportable):
     def problem(self) -> Any:
         """Return the optimization model that was solved, to print, extend and solve again: `Problem`.
 
+        Its parameters are the ones of the design: after their values are changed it is the model at the new values.
+
         Raises
         ------
         DesignError

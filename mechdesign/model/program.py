@@ -361,9 +361,9 @@ class Program:
     def multipliers(self, ray: Array | None = None) -> tuple[Indices, Array]:
         """Return numbers of rows and their multipliers, from the last solve or from a ray that proves infeasibility."""
         found = {
-            name: np.ravel(self.solution.dual[name]) if ray is None else -ray[self.lp.rows[name]]
+            name: np.ravel(self.solution.dual.get(name, ())) if ray is None else -ray[self.lp.rows[name]]
             for name in self._numbers
-        }
+        }  # a backend may leave duals out: they count as 0
         if "private" in found:
             known = len(found["private"])  # rows that came after the last solve have none
             found["private"] = found["private"] * self._scales[:known]

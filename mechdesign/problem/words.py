@@ -52,6 +52,8 @@ class Description:
         Noun phrase for the value, to follow "the".
     more : tuple of str
         Paragraphs about the mechanism found.
+    pair : str
+        The inputs between which privacy holds, if not any two.
     unit : str
         The unit of privacy in a sentence, where it is neither one report nor one person.
     consumed : str
@@ -68,6 +70,7 @@ class Description:
     what: str
     loss: str
     more: tuple[str, ...] = ()
+    pair: str = ""
     unit: str = ""
     consumed: str = ""
     picture: str = ""
@@ -87,7 +90,7 @@ class Description:
         among : MechanismClass
             Mechanisms over which the design optimizes.
         """
-        pair = LOCAL if neighbours is None else NEIGHBOURS
+        pair = self.pair or (LOCAL if neighbours is None else NEIGHBOURS)
         required = [privacy_words(privacy, pair)] if isinstance(privacy, Privacy) else []
         unit = self.unit or f"The unit of privacy is {_UNITS[neighbours]}"
         return "\n\n".join(

@@ -90,7 +90,6 @@ _RESOLVED = 1e-3
 """Gap of a grid's program from which smaller ε are tried."""
 _ROUNDS = 30
 _MOST_INPUTS = 257  # most inputs, or ends of cells, of a program that gives a bound on a continuum
-_ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
 
 
 @serializable("listed-inputs")
@@ -134,7 +133,8 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         The worst case is over all inputs: on a grid, over the knots and those inputs between them, rounded to the grid at random,
         that turn out to lose more.
     inputs : array_like, shape (K + 1,), optional
-        A fixed input grid, required except for ``MetricDP(ε, "absolute")``, which without it is solved on the continuum.
+        A fixed input grid, required except for ``MetricDP(ε, "absolute")``, which without it is solved on the continuum. Privacy by distance then
+        holds between the grid's inputs; others are rounded to it at random first, and may lose more per unit of distance.
     input_range : (float, float), optional
         By default the grid's range, or else the support of a law; with samples as prior one of the two must be stated.
 
@@ -196,6 +196,12 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     def continuum(self) -> bool:
         """Whether privacy is required between all inputs of the range, not only those of a grid."""
         return self.inputs is None
+
+    @property
+    def pair(self) -> str:
+        if self.continuum or not isinstance(self.privacy, MetricDP):
+            return ""
+        return "any two inputs of the grid (others are rounded to it at random first)"
 
     @property
     def notion(self) -> PairwisePrivacy:
@@ -392,8 +398,8 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         value, proof = certified_value(self, mechanism)
         if mechanism.law is None or not all(one.holds for one in self.privacy_claims(mechanism.law)):
             raise SolverError("the law failed its own check", solver=report.solver, status="check")
-        if not self.continuum:
-            notes += (_ROUNDED,)
+        if self.pair:
+            notes += (f"privacy holds between {self.pair}",)
         return Law(mechanism, value, (proof,), report=report, notes=notes)
 
     def _proved(

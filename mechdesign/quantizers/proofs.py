@@ -122,6 +122,8 @@ class QuantizerDesign(Design):
     objective: str = "mean"
     max_bias: float = 0.0
     max_mse: float | None = None
+    pair: ClassVar[Any] = ""
+    """The inputs between which privacy holds, in words, if not any two."""
 
     @property
     def among(self) -> MechanismClass:
@@ -233,12 +235,14 @@ class QuantizerDesign(Design):
             else f"Inputs follow {prior_words(self.prior)}"
         )
         capped = f" The mean squared error is at most {shown(self.max_mse)}." if self.max_mse else ""
+        held = f"between {self.pair}" if self.pair else "for every input"
         distance = " per unit of distance" if isinstance(self.privacy, MetricDP) else ""
         return Description(
             title=f"{len(outputs)}-output quantizer",
             what=f"A number between {low} and {high} is reported in {bits} bit{'s' if bits > 1 else ''}: one of the {len(outputs)} outputs {named}. "
-            f"The report {right}. {inputs}; privacy holds for every input, whatever law inputs follow.{capped}",
+            f"The report {right}. {inputs}; privacy holds {held}, whatever law inputs follow.{capped}",
             loss=f"{'largest' if worst else 'expected'} {self.loss.words}",
+            pair=self.pair,
             consumed=f"exact loss at most {at_most(mechanism.privacy_loss())}{distance}",
             picture="Above: the probability of each output, for every input. Below: the expected error at every input.",
             attacked=FARTHEST if distance else "",

@@ -436,8 +436,8 @@ def _fault(answer: Solution, problem: cp.Problem) -> str:
     if wrong:
         return f"an answer of another shape for {wrong[0]!r}"
     numbers = (answer.value, *answer.primal.values(), *answer.dual.values())
-    if not all(np.isfinite(np.asarray(number, dtype=float)).all() for number in numbers):
-        return "numbers that are not finite"
+    if not all(np.isrealobj(number) and np.isfinite(number).all() for number in map(np.asarray, numbers)):
+        return "numbers that are not real and finite"
     return ""
 
 

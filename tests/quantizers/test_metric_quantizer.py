@@ -206,6 +206,10 @@ def test_distances_that_are_declared_point_outward():
         held = problem.declared.privacy[0].distances
         exact = [abs(Fraction(a) - Fraction(b)) ** power for a, b in pairwise(grid.tolist())]
         assert all(Fraction(d) >= e for d, e in zip(np.diag(held, 1).tolist(), exact, strict=True))
+    assert (
+        "between any two inputs of the grid"
+        in design(privacy=md.MetricDP(2.0), inputs=grid).solve().question()
+    )
     for epsilon in (1e-6, 0.7, 50.0):
         problem = design(privacy=md.MetricDP(epsilon)).problem(knots=33)
         (asked,) = problem.declared.privacy

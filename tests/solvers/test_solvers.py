@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -259,6 +260,7 @@ WAYS = {
     "not a number": Status.OPTIMAL,
     "no variables": Status.OPTIMAL,
     "another shape": Status.OPTIMAL,
+    "complex": Status.OPTIMAL,
     "no solution": None,
     "limit": Status.LIMIT,
     "inaccurate": Status.INACCURATE,
@@ -289,6 +291,8 @@ class Failing(Solver):
         primal = {v.name(): np.full(v.shape, value) for v in problem.variables()}
         if self.way == "no variables":
             primal = {}
+        if self.way == "complex":
+            primal = {name: x + 1j for name, x in primal.items()}
         if self.way == "another shape":
             primal = {name: np.zeros(np.size(x) + 1) for name, x in primal.items()}
         status: Any = WAYS[self.way]
@@ -321,6 +325,16 @@ def test_a_solver_that_fails_is_named(name: str, failing: str) -> None:
         assert any("failing" in line for line in said) and "failing" in str(result)
         assert result.certificate.verify()
         assert result.value == pytest.approx(cheap.solved(name).value, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["table-problem", "bounded-count", "metric-channel"])
+def test_a_solver_without_duals_finds_the_law_and_no_bound(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solve, made = CvxpySolver.solve, cheap.DESIGNS[name][0]
+    monkeypatch.setattr(CvxpySolver, "solve", lambda *args, **given: replace(solve(*args, **given), dual={}))
+    result = made().solve("clarabel")
+    assert result.value == pytest.approx(cheap.solved(name).value, rel=1e-6) and result.certificate.verify()
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.INFEASIBLE, Status.UNBOUNDED])

@@ -213,11 +213,9 @@ class Sensitivity(Checked):
         )
 
     def __str__(self) -> str:
-        parts = (
-            []
-            if self.l0 is None
-            else [f"at most {self.l0} coordinate{' changes' if self.l0 == 1 else 's change'}"]
-        )
+        parts = list[str]()
+        if self.l0 is not None:
+            parts.append(f"at most {self.l0} coordinate{' changes' if self.l0 == 1 else 's change'}")
         if self.linf is not None:
             parts.append(f"each by at most {self.linf:g}")
         if self.each is not None:
@@ -644,11 +642,7 @@ class Protection:
 
 def _bounded(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
     """Whether each bound of `held` holds on all changes that `asked` allows."""
-    pairs = (
-        (held.linf, asked.largest_linf),
-        (held.l1, asked.largest_l1),
-        (held.l0, asked.count),
-    )
+    pairs = (held.linf, asked.largest_linf), (held.l1, asked.largest_l1), (held.l0, asked.count)
     if any(bound is not None and most(size) > bound for bound, most in pairs):
         return False
     if held.l2 is not None and not (asked.l2 is not None and asked.l2 <= held.l2):

@@ -218,6 +218,13 @@ def test_steep_functions_keep_a_small_gap(epsilon: float, most: float) -> None:
     assert result.certificate.verify() and result.gap < 1e-6
 
 
+def test_a_law_is_found_where_the_cone_solver_finds_none() -> None:
+    Q = md.Table(range(5), range(2))
+    rows = [Q.private(md.ApproximateDP(14.0, 3e-5)), cp.sum(cp.rel_entr(Q[0], Q[-1])) <= 0.1]
+    result = md.Problem(md.Minimize(Q.expected()), rows).solve()
+    assert result.certificate.verify() and result.gap < 1e-6
+
+
 def test_roots_bind_and_spare_laws_with_probabilities_of_0() -> None:
     """A root has no slope at 0, where the best law has masses."""
     privacy, goal = [NOISE.private(md.ApproximateDP(1.0, 0.01))], md.Minimize(NOISE.expected("squared"))

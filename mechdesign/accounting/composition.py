@@ -329,6 +329,8 @@ def known(grid: GridLoss, also: Array | float = 0.0) -> GridLoss:
         return grid
     told = min(float(np.sum(also)) + grid.infinity, 1 - 1e-15)
     low = math.floor((math.log1p(-told) - grid.offset) / grid.step - 1e-9) - grid.start
+    if abs(low) > MOST:
+        return grid
     mass = np.zeros(max(grid.mass.size, low + 1) - min(low, 0))
     mass[-min(low, 0) :][: grid.mass.size] += also
     mass[max(low, 0)] += (1 - told) * (1 - ROUNDED)
@@ -511,6 +513,7 @@ def affordable(deadline: Deadline) -> int:
     return min(MOST, max(_AT_ONCE, int(_A_SECOND * deadline.left))) if deadline.finite else MOST
 
 
+@np.errstate(over="ignore")  # a bound of infinity proves nothing
 def convolve(
     parts: Sequence[Part], tilt: Tilt, kind: type[np.floating] = np.float64, most: int = MOST
 ) -> tuple[int, np.ndarray, float, float]:
@@ -594,12 +597,12 @@ def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most
     """Bound the tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)} from above or from below."""
     for kind in (np.float64, np.longdouble):
         start, mass, norm, outside = convolve(parts, tilt, kind, most)
-        gap = parts[0][0].step * (start + np.arange(mass.size)) - level
+        gap = parts[0][0].step * (start + np.arange(mass.size, dtype=float)) - level
         positive = gap > 0
         gap = gap[positive]
         weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
         value = float(np.sum(weights * mass[positive]))
-        rounding = norm * _norm(weights)
+        rounding = norm * _norm(weights) if norm < math.inf else math.inf
         if rounding < _COARSE * value or _LONGER * mass.size > most < MOST:
             break
     rounding += 4 * UNIT * mass.size * abs(value)

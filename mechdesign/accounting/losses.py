@@ -400,11 +400,11 @@ def cell_masses(sf: Function, x: Array) -> tuple[Array, Array]:
     error = _ULPS * largest * (1 - 0.1 * np.log(np.maximum(largest, 1e-308)))
     # The points themselves are rounded: the density times an ulp of x is below sf'(x)·x·u, of the same order
     # as p·(x/width)·u; sf carries it as a relative error of its own argument, which suffices for a cell without an end.
-    with np.errstate(invalid="ignore"):
-        width = np.where(np.isfinite(b - a), b - a, np.inf)
     reach = np.where(np.isfinite(x), np.abs(x), 0.0)
-    # Doubles that differ are more than a quarter of that apart: between equal ones lies nothing but the rounding of sf.
-    apart = np.minimum(4e-16 * np.maximum(reach[:-1], reach[1:]) / np.maximum(width, 1e-300), 4.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        width = np.where(np.isfinite(b - a), b - a, np.inf)
+        # Doubles that differ are more than a quarter of that apart: between equal ones lies nothing but the rounding of sf.
+        apart = np.minimum(4e-16 * np.maximum(reach[:-1], reach[1:]) / np.maximum(width, 1e-300), 4.0)
     error = error + np.abs(p) * apart
     return np.maximum(p, 0), error
 
@@ -504,11 +504,16 @@ def _centred(
     isf: Callable[[Numbers], Array],
 ) -> CentredLoss:
     """Rescale a loss of unit scale to the law's own."""
+
+    @np.errstate(over="ignore")
+    def inverse(v: Numbers) -> Array:
+        return unit.inverse(np.asarray(v, dtype=float)) * scale
+
     return CentredLoss(
         law,
         sensitivity,
         lambda t: unit.loss(np.asarray(t, dtype=float) / scale),
-        lambda v: unit.inverse(np.asarray(v, dtype=float)) * scale,
+        inverse,
         sf,
         isf,
         unit.atoms,

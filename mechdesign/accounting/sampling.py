@@ -279,10 +279,10 @@ class SampledRounds:
         if not (isinstance(loss, CentredLoss) and isinstance(self.terms[0].law.dist, stats.rv_continuous)):
             return self
         unit, distance = math.sqrt(law_variance(loss.law)), loss.sensitivity
-        if loss.edge < math.inf or distance > wanted * unit:
+        if loss.edge < math.inf or not distance <= wanted * unit < math.inf:
             return self
         far = wanted * unit * wanted / largest(loss_of(loss.law, wanted * unit), TINY)
-        if far < 4 * distance:
+        if far < 4 * distance or self.rate * distance < TINY * far:
             return self
         term = NoiseTerm(loss.law, far)
         spread = largest(loss_of(loss.law, far), TINY) * (1 + 1e-6) + 1e-14
@@ -320,12 +320,14 @@ class SampledRounds:
         """Return the losses of a round, each to be moved up or down, for a grid of this step; tails as in `grids`."""
         loss = self.single(pessimistic=pessimistic)
         if not isinstance(loss, AtomicLoss):
-            assert self.base is not None
+            if self.base is None:
+                remedy = "is beyond 1e±100 standard deviations of the noise, as far as replaced records are accounted for"
+                raise DesignError.of("sensitivity", self.terms[0].sensitivity, remedy)
             # Sampling shrinks distances between losses, to q of them where losses are small, and so the step.
             top = sum(largest(v, TINY) * count for v, count in self.base.losses)
             # A million points of the composed round, 37 standard deviations either way, are enough.
             spread = math.sqrt(max(cumulants(self.base.coarse, 0.0).variance, 0.0))
-            wanted = max(step / float(expit(top + logit(self.rate))), 74 * spread / 2**21)
+            wanted = max(step / max(float(expit(top + logit(self.rate))), TINY), 74 * spread / 2**21)
             base = replace(self.base, upper_tail=tail, epsilon=loss_before(largest_loss, self.rate))
             most = most if most == MOST else most // _LONGER
             wanted = max(min(base.step, wanted), base.finest(most // _STRETCHES), 74 * spread / most)
@@ -553,16 +555,16 @@ def _on_grids(
     x_high, largest = far_end(loss, tail, loss_before(largest_loss, rate))
     top, small = float(_sampled(np.array([largest]), rate)[0]), _are_small(loss, largest)
     least = _least_of_a_sample(loss, largest, rate)
-    last = max(math.ceil((top - least) / step - 1e-9), 1)
-    if last > (most if most == MOST else most // _LONGER):
+    if (top - least) / step > (most if most == MOST else most // _LONGER):
         remedy = "is so small, compared with the noise, that a sample's losses need more grid points than memory holds"
         raise DesignError.of("sensitivity", loss.sensitivity, remedy)
+    last = max(math.ceil((top - least) / step - 1e-9), 1)
     levels = step / 2 * np.arange(2 * last + 1)  # loss above the least one
-    if small:
-        before = np.log1p(np.expm1(least + levels) / rate)
-        ratios = np.exp(before)
-    else:
-        with np.errstate(over="ignore", divide="ignore"):
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        if small:
+            before = np.log1p(np.expm1(least + levels) / rate)
+            ratios = np.exp(before)
+        else:
             ratios = np.expm1(levels) * ((1 - rate) / rate)
             before = np.where(levels > LARGEST_POWER, levels, np.log(np.maximum(np.expm1(levels), 0))) + (
                 least - math.log(rate)
@@ -695,7 +697,7 @@ class SampledPlan:
         From below an atom costs its distance to the grid, times the number of rounds: nothing else is of first order.
         """
         first, second = self.heaviest
-        if abs(first) < step:  # a finer grid would have that many more points
+        if not step <= abs(first) < MOST**2 * step:  # a finer grid would have that many more points
             return step
         count = math.ceil(abs(first) / step)
         steps = abs(first) / np.arange(count, min(max(count * 5 // 4, count + 1), count + _TRIED))

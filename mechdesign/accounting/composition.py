@@ -123,14 +123,18 @@ class Cells:
         lift = np.full(mass.size, math.inf if pessimistic else 0.0)
         lift[near] = self.lift[near] + sign * self.error[near]
         high = np.clip(lift / -math.expm1(-step), 0.0, mass)
-        out = np.zeros(mass.size + 1)
         if pessimistic:
-            out[1:] = high
-            out[:-1] += mass - high
-            return out + also
-        out[:-1] = np.where(near, 0.0, mass)
-        low, high = (np.where(near, ends, 0.0) for ends in (mass - high, high))
-        return out + self._lowered(low, high, step, first + np.arange(mass.size, dtype=float), also)
+            return np.asarray(np.append(mass - high, 0.0) + np.append(0.0, high) + also)
+        coarse, at = 0, first + np.arange(mass.size, dtype=float)
+        while True:
+            # the first cells, if tangents leave the curve no mass, keep their outcomes at their lower ends
+            near[:coarse] = False
+            whole = np.append(np.where(near, 0.0, mass), 0.0)
+            low, high = (np.where(near, ends, 0.0) for ends in (mass - high, high))
+            found = self._lowered(low, high, step, at, also)
+            coarse = 4 * coarse + 4
+            if found.any() or coarse > mass.size:
+                return whole + found
 
     def _lowered(self, low: Array, high: Array, step: float, at: Array, also: Array | float) -> Array:
         """Lower the chords' masses, of the lower and upper ends of cells, to the tangents; `at`: the cell's lower end, in steps."""
@@ -375,6 +379,8 @@ _VANISHED = -100.0
 """log of a product of transforms that counts as 0."""
 _COARSE = 1e-4
 """If rounding errors exceed this share of δ, it is convolved in long doubles, if the machine has them."""
+_FAR, _RARE, _MOST_LARGE, _LEFT = 8.0, 0.1, 12, 1e-6
+"""Standard deviations from ε to the mean of a tilt that is no guide; mean number of large losses that is rare; most of them; share of δ left open."""
 _WORSE = 7.0
 """whose Chernoff bound may be larger by this much in its logarithm: an FFT has that many digits to spare."""
 
@@ -612,6 +618,41 @@ def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most
     return value + sign * (rounding + 2 * outside * largest)
 
 
+def _astray(tilt: Tilt, level: float) -> bool:
+    """Return whether the tilted law is far below the level, as a law is whose single losses can be large (`calmer`)."""
+    return level - tilt.mean > _FAR * math.sqrt(max(tilt.variance, 0.0)) < math.inf
+
+
+def _few_large(part: Part, level: float, most: int) -> float | None:
+    """Bound δ of one loss composed with itself by the number of large ones; None if no size of them is rare and leaves the others a tilt.
+
+    If single losses can be large, the law tilted to mean ε consists of the largest ones, and its Chernoff bound is no guide to δ. The
+    compositions of one large loss with the others, of two, …, have accurate tilts of their own.
+    """
+    grid, count = part
+    for parted in range(1, _MOST_LARGE if level > 0 else 1):
+        cut = int(np.searchsorted(grid.points, level * 0.5**parted, side="right"))
+        rare = float(grid.mass[cut:].sum())
+        if cut == 0 or count * rare > _RARE:
+            return None
+        small = [(replace(grid, mass=grid.mass[:cut], infinity=0.0, offset=0.0), count)]
+        if not _astray(calmer(small, find_tilt(small, level), level), level):
+            break
+    else:
+        return None
+    large = replace(grid, start=grid.start + cut, mass=grid.mass[cut:], infinity=0.0, offset=0.0)
+    found, ways, excess = 0.0, 1.0, max(float(grid.mass.sum()) - 1, 0.0)
+    for k in range(min(count, _MOST_LARGE) + 1):
+        kinds = [(some, n) for some, n in ((small[0][0], count - k), (large, k)) if n]
+        found += ways * composed_delta(kinds, level, enough=_LEFT * found / ways, most=most)[0]
+        ways *= (count - k) / (k + 1)
+        # probability of more large losses, at most
+        more = ways * rare ** (k + 1) * math.exp(min(count * excess, LARGEST_POWER))
+        if more <= _LEFT * found:
+            break
+    return (found + more) * (1 + ROUNDED) if grid.pessimistic else found * (1 - ROUNDED)
+
+
 def composed_delta(
     parts: Sequence[Part], epsilon: float, *, guess: float = 0.0, enough: float = 0.0, most: int = MOST
 ) -> tuple[float, Tilt]:
@@ -626,7 +667,7 @@ def composed_delta(
     guess : float
         A first θ.
     enough : float
-        If Chernoff's bound for the finite losses is at most this, this replaces their part of δ, and nothing is convolved.
+        If Chernoff's bound for the finite losses is at most this, this replaces their part of δ (0 from below), and nothing is convolved.
     most : int
         Largest number of points.
 
@@ -648,12 +689,16 @@ def composed_delta(
     finite = 0.0
     if level < top and infinite < 1:
         tilt = calmer(parts, find_tilt(parts, level, guess=guess), level)
+        if len(parts) == 1 and _astray(tilt, level):
+            few = _few_large(parts[0], level, most)
+            if few is not None:
+                return min(infinite + few, 1.0), tilt
         if tilt.log_mgf > -np.inf:
             # the logarithms carry relative errors of a few ulps of themselves
             slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level) + 0.1 * count)
             log_chernoff = min(tilt.log_chernoff(level), 700.0)
-            if pessimistic and enough > 0 and log_chernoff < math.log(enough / slack):
-                return float(min(infinite + enough, 1.0)), tilt
+            if enough > 0 and log_chernoff < math.log(enough / slack):
+                return float(min(infinite + (enough if pessimistic else 0.0), 1.0)), tilt
             if log_chernoff < (max(math.log(infinite) - 45, -700.0) if infinite > 0 else -700.0):
                 value = 1.0 if pessimistic else 0.0  # below the rounding of `infinite`
             else:

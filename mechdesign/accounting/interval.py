@@ -390,10 +390,13 @@ def _refine(
         gap = best.upper - best.lower
         if gap <= width * best.upper or best.upper <= SMALLEST:
             return best
-        if plan.upper_tail > FLOOR and plan.upper_tail * plan.count > 0.01 * gap:  # δ is smaller than planned
-            plan = replace(plan, upper_tail=max(1e-4 * gap / plan.count, FLOOR))
-            step = max(step, plan.finest(points))
-            continue
+        cut = plan.upper_tail * plan.count
+        if plan.upper_tail > FLOOR and cut > 0.01 * gap:  # δ is smaller than planned
+            tail = 1e-4 * gap / plan.count
+            plan = replace(plan, upper_tail=max(tail if best.lower > 0 else tail * tail, FLOOR))
+            if cut > 0.3 * gap:
+                step = max(step, plan.finest(points))
+                continue
         step = plan.align(0.4 * step)
         if step < plan.finest(points):
             return best

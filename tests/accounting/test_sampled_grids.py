@@ -292,3 +292,41 @@ def test_neighbours_far_apart_are_told_from_both_sides(term: NoiseTerm, rate: fl
         joint_interval([((term,), rounds, rate), seen], 0.5, deadline=Deadline(5)),
     ):
         assert least <= found.lower <= exact * (1 + 1e-15) and exact <= found.upper
+
+
+def test_few_large_losses_are_convolved_as_sums_of_positive_numbers_are() -> None:
+    """Their Chernoff bound is 1e9 times too large, so that roundings of a transform were all that was seen."""
+    rounds = SampledRounds.of((NoiseTerm(stats.norm(), 1.0),), 64, 1e-4, 0.7)
+    for up in (False, True):
+        grid = rounds.grids(0.004, 1e-30, 6.0, pessimistic=up)[0]
+        mass = grid.mass
+        for _ in range(6):  # squared; beyond 4 a sum has two large losses, of probability 1e-50
+            mass = np.convolve(mass, mass)[:1000]
+        beyond = 0.7 - grid.step * np.arange(1000) - 64 * (grid.offset + grid.step * grid.start)
+        exact = float(np.sum(mass * -np.expm1(np.minimum(beyond, 0)))) - math.expm1(
+            64 * math.log1p(-grid.infinity)
+        )
+        assert composed_delta([(grid, 64)], 0.7)[0] == pytest.approx(exact, rel=1e-5)
+    found = delta_interval(NoiseTerm(stats.norm(scale=1.03), 1.0), 0.68, rounds=14_700, sampling_rate=1.1e-4)
+    assert 0 < found.width < 0.01
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("noise", "rate", "rounds", "options"),
+    [
+        (stats.norm(scale=1e292), 1e-106, 10**17, {}),
+        (stats.laplace(scale=1e165), 1.0, 10**11, {}),
+        (stats.norm(scale=1e250), 1e-223, 10**6, {"neighbours": "replace"}),
+        (stats.norm(scale=580.0), 1e-52, 10**17, {"neighbours": "replace"}),
+        (stats.norm(scale=8e71), 6e-320, 10**8, {}),
+        (stats.norm(scale=0.015), 4e-311, 10**15, {}),
+        (stats.laplace(scale=0.004), 2e-31, 51, {}),
+        (stats.norm(scale=77.0), 2e-12, 10**18, {}),
+    ],
+)
+def test_whatever_doubles_hold_has_an_interval(noise: Any, rate: float, rounds: int, options: Any) -> None:
+    for epsilon in (0.0, 1e-5, 1e300):
+        options = {**options, "time_limit": 0.1}
+        found = delta_interval(NoiseTerm(noise, 1.0), epsilon, rounds=rounds, sampling_rate=rate, **options)
+        assert 0 <= found.lower <= found.upper <= 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, centred_loss, lo
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.noise.families import discrete_gaussian
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
-from mechdesign.problem.law_moments import inverse_of
 
 
 @pytest.mark.parametrize("delta", [1e-4, 1e-7, 1e-10, 1e-60, 1e-200])
@@ -118,31 +116,7 @@ def test_epsilon_bound_is_safe_and_tight(at):
     assert epsilon_bound(NoiseTerm(truncated_laplace(3.0, scale=20.0), 1.0, 20), 1e-9) == math.inf
 
 
-# -- Losses of SciPy's laws in closed form, the inverse of the others, and compositions that need no transform
-
-
-@pytest.mark.parametrize("law", [stats.hypsecant(scale=2.0), stats.truncnorm(-3, 3, scale=2.0)])
-@pytest.mark.parametrize("size", [1e-6, 0.5, 3.0])
-def test_the_closed_loss_is_that_of_the_density(law: Any, size: float) -> None:
-    loss = loss_of(law, size)
-    t = np.linspace(-0.9, 0.9, 41) * min(loss.edge, 16.0)
-    differenced = law.logpdf(t - size / 2) - law.logpdf(t + size / 2)
-    assert loss.loss(t) == pytest.approx(differenced, rel=1e-9, abs=1e-14)
-    assert loss.inverse(loss.loss(t)) == pytest.approx(t, rel=1e-7, abs=1e-7)
-    assert loss.sf(t) == pytest.approx(law.sf(t), rel=1e-9)
-
-
-@given(st.floats(1.01, 8.0), st.floats(1e-8, 30.0), st.integers(1, 700))
-@settings(max_examples=60, deadline=None)
-def test_the_inverse_is_one(power: float, r: float, count: int) -> None:
-    def loss(t: Any) -> Any:
-        t = np.asarray(t, dtype=float)
-        return np.abs(t + r / 2) ** power - np.abs(t - r / 2) ** power
-
-    levels = np.linspace(-1, 1, count) * float(loss(3.0 + r))
-    off = np.abs(loss(inverse_of(loss, 1.0)(levels)) - levels)
-    # the loss itself is a difference, rounded
-    assert off.max() <= 1e-12 * levels.max(initial=1e-300) + 8e-16 * (3.0 + 1.5 * r) ** power + 1e-14
+# -- Compositions that need no transform
 
 
 def test_bounded_noise_in_many_rounds_loses_what_lies_beyond_its_end() -> None:

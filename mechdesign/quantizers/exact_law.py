@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -82,6 +82,14 @@ class ExactLaw(ABC):
         for k, ends in enumerate(pairwise(self.knots)):
             for end in (0, 1):
                 yield ends[end], *self.weights(k, end)
+
+    def inner_edges(self, start: Fraction, end: Fraction) -> list[Fraction]:
+        """Return the ends of a segment and the outputs between."""
+        return [start, *self.bins[bisect_right(self.bins, start) : bisect_left(self.bins, end)], end]
+
+    def cell_edges(self) -> list[Fraction]:
+        """Return knots and the outputs between: on each cell the expected loss is a quadratic."""
+        return [self.knots[0], *(x for ends in pairwise(self.knots) for x in self.inner_edges(*ends)[1:])]
 
     def extremes(self) -> tuple[list[Fraction], list[Fraction]]:
         """Return the smallest and largest probability of every output over the whole input range."""

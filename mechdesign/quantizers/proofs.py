@@ -15,7 +15,7 @@ is a quadratic in x, determined by its values at both ends and in the middle of 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -427,7 +427,7 @@ class QuantizerProof(Proof):
         moments = Moments(design.prior)
         used = _integrated(design, design.loss) or design.max_mse is not None
         return (
-            PriorMoments.of(moments, cell_edges(law), (), Fraction(0))
+            PriorMoments.of(moments, law.cell_edges(), (), Fraction(0))
             if used and not moments.rational
             else None
         )
@@ -647,16 +647,6 @@ class _Row:
         return total
 
 
-def inner_edges(law: ExactLaw, start: Fraction, end: Fraction) -> list[Fraction]:
-    """Return the ends of a segment and the outputs between."""
-    return [start, *law.bins[bisect_right(law.bins, start) : bisect_left(law.bins, end)], end]
-
-
-def cell_edges(law: ExactLaw) -> list[Fraction]:
-    """Return knots and the outputs between: on each cell the expected loss is a quadratic."""
-    return [law.knots[0], *(x for ends in pairwise(law.knots) for x in inner_edges(law, *ends)[1:])]
-
-
 def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
     """Yield ends u, v of every cell, and a, b, c with E ℓ = a + b t + c t² there, t = (x − u)/(v − u)."""
     unit = math.lcm(*(b.denominator for b in law.bins))
@@ -670,7 +660,7 @@ def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
                 row, last = _Row(bins, unit, *found, loss), found
             rows.append(row)
 
-        edges = [rational(x) for x in inner_edges(law, *ends)]
+        edges = [rational(x) for x in law.inner_edges(*ends)]
 
         def at(x: fmpq, rows: list[_Row] = rows, start: fmpq = edges[0], end: fmpq = edges[-1]) -> fmpq:
             t = (x - start) / (end - start)

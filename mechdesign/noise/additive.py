@@ -104,7 +104,7 @@ class WorstCases:
         return all(largest_loss(self.law, t.sensitivity) is not None for t in self.alternatives[0])
 
     def largest_loss(self) -> float:
-        """The largest privacy loss, rounded up; inf if it is unbounded."""
+        """Return the largest privacy loss, rounded up; inf if it is unbounded."""
         return min(_summed(self.law, terms) for terms in self.alternatives)
 
 

@@ -216,7 +216,7 @@ class CovarianceProblem(Problem):
         return str(self.declared.neighbours)
 
     def protection(self) -> Protection:
-        """The changes that the noise protects."""
+        """Return the changes that the noise protects."""
         return Protection(self.declared.n, self.declared.changes)
 
     def audit(self, result: Result) -> pd.DataFrame:

@@ -204,7 +204,7 @@ class JointCalibration(Design):
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """One row a mechanism."""
+        """Return a row for each mechanism."""
         rows = [
             {
                 "noise": n.law.dist.name,

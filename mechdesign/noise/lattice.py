@@ -418,7 +418,7 @@ def refined(
 
 
 def reach(q: NoiseQuestion) -> float:
-    """Return the sensitivities on each side of a first lattice: past the support of truncated Laplace noise, at ε = 0 of uniform noise; more for whole numbers."""
+    """Return how many sensitivities a first lattice reaches to either side of 0: past the support of truncated Laplace noise, or of uniform noise at ε = 0; further for whole numbers."""
 
     def of(epsilon: float, delta: float) -> float:
         if not delta:

@@ -112,10 +112,10 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
         shares = (1.0, 0.85, 1.2, 0.7, 1.5)  # of the reach of truncated Laplace noise
         counts = [1, 2, *(math.ceil(s * reach) + 1 for s in shares if s * reach < MOST_PERIODS - 1)]
         multipliers = [StaircaseMultipliers.of(q, periods) for periods in counts]
-    proved = [(each.bound(each.highest[0]), each) for each in multipliers]
-    bound, best = max(proved, key=lambda item: item[0], default=(0, pure))
+    proved = [(each.bound(level), level, each.periods) for each in multipliers for level in each.levels]
+    bound, level, periods = max(proved)
     if bound > 0:
-        yield Bound(round_down(bound), StaircaseDual(best.highest[0], best.periods))
+        yield Bound(round_down(bound), StaircaseDual(level, periods))
 
 
 def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:

@@ -124,7 +124,7 @@ def of_allocation(design: Json) -> Question:
 
 
 def kept(asked: Question, scales: list[float], account: Account) -> None:
-    """That scales keep the rows: equalities to 1e-12 of their size."""
+    """Check that scales keep the rows, equalities to 1e-12 of their size."""
     if not asked.rows and not asked.curved:
         return
     exact = [Fraction(s) for s in scales]
@@ -154,7 +154,7 @@ def loss(
     order: float,
     account: Account,
 ) -> None:
-    """That Σ w E|T|^p is at most the value."""
+    """Check that Σ w E|T|^p is at most the value."""
     moments = {kind: moment(order, kind) for kind in set(peaked)}
     claim = f"the value is at most {value:.12g}"
     account.takes((60 if order == int(order) else 1000) * len(scales))
@@ -207,7 +207,7 @@ def largest_budget(need: Need, laplace: bool) -> Decimal:
 def lower_bound(
     asked: Question, proof: Json, ends: tuple[float, float], among: str, account: Account
 ) -> None:
-    """That no scales cost less than the bound."""
+    """Check that no scales cost less than the bound."""
     (bound, value), size = ends, len(asked.weights)
     budgets, mixes, shares = proof["multipliers"], proof["mixes"], proof["shares"]
     if len(budgets) != len(asked.needs) or min(budgets, default=0.0) < 0:
@@ -238,7 +238,7 @@ def lower_bound(
 
 
 def binding(changes: Changes) -> bool:
-    """Whether bounds say more than those of single coordinates."""
+    """Whether bounds on several coordinates exclude changes that those of single ones allow."""
     top = sorted((a for a in changes.sizes if a > 0), reverse=True)
     few = changes.l0 is not None and changes.l0 < len(top)
     top = top[: changes.l0 or len(top)]
@@ -288,7 +288,7 @@ class Reduced(NamedTuple):
 
 
 def reduced(asked: Question) -> Reduced:
-    """Join scales that rows call equal; limits of each group; all other rows."""
+    """Join scales that rows call equal into groups; return these, their limits, and all other rows."""
     root = list(range(len(asked.weights)))
 
     def find(i: int) -> int:
@@ -322,7 +322,7 @@ def reduced(asked: Question) -> Reduced:
 
 
 def separated(asked: Question, proof: Json, profiles: list[list[float]], value: float) -> Decimal:
-    """The bound in decimals, less what they may have lost, of scales that cost no more than the value."""
+    """Return the bound for scales that cost at most the value, in decimals, less their rounding."""
     laplace = asked.noise == "laplace"
     groups = reduced(asked)
     count = len(groups.low)
@@ -377,7 +377,7 @@ def least(
     low: Decimal,
     high: Decimal | None,
 ) -> tuple[Decimal, Decimal]:
-    """What φ is at least within the limits, and the size of what it is summed from."""
+    """Return a lower bound of φ within the limits, and the size of the terms that it sums."""
     order = Decimal(p)
 
     def parts(s: Decimal) -> tuple[Decimal, Decimal, Decimal]:
@@ -478,7 +478,7 @@ def allocation(result: Json, account: Account) -> None:
 
 
 def widened(need: Need, scales: list[float], m: int) -> float:
-    """By how much noise on multiples of 2⁻³⁰ of each scale is wider."""
+    """Return the factor by which noise on multiples of 2⁻³⁰ of each scale is wider."""
     ratios = [l / s for l, s in zip(need.sizes, scales) if l]
     if need.bounds is None:
         wanted, spent = (math.fsum((r + step) ** m for r in ratios) for step in (2.0**-29, 0.0))
@@ -490,7 +490,7 @@ def widened(need: Need, scales: list[float], m: int) -> float:
 def private(
     noise: str, need: Need, proof: Json, k: int, scales: list[Json], peaked: list[bool], account: Account
 ) -> None:
-    """That the worst change keeps the budget."""
+    """Check that the worst change keeps the budget."""
     privacy, lam, several = need.privacy, need.sizes, need.bounds
     ratios = [(Fraction(l) / Fraction(s), kind) for l, s, kind in zip(lam, scales, peaked) if l]
     m = 1 if all(peaked) else 2
@@ -530,7 +530,7 @@ def private(
 
 
 def rounded_up(ratio: Fraction) -> float:
-    """A ratio to 48 bits: those that differ by the rounding of their scales alone are composed as one."""
+    """Round a ratio up to 48 bits: those that differ only by the rounding of their scales are composed as one."""
     mantissa, exponent = math.frexp(ratio)
     found = math.ldexp(math.ceil(mantissa * 2.0**48), exponent - 48)
     return found if Fraction(found) >= ratio else math.nextafter(found, math.inf)

@@ -315,7 +315,7 @@ def calibration(result: Json, account: Account) -> None:
 def additive(
     noise: Json, privacy: Json, loss: str, value: float, account: Account, spent: Json = None
 ) -> None:
-    """What additive noise for the changes that it states costs and consumes."""
+    """Check the loss of additive noise, and what it consumes on the changes that it states."""
     name, shapes, scale = law_of(noise)
     power = {"squared": 2, "absolute": 1}[loss]
     cost = Fraction(COSTS[name](power, *shapes) * scale**power)
@@ -331,7 +331,7 @@ def additive(
 
 
 def budget_of(privacy: Json) -> Decimal:
-    """What may be consumed; of several points 1, the largest share."""
+    """Return the budget; of several points 1, as shares of each are compared."""
     if privacy[""] == "trade-off":
         return ONE
     return Decimal(privacy.get("rho") or privacy.get("mu") or points_of(privacy)[0][1] or privacy["epsilon"])
@@ -355,7 +355,7 @@ def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
 def plainest(
     name: str, shapes: tuple[Decimal, ...], scale: Decimal
 ) -> tuple[str, tuple[Decimal, ...], Decimal]:
-    """The same law as the normal member of its family, where it is."""
+    """Return the law as a normal one if it is the normal member of its family."""
     if name in ("osgt", "flipped_huber") and shapes[0] == 0:
         return "norm", (), scale
     if name == "gennorm" and shapes[0] == 2:
@@ -398,7 +398,7 @@ def consumed(
     aim: Decimal,
     account: Account,
 ) -> tuple[Decimal, bool]:
-    """Check that all coordinates and rounds keep the budget; what they consume of it, and whether that is exact or from above.
+    """Check that all coordinates and rounds keep the budget; return what they consume, and whether that is exact (else it is rounded up).
 
     `aim`: how little of the budget it should be seen to be, if it is.
     """

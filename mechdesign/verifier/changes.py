@@ -57,7 +57,7 @@ def norms(bounds: Json) -> tuple[Fraction | None, Fraction | None]:
 
 
 def left_of_total(parts: Iterator[Fraction] | list[Fraction], budget: Fraction) -> Fraction:
-    """What a sum leaves of a budget, from below: of the sum rounded up, and where that leaves nothing, exactly."""
+    """Return a budget less a sum, rounded down: the sum is rounded up, or exact if that leaves nothing."""
     held = list(parts)
     above = Fraction(sum(-((-part.numerator << BITS) // part.denominator) for part in held), 2**BITS)
     if above <= budget:
@@ -70,7 +70,7 @@ def left_of_total(parts: Iterator[Fraction] | list[Fraction], budget: Fraction) 
 def left_of_budget(
     asked: Changes, scales: list[Fraction], m: int, stated: list[float], budget: Fraction
 ) -> Fraction:
-    """What prices prove that every change leaves of the budget; negative where they prove nothing."""
+    """Return the slack of the budget that prices prove for every change; negative if they prove none."""
     prices = [Fraction(p) for p in stated]
     bounds = asked.l0, asked.l1, asked.l2 and asked.l2**2
     if len(prices) != 3 or min(prices) < 0 or any(p and b is None for p, b in zip(prices, bounds)):
@@ -180,7 +180,7 @@ def coordinates(sensitivity: Json) -> list[Fraction]:
 
 
 def share(sensitivity: Json, dimension: int) -> Fraction:
-    """The most that |v_i| over the bounds of the coordinates sum to."""
+    """Return the largest Σ |v_i|/b_i of a change v, b_i the bounds of the coordinates."""
     each = coordinates(sensitivity)
     sizes = sorted(each * dimension if len(each) == 1 else [b for b in each if b])
     if not isinstance(sensitivity, dict):
@@ -198,7 +198,7 @@ def share(sensitivity: Json, dimension: int) -> Fraction:
 
 
 def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | None, Fraction | None]:
-    """What single coordinates change by at most, and L₁ and L₂."""
+    """Return the bounds of single coordinates, and L₁ and L₂."""
     if not isinstance(sensitivity, dict):
         return [(Fraction(sensitivity), dimension)], None, None
     count, each = sensitivity["l0"] or dimension, coordinates(sensitivity)
@@ -246,7 +246,7 @@ def watered(bounds: Bounds, l2: Fraction) -> Fraction:
 def beyond_changes(
     norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None, largest: Fraction
 ) -> Fraction:
-    """What is left to the largest norm beyond every change, of ℓ₂ to its square; negative where one has a larger norm."""
+    """Return the slack of the largest norm over all changes (of ℓ₂, of its square); negative if a change has a larger norm."""
     if norm != 2:
         return largest - reached(norm, bounds, l1, l2)
     left = largest**2 - filled(bounds, l1)

@@ -25,7 +25,7 @@ MOST_CHOSEN = 1000
 
 
 def left_of(rule: str, privacy: Json, loss: Fraction) -> Fraction:
-    """What a rule leaves of the requirement at η = `loss`; negative where it may break it."""
+    """Return the slack of the requirement for a rule at η = `loss`; negative if it may break it."""
     if loss > 700:
         return 700 - loss
     left = left_after(privacy, loss)
@@ -67,7 +67,7 @@ def largest_noisy(u: float, candidates: int) -> float:
 
 
 def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
-    """Check that a law is a rule for the candidates of a design, and private; how many they are, and how many units one of the score has."""
+    """Check that a law is a rule for the candidates of a design, and private; return the number of candidates, and of units in one score."""
     candidates, votes, unit, times = (
         design["candidates"],
         design["neighbours"],
@@ -113,7 +113,7 @@ def rule(result: Json, account: Account) -> None:
 
 
 def with_noise(law: Json, neighbours: str, budget: str, account: Account) -> Fraction:
-    """Check the choices that are made with a plan's noise; what they take of a budget in ε or ρ in a round."""
+    """Check the choices of a plan; return the part of the budget, in ε or ρ, that they take in a round."""
     taken = Fraction(0)
     account.agrees("every choice has its rule", len(dict(law["chosen"])) == len(law["rules"]))
     for (name, design), own in zip(dict(law["chosen"]).items(), law["rules"]):

@@ -62,13 +62,13 @@ CLOSE = 1e-6
 
 
 def budget_is_kept(privacy: Json, budget: float, account: Account) -> None:
-    """That the budget μ², from which the release takes its lattice, is no more than what is asked for."""
+    """Check that the budget μ², from which the release takes its lattice, is within the privacy asked for."""
     most = largest_square(privacy)
     account.at_most(f"a change that consumes {budget!r} keeps {asked(privacy)}", Fraction(budget), most)
 
 
 def listed(result: Json, account: Account) -> None:
-    """Numbers that change by listed vectors."""
+    """Check noise for numbers that change by listed vectors."""
     design, law = result["design"], result["mechanism"]
     vectors, rows, lift = design["changes"], law["whitening"], law["lift"]
     size = len(vectors[0])
@@ -101,7 +101,7 @@ def most_of(rows: Json, vectors: Json) -> Fraction:
 
 
 def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
-    """The coordinates that get noise; that the whitening is of these."""
+    """Return the coordinates that get noise; check that the whitening is of these."""
     held: list[int] = list(range(size)) if law["coordinates"] is None else law["coordinates"]
     rank, rows = len(held), law["whitening"]
     account.takes(8 * rank**3 + size * size * rank, 200)
@@ -113,7 +113,7 @@ def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
 
 
 def spans_of(lift: Json, size: int, rank: int) -> Json:
-    """E, which makes the answer's noise of that of the coordinates."""
+    """Return E, which maps the noise of these coordinates to that of the whole answer."""
     spans = lift if lift is not None else [[Fraction(i == j) for j in range(size)] for i in range(size)]
     if len(spans) != size or any(len(row) != rank for row in spans):
         raise Refused("a lift of another shape")
@@ -121,7 +121,7 @@ def spans_of(lift: Json, size: int, rank: int) -> Json:
 
 
 def lifted(spans: Json, weights: Json, size: int) -> list[list[float]]:
-    """EᵀWE: what an error of the coordinates that get noise costs."""
+    """Return EᵀWE, the weights of errors of the coordinates that get noise."""
     lift = [[float(x) for x in row] for row in spans]
     if weights is None:
         return times(transposed(lift), lift)
@@ -131,7 +131,7 @@ def lifted(spans: Json, weights: Json, size: int) -> list[list[float]]:
 
 
 def value(result: Json, rows: Json, spans: Json, gram: Json, account: Account) -> None:
-    """What (RᵀR)⁻¹, lifted, costs."""
+    """Check the loss of the covariance (RᵀR)⁻¹, lifted."""
     stated = result["value"]
     found = inverse_gram(rows)
     if found is None:
@@ -146,7 +146,7 @@ def value(result: Json, rows: Json, spans: Json, gram: Json, account: Account) -
 
 
 def inverse_gram(rows: Json) -> tuple[list[list[int]], int, float] | None:
-    """(RᵀR)⁻¹ by one step of Newton's: integers, what 1 is of them, the relative error before that step; None if that is large."""
+    """Return (RᵀR)⁻¹ after a step of Newton's method, as integers and their unit, and the relative error before it; None if that is large."""
     back = inverse(rows)
     found = times(back, transposed(back))
     # R Σ Rᵀ = I + D: Σ is (RᵀR)⁻¹ to a relative ‖D‖, and 2Σ − ΣRᵀRΣ to its square
@@ -179,7 +179,7 @@ def largest_variance(spans: Json, better: Json, one: int) -> float:
 
 
 def multipliers_of(result: Json) -> list[Json]:
-    """Weights of the changes, and loads of the answers, of each attribute of the counts, or of all together."""
+    """Return weights of changes and loads of answers, a pair for each attribute of the counts or one for all."""
     held: list[Json] = proofs_of(result)["closed-bound"]["given"]
     workload = result["design"]["workload"]
     sizes = {1} if workload is None else {1, len(workload["blocks"][0])}
@@ -189,7 +189,7 @@ def multipliers_of(result: Json) -> list[Json]:
 
 
 def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -> None:
-    """(tr S)²/μ², S the singular values of √q A Vᵀ √w, weights w and loads q of sum 1; of the total error q = 1."""
+    """Check the bound (tr S)²/μ², S the singular values of √q A Vᵀ √w, weights w and loads q of sum 1; of the total error q = 1."""
     stated, claim = result["lower_bound"], f"no covariance costs less than {result['lower_bound']:.12g}"
     held = multipliers_of(result)
     if len(held) != 1:
@@ -215,7 +215,7 @@ def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -
 
 
 def counts(result: Json, account: Account) -> None:
-    """Counts of which a few change, all alike."""
+    """Check noise for counts of which a few change, all by the same bound."""
     design, law, stated = result["design"], result["mechanism"], result["value"]
     changes = design["changes"]
     n, c, a, signed = changes["size"], changes["l0"], Fraction(changes["most"]), changes["signed"]
@@ -303,7 +303,7 @@ def covariance_problem(result: Json, account: Account) -> None:
 
 
 class Spread:
-    """(RᵀR)⁻¹ = B K Bᵀ, enclosed."""
+    """An enclosure of (RᵀR)⁻¹ = B K Bᵀ."""
 
     def __init__(self, rows: Json) -> None:
         self.size = len(rows)
@@ -338,7 +338,7 @@ class Spread:
 
 
 def left_of_row(row: Own, spread: Spread, witness: Json) -> Fraction:
-    """What is left before a row is broken, from below."""
+    """Return the slack of a row, rounded down."""
     low, high = (end + row.offset for end in spread.ends(row.terms, witness))
     if not row.equal:
         return -high
@@ -352,7 +352,7 @@ def left_of_row(row: Own, spread: Spread, witness: Json) -> Fraction:
 def problem_bound(
     design: Json, proof: Json, rows: list[Own], costs: list[Fraction], account: Account
 ) -> Fraction:
-    """What the multipliers prove."""
+    """Return the lower bound that the multipliers prove."""
     changes, factor, contraction = design["changes"], proof["factor"], proof["contraction"]
     n, k, m = len(changes[0]), len(changes), len(factor)
     multipliers = [Fraction(nu) for nu in proof["multipliers"]]
@@ -399,7 +399,7 @@ MOST_WORK = 5_000_000
 
 
 def correlated(result: Json, account: Account) -> None:
-    """Gaussian noise of the least covariance: for numbers that change by listed vectors, for counts that are alike, or for linear queries on counts."""
+    """Check Gaussian noise of the least covariance: for numbers that change by listed vectors, for counts that are alike, or for linear queries on counts."""
     design, law = result["design"], result["mechanism"]
     numbers = design["workload"] is None
     if law[""] != ("correlated-gaussian-noise" if numbers else "strategy-noise"):
@@ -446,7 +446,7 @@ def strategy(result: Json, account: Account) -> None:
 
 
 def largest_of(r: list[list[int]], asked: Changed, account: Account) -> int:
-    """The largest ‖R d‖² over corners d, by what is known of R where it is known."""
+    """Return the largest ‖R d‖² over corners d: in closed form if R is falling or banded, else by listing."""
     count = len(r[0])
     if falling(r) and not asked.exactly:
         return sum(sum(row[: asked.most * asked.apart : asked.apart]) ** 2 for row in r)
@@ -470,7 +470,7 @@ class Changed(NamedTuple):
 
 
 def changed(changes: Json, size: int) -> Changed:
-    """What one person changes of so many counts."""
+    """Return how one person changes so many counts."""
     if changes["size"] != size:
         raise Refused("changes of other counts than the workload's")
     if changes[""] == "count-changes":
@@ -577,7 +577,7 @@ def answers(workload: Json, most: int) -> list[list[float]] | None:
 
 
 def unbiased(law: Json, account: Account) -> list[list[float]] | None:
-    """That answers made of the strategy's are unbiased; the matrix they are made by, None where it is too large.
+    """Check that the answers are unbiased, and return the matrix that makes them of the strategy's; None if it is too large.
 
     B = A R⁺ in doubles leaves A − B R, which is computed in integers: B + (A − B R) R⁺ is off by the square of what B is off by.
     """
@@ -605,7 +605,7 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
 
 
 def errors(result: Json, account: Account) -> None:
-    """That the answers are unbiased, and what they cost; in doubles."""
+    """Check in doubles that the answers are unbiased, and their loss."""
     stated = result["value"]
     claim = f"the {result['design']['loss']} error is at most {stated:.12g}"
     factor = unbiased(result["mechanism"], account)

@@ -232,7 +232,7 @@ def knorm(result: Json, account: Account) -> None:
 
 
 def costs(result: Json, shape: Shape, largest: Fraction, account: Account) -> None:
-    """Check the error stated of noise of a norm, for changes up to the largest."""
+    """Check the error that is stated of noise of a norm."""
     design, law, stated = result["design"], result["mechanism"], result["value"]
     k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
     size, scale = moving(shape, k), Fraction(law["scale"])
@@ -247,7 +247,7 @@ def costs(result: Json, shape: Shape, largest: Fraction, account: Account) -> No
 
 
 def within_budget(design: Json, loss: Fraction, radial: bool, account: Account) -> None:
-    """Check the budget of rounds that lose at most `loss` each; of ℓ₂ noise without steps its δ may do."""
+    """Check the budget of rounds that lose at most `loss` each; exponential ℓ₂ noise may also keep it by its δ."""
     rounds = design["rounds"]
     claim, left = (
         f"privacy losses of at most {float(rounds * loss):.9g} are",
@@ -261,7 +261,7 @@ def within_budget(design: Json, loss: Fraction, radial: bool, account: Account) 
 
 
 def simulated_error(result: Json, scale: Fraction, account: Account) -> None:
-    """Say that an error is simulated, and prove that it is at least that of each coordinate's largest change; `scale` over the largest norm."""
+    """Claim an error that is simulated, and check that it is at least what each coordinate's largest change implies."""
     if result["lower_bound"] is not None:
         raise Refused("a bound of noise whose moments are simulated")
     design, stated = result["design"], result["value"]
@@ -293,7 +293,7 @@ def reached_by_list(
 def plain_and_hulls(
     design: Json, bounds: Bounds, l1: Fraction | None, l2: Fraction | None
 ) -> list[tuple[Shape, Fraction]]:
-    """The norms that a design tries, and the largest of a change."""
+    """Return the norms that a design tries, each with the largest norm of a change."""
     allowed = (1.0, 2.0, math.inf) if design["norm"] is None else (design["norm"],)
     tried = [(Shape(n), reached(n, bounds, l1, l2)) for n in allowed]
     if design["norm"] is None and design["dimension"] > 1:
@@ -302,7 +302,7 @@ def plain_and_hulls(
 
 
 def corners_listed(sensitivity: Json, dimension: int, account: Account) -> list[list[float]] | None:
-    """The corners of few coordinates that change; None where other bounds cut them."""
+    """List the corners of few coordinates that change; None if other bounds cut them off."""
     if not isinstance(sensitivity, dict) or sensitivity["l1"] is not None or sensitivity["l2"] is not None:
         return None
     each = coordinates(sensitivity)
@@ -320,7 +320,7 @@ def named(shape: Shape) -> str:
 
 
 def least(result: Json, account: Account, tried: list[tuple[Shape, Fraction]]) -> None:
-    """No radial noise of the norms tried costs less: the best staircase of each, at its least scale from below."""
+    """Check that no radial noise of these norms costs less: the best staircase of each, at its least scale from below."""
     design, bound = result["design"], Fraction(result["lower_bound"])
     k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
     epsilon, left = most_epsilon(design["privacy"]), math.inf
@@ -377,7 +377,7 @@ def counts_delta(design: Json) -> bool:
 
 
 def profile(design: Json) -> tuple[Decimal, Decimal]:
-    """ε and δ that noise of norm 2 is held to in each round."""
+    """Return ε and δ that noise of norm 2 must keep in each round."""
     privacy, rounds = design["privacy"], design["rounds"]
     with localcontext(prec=2 * PLACES):
         epsilon, delta = min(privacy["epsilon"], 64.0), min(privacy["delta"], 0.5)
@@ -448,7 +448,7 @@ def most_epsilon(privacy: Json) -> float:
 
 
 def beyond_hull(shape: Shape, sensitivity: Json, dimension: int, largest: Fraction) -> Fraction:
-    """What is left to the largest norm beyond every change, negative where one has a larger norm: of a norm with a cap, with widths or for changes of one sign."""
+    """Return the slack of the largest norm over all changes, negative if one has a larger norm: of a norm with a cap, with widths or for changes of one sign."""
     each = coordinates(sensitivity)
     widths = shape.widths or (Fraction(1),) * len(each)
     each = each * dimension if len(each) < len(widths) else each

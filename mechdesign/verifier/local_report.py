@@ -74,7 +74,7 @@ def local_report(result: Json, account: Account) -> None:
 
 
 def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
-    """How many outputs a table of weights has, what it leaves of e^ε, and what it costs."""
+    """Return the number of outputs of a table of weights, its slack of e^ε, and its loss."""
     design, law = result["design"], result["mechanism"]
     worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
     if law["prior"] is not None and not worst:
@@ -96,7 +96,7 @@ def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
 
 
 def subsets(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
-    """How many outputs sets of categories are, where that is asked, what they leave of e^ε, and what they cost."""
+    """Return the number of sets of categories (0 if no limit is asked), their slack of e^ε, and their loss."""
     design, law = result["design"], result["mechanism"]
     (high, low), number = levels(law), 0
     size = counts_of(law["workload"])
@@ -354,7 +354,7 @@ def least_ray(rows: Whole, growth: Fraction, account: Account) -> Fraction:
 
 
 def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Account) -> Fraction:
-    """What the slack of the matrix inequality costs; a claim says whether the inequality holds."""
+    """Return what the slack of the matrix inequality costs; claim the inequality."""
     size, slack = len(form), Fraction(proof["slack"])
     step = Fraction(-(-growth.numerator * 2**64 // growth.denominator), 2**64) - 1
     width, top = min(step, Fraction(1)), max(step, Fraction(1))

@@ -106,7 +106,7 @@ def staircase_bound(
 
 
 def open_points(c: list[Fraction], r: Fraction, level: Fraction, n: int) -> Fraction | None:
-    """What the points of [0, 1) charge that send what they lack to those with G > 0; None where they cannot.
+    """Return the charge of the points of [0, 1) that send what they lack to those with G > 0; None if these cannot take it.
 
     The point 0 sends G(1) to both sides at the shift by n, and half of the rest to each.
     """
@@ -191,7 +191,7 @@ def noise_bound(
     times: int = 1,
     counts: bool = False,
 ) -> Fraction:
-    """The bound of every noise for one number, of `times` the loss; of noise of `counts`, on the whole numbers."""
+    """Return the bound of every noise for one number, of `times` the loss; with `counts`, of noise on the whole numbers."""
     n, side = stated["given"]
     if not (1 <= n <= side <= 10**5) or (counts and n != sensitivity):
         raise Refused("a lattice that is none, or of another change")
@@ -220,7 +220,7 @@ def tail(n: int, j: int, p: Json) -> Json:
 
 
 def inverse(n: int, j: int, mass: float) -> float:
-    """The p at which the tail is this mass, about."""
+    """Return about the p at which the tail has this mass."""
     low, high = 1e-30, 1.0
     while high > low * (1 + 1e-10):
         middle = math.sqrt(low * high)
@@ -344,7 +344,7 @@ def lattice_noise(result: Json, account: Account) -> None:
 
 
 def on_cells(law: Json) -> Json:
-    """Noise on the whole numbers as the middles of cells of width 1: at whole shifts its sums are theirs."""
+    """Return noise on the whole numbers as the middles of cells of width 1, which have the same sums at whole shifts."""
     n, first, size = law["change"], law["first"], len(law["weights"])
     if abs(first) > 2**29 or (law["decay"] and not first + n - 1 <= 0 <= first + size - n):
         raise Refused("whole numbers that are too large, or tails on one side of 0")
@@ -363,7 +363,7 @@ def changes(design: Json) -> Fraction:
 
 
 def total_of(law: Json) -> Fraction:
-    """The weight of all cells, repetitions included, refused unless weights and tails are some."""
+    """Return the weight of all cells, repetitions included; refuse weights and tails that are no law."""
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     if n < 1 or n > len(cells) + 100:
         raise Refused("more shifts than the law has use for")
@@ -377,7 +377,7 @@ def total_of(law: Json) -> Fraction:
 
 
 def largest_excess(law: Json, low: Fraction, account: Account) -> Fraction:
-    """The largest Σ [p − e^ε q]₊ of a shift, in the weights' unit; e^ε from below."""
+    """Return the largest Σ [p − e^ε q]₊ of a shift, in the unit of the weights; `low` is at most e^ε."""
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     scale, up, down = r.denominator**2, low.numerator, low.denominator
     bits = low.numerator.bit_length() + scale.bit_length() + max(cells).bit_length()
@@ -397,7 +397,7 @@ def largest_excess(law: Json, low: Fraction, account: Account) -> Fraction:
 
 
 def named_noise(result: Json, moved: int, account: Account) -> None:
-    """Noise of a named family on every coordinate: that it is for the changes of the design, and what it consumes."""
+    """Check noise of a named family on every coordinate: its changes, what it consumes, its loss, and the bound."""
     design, noise = result["design"], result["mechanism"]
     if design["integer"] != (noise["law"]["name"] in WHOLE):
         raise Refused("noise for numbers of the other kind, whole or not")
@@ -438,7 +438,7 @@ def bound_holds(result: Json, moved: int, account: Account) -> None:
 
 
 def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) -> bool:
-    """Whether the mean of so many numbers keeps this where all of them keep what is asked, of one point each."""
+    """Whether the mean of so many numbers keeps this privacy if all of them keep what is asked; each is one point (ε, δ)."""
     (epsilon, delta), *others = points_of(kept)
     (whole, together), *more = points_of(asked)
     if others or more:
@@ -450,7 +450,7 @@ def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) ->
 
 
 def bound_of_one(stated: Json, design: Json, privacy: Json, account: Account, times: int = 1) -> Fraction:
-    """The bound of noise for one number that keeps this, of `times` the loss."""
+    """Return the bound, for `times` the loss, of noise for one number that keeps this privacy."""
     loss, size, whole = design["loss"], changes(design), design["integer"]
     every = points_of(privacy)
     binding = [point for point in every if point[1] < 1] or every
@@ -471,7 +471,7 @@ def decays(r: Fraction, epsilon: Fraction) -> bool:
 
 
 def lattice_problem(result: Json, account: Account) -> None:
-    """A problem on the masses of noise, and its law."""
+    """Check a problem on the masses of noise, and its law."""
     design, proofs = result["design"], proofs_of(result)
     n, side = design["change"], (len(design["outputs"]) - 1) // 2
     if not 1 <= n <= 2 * side or len(design["outputs"]) != 2 * side + 1:

@@ -124,7 +124,7 @@ def is_offered(name: str, task: Json, asked: Json, account: Account) -> bool:
 def costs(
     result: Json, parts: dict[str, list[Numbers]], held: dict[str, list[Json]], account: Account
 ) -> None:
-    """Check that all noise is of the menu and for what changes, and that errors are at most those stated."""
+    """Check that all noise is of the menu and protects the changes of its task, and that errors are at most those stated."""
     design, value, settled = result["design"], result["value"], dict(result["mechanism"]["tasks"])
     weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
     cost, errors, unknown = Fraction(0), dict.fromkeys(parts, Fraction(0)), list[str]()
@@ -166,7 +166,7 @@ def costs(
 
 
 def is_asked(design: Json) -> bool:
-    """Whether weights, errors to reach and clips are positive, of tasks that there are, families some of the menu, ξ nought."""
+    """Whether weights, targets and clips are positive and of tasks of the plan, families are of the menu, and ξ is 0."""
     tasks, weights, targets = (dict(design[name] or []) for name in ("tasks", "weights", "targets"))
     clips = [clip for task in tasks.values() if "clip" in task for clip in flat(task["clip"])]
     positive = all(
@@ -263,7 +263,7 @@ def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
 
 
 def covers(stated: Json, changes: Json) -> bool:
-    """Whether the bounds that the noise is for are those of the task; of what is computed, a fraction, rounded up."""
+    """Whether the bounds of the noise are those of the task; computed ones (fractions) may be rounded up."""
     own = changes if isinstance(changes, dict) else {"linf": changes}
     fits = stated["own"] is None and stated["signed"] == own.get("signed", True)
     for name in ("linf", "l1", "l2", "l0", "each"):
@@ -323,7 +323,7 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
 
 
 def assigned(law: Json, account: Account) -> bool:
-    """Whether each coordinate that changes has a unit, for a change of 1 on so many coordinates, once."""
+    """Check that each coordinate that changes is assigned a unit, each unit noise for a change of 1 on its coordinates; return whether it is so."""
     units, which, lam = law["units"], law["which"], law["sensitivities"]
     counts = Counter(which)
     once = [(1, 1, 1, counts[k]) for k in range(len(units))]

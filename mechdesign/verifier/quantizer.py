@@ -258,7 +258,7 @@ def expected(cells: list[Cell], moments: Moments) -> Fraction:
 
 
 def stated_moments(cells: Json, spans: Json) -> Json:
-    """Masses and moments that the proof of the value states on cells and the one of the bound on spans."""
+    """Join the masses and moments that the proof of the value states on cells, and that of the bound on spans."""
     held = cells or spans  # point masses stand in both
     if cells and spans and (cells["masses"] != spans["masses"] or cells["spans"] or spans["cells"]):
         raise Refused("two proofs that state other point masses, or moments that neither needs")
@@ -339,7 +339,7 @@ def bound_of_duals(
     moments: Moments | None,
     account: Account,
 ) -> Fraction:
-    """What multipliers prove; refuse outputs and prices that the question has not."""
+    """Return the bound that multipliers prove; refuse outputs and prices that are not of the question."""
     grid, own, cap = (
         design.get("bins"),
         [Fraction(b) for b in duals["outputs"] or bins],
@@ -413,7 +413,7 @@ def is_law(law: Segments, bins: list[Fraction], account: Account) -> None:
 
 
 def increase(law: Segments, bins: list[Fraction]) -> bool:
-    """Whether outputs and knots do."""
+    """Whether outputs and knots increase."""
     return all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
 
 
@@ -423,7 +423,7 @@ def whole(law: Segments, bins: list[Fraction]) -> bool:
 
 
 def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
-    """Whether the outputs are those of the design, or as many and no larger than those that it searches."""
+    """Whether the outputs are those of the design; of a search, as many as it asks for and within its reach."""
     wanted, centre = design.get("bins"), Fraction(0)
     fits = bool("m" not in design or design["m"] == len(bins))
     if isinstance(wanted, list):  # at the edge of what is feasible doubles are a few units off
@@ -438,7 +438,7 @@ def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
 
 
 def inputs_fit(design: Json, law: Segments, mechanism: Json) -> bool:
-    """Whether the law is on the inputs that are asked for: of a grid all of them, else both ends of the range."""
+    """Whether the law has the inputs that are asked for: all of a grid, else both ends of the range."""
     ends = design.get("input_range") or (mechanism["knots"][0], mechanism["knots"][-1])
     whole = [law.knots[0], law.knots[-1]] == list(map(Fraction, ends))
     grid = design.get("inputs")
@@ -515,7 +515,7 @@ def largest_excess(law: Segments, epsilon: Fraction, account: Account) -> Fracti
 
 
 def table_fits(law: Segments, bins: list[Fraction], mechanism: Json) -> bool:
-    """Whether what is shown in doubles is the law: outputs exactly, knots and probabilities to their last digits."""
+    """Whether the table in doubles shows the law: outputs exactly, knots and probabilities to their last digits."""
     farthest = max(map(abs, bins))
     table = [[n / law.common for n in row] for row in law.rows]
     found = flat([table[::2], table[1::2], [float(x / farthest) for x in law.knots]])
@@ -525,7 +525,7 @@ def table_fits(law: Segments, bins: list[Fraction], mechanism: Json) -> bool:
 
 
 def selection_fits(mechanism: Json) -> bool:
-    """Whether the probabilities of a selection are the weights of the law, rounded; other laws show none."""
+    """Whether the probabilities of a selection are the weights of its law, rounded; other laws have none."""
     shown, law = mechanism["selection"], mechanism["law"]
     if shown is None:
         return True

@@ -103,7 +103,7 @@ SHAPES = {"norm": 0, "truncnorm": 2, "beta": 2}
 
 
 class Known(NamedTuple):
-    """A law whose moments are known, and the prior made of it: where its density is, and the share of the law that this is."""
+    """A law whose moments are known, and the prior made of it: the stretch where the prior has its density, and the share of the law there."""
 
     moments: Callable[[Decimal], Triple]
     loc: Fraction
@@ -191,7 +191,7 @@ Piece: TypeAlias = tuple[Fraction, Fraction, Fraction]
 
 
 def check_scale(scale: Json) -> None:
-    """Refuse a law that is none."""
+    """Refuse a scale that is not positive."""
     if not scale > 0:
         raise Refused("a law whose scale is not positive")
 
@@ -453,7 +453,7 @@ Weighted = tuple[Fraction, Fraction, list[Bounds]]
 
 
 def rows_bound(design: Json, proof: Json, moments: Moments | None, account: Account) -> Fraction:
-    """What the multipliers prove; `moments` of the prior, None for the worst case."""
+    """Return the bound that the multipliers prove; `moments` are those of the prior, None for the worst case."""
     ends, bins = list(map(Fraction, design["input_range"])), list(map(Fraction, design["bins"]))
     given = proof["given"]
     if (design["inputs"] is None) != (given["inputs"] is not None) or (design["inputs"] is None and moments):
@@ -499,7 +499,7 @@ def compared(privacy: Json, x: list[Fraction], account: Account) -> Point:
 def charges(
     bins: list[Fraction], x: list[Fraction], law: Iterable[Weighted], loss: Json
 ) -> tuple[list[list[Fraction]], Fraction]:
-    """What each probability costs, from below, and the constant."""
+    """Return the cost of each probability, rounded down, and the constant."""
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
     costs, constant = [[Fraction(0)] * len(bins) for _ in x], Fraction(0)
     for u, v, masses in law:

@@ -84,7 +84,7 @@ class Refused(Exception):
 
 
 class Members(dict[str, Json]):
-    """What an object of a file says, by name. All objects of a file share `last`, the place that was read last: refusals name it."""
+    """The members of an object of a file. All objects of a file share `last`, the place that was read last, which refusals name."""
 
     def __init__(self, said: dict[str, Json], place: str, last: list[str]) -> None:
         super().__init__(said)
@@ -311,7 +311,7 @@ def is_axis(values: Json) -> bool:
 
 
 def is_boxed(said: dict[str, Json]) -> bool:
-    """Whether OPTM searches nothing, a grid, or between two triangles of as many rows as outputs but one."""
+    """Whether OPTM has one box, searches a grid, or between two triangles with a row less than outputs."""
     bounds, size = said["box"], len(said["bins"]) - 1
     if not isinstance(bounds, list):
         return bounds in (None, "successive") or isinstance(bounds, Members)
@@ -322,7 +322,7 @@ def is_boxed(said: dict[str, Json]) -> bool:
 
 
 def on_axes(**allowed: tuple[str, ...]) -> Callable[[dict[str, Json]], bool]:
-    """Whether every grid that a design searches has axes that it knows: of each of its members the sets of names that may be."""
+    """Return a check that each grid a design searches has one of the allowed sets of axes, by member."""
 
     def holds(said: dict[str, Json]) -> bool:
         grids = ((said[name], sets) for name, sets in allowed.items() if isinstance(said[name], dict))
@@ -336,21 +336,21 @@ NO_AXES = "a grid of other axes than those that are searched"
 
 
 def is_clipped(said: dict[str, Json]) -> bool:
-    """Whether a clip is offered, a whole one of whole numbers, and several only of values that are known."""
+    """Whether a clip is offered, whole for whole numbers, and several only if the values are known."""
     clips, known = flat(said["clip"]), (said["values"] is None, said["n"] is None)
     sized = clips and all(1e-140 <= clip <= 1e150 and (clip % 1 == 0 or not said["whole"]) for clip in clips)
     return bool(sized) and (not any(known) or (known[0] and not isinstance(said["clip"], list)))
 
 
 def is_reached(said: dict[str, Json]) -> bool:
-    """Whether outputs so far from the middle of the inputs can be unbiased at their ends."""
+    """Whether outputs within this reach can be unbiased at both ends of the inputs."""
     low, high = map(float, said["input_range"])
     reach: float = 2 * said["max_abs"] * math.tanh(said["privacy"]["epsilon"] / 2)
     return reach >= (high - low) * (1 - 1e-12)
 
 
 def is_clustered(said: dict[str, Json]) -> bool:
-    """Whether a space is of a kind, and says how far apart clusters are where it has some."""
+    """Whether a space is of a known kind, and states distances within and across clusters if it has clusters."""
     within, across = said["within"], said["across"]
     if said["kind"] == "clustered":
         return bool(0 < within <= across < math.inf)
@@ -366,7 +366,7 @@ def are_labels(labels: Json) -> bool:
 
 
 def is_chosen(said: dict[str, Json]) -> bool:
-    """Whether candidates are names that differ, or so many, and no more of them are chosen."""
+    """Whether candidates are distinct names or a number of them, and no more of them are chosen."""
     names = said["candidates"]
     named = type(names) is int or (are_labels(names) and isinstance(names[0], str))
     return bool(named and 1 <= said["choose"] <= (names if type(names) is int else len(names)) <= 10**7)
@@ -505,7 +505,7 @@ VALUES: dict[str, Callable[[Json], bool]] = {
 
 
 def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
-    """The values of an array, refused unless they are of its shape and of its type of numbers."""
+    """Return the values of an array; refuse them unless they have its shape and its type."""
     sized = isinstance(shape, list) and bool(shape) and all(type(n) is int and n >= 0 for n in shape)
     if not isinstance(dtype, str) or not DTYPE.fullmatch(dtype) or not sized:
         raise Refused(f"an array of type {dtype!s:.40} and shape {shape!s:.40}")
@@ -534,7 +534,7 @@ def proofs_of(result: Json) -> dict[str, Json]:
 
 
 def counts_of(workload: Json) -> int:
-    """On how many counts all blocks of a workload ask."""
+    """Return the number of counts that every block of a workload asks about."""
     sizes = [[part["size"] for part in block] for block in workload["blocks"]]
     if any(block != sizes[0] for block in sizes):
         raise Refused("blocks of a workload on other counts")
@@ -546,7 +546,7 @@ def flat(nested: Json) -> list[Json]:
 
 
 def points_of(privacy: Json) -> list[tuple[float, float]]:
-    """(ε, δ) of all that is asked at once, each once and in order, where that is finite."""
+    """Return the points (ε, δ) that are asked at once, each once and in order; refuse infinite ones."""
     if privacy[""] == "membership-advantage":
         return [(0.0, privacy["eta"])]
     given = privacy.get("points") or [(privacy["epsilon"], privacy.get("delta", 0.0))]
@@ -677,7 +677,7 @@ def file_of(name: str, data: bytes) -> tuple[str, str | None]:
 
 
 def text_of(name: str, data: bytes) -> str:
-    """The text of no more than is checked."""
+    """Decode the text; refuse more than is checked."""
     if len(data) > LARGEST:
         raise TooLarge(f"{name} holds more than 64 MiB: so much is not checked")
     try:
@@ -687,7 +687,7 @@ def text_of(name: str, data: bytes) -> str:
 
 
 def unpacked(name: str, packed: bytes) -> bytes:
-    """The content of a gzip file, little more of it than is checked."""
+    """Unpack a gzip file, up to one byte more than is checked."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             return file.read(LARGEST + 1)

@@ -57,7 +57,7 @@ Row = tuple[list[tuple[Column, Fraction]], Fraction, bool, Fraction]
 
 
 def increasing(proof: Json) -> None:
-    """Refuse multipliers whose rows are not numbered once, in order."""
+    """Refuse multipliers unless the numbers of their rows increase."""
     numbers = proof["rows"]
     if (
         len(numbers) != len(proof["multipliers"])
@@ -70,7 +70,7 @@ def increasing(proof: Json) -> None:
 def lower_bound(
     costs: dict[Column, Fraction], rows: Iterable[Row], groups: Iterable[list[Column]], signed: set[Column]
 ) -> Fraction:
-    """The bound that the multipliers prove; Refused where they prove none."""
+    """Return the bound that the multipliers prove; refuse them if they prove none."""
     reduced, bound = dict(costs), Fraction(0)
     for terms, right, equal, multiplier in rows:
         if multiplier < 0 and not equal:
@@ -121,7 +121,7 @@ MISSED = Fraction(1, 10**12)
 
 
 class Own(NamedTuple):
-    """A row of the person's own."""
+    """A row of the user's own."""
 
     label: str
     equal: bool
@@ -130,7 +130,7 @@ class Own(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Privacy of pairs at one (ε, δ): what is claimed, and the ends of e^ε of each pair."""
+    """Privacy of pairs of inputs at one (ε, δ): the claim, and both ends of e^ε for each pair."""
 
     claim: str
     pairs: list[tuple[int, int]]
@@ -152,7 +152,7 @@ def table(result: Json, account: Account) -> None:
 
 
 def declared(design: Json, result: Json, account: Account, noun: str) -> None:
-    """Check the law, the value and the bound of a problem in numbers; `noun` is what the bound speaks of."""
+    """Check the law, the value and the bound of a problem in numbers; `noun` names the mechanisms that the bound covers."""
     proofs, weights, n, m = (
         proofs_of(result),
         result["mechanism"]["weights"],
@@ -193,7 +193,7 @@ def keeps_rows(
     noun: str,
     account: Account,
 ) -> None:
-    """Check the person's own rows, the value, and the lower bound."""
+    """Check the user's own rows, the value, and the lower bound."""
     rows, v = own_rows(design, len(cells)), [*cells, *proofs["table-proof"]["witness"]]
     costs = [Fraction(c) for c in design["cost"]]
     if len(v) != len(costs):
@@ -215,7 +215,7 @@ def keeps_rows(
 def left_between(
     row: list[int], total: int, other: list[int], its: int, low: Fraction, delta: Fraction
 ) -> Fraction:
-    """What is left before a row is not private from another one: of δ, or of an entry where that is 0."""
+    """Return the slack of the privacy of one row against another: of δ, or of an entry if δ = 0."""
     up, down = low.numerator * total, low.denominator * its
     over = [p * down - up * q for p, q in zip(row, other)]
     most = sum(o for o in over if o > 0) if delta else max(over)
@@ -223,14 +223,14 @@ def left_between(
 
 
 def left_of(row: Own, v: list[Fraction]) -> Fraction:
-    """What is left before a row is broken."""
+    """Return the slack of a row; negative if it is broken."""
     found = sum((a * v[j] for j, a in row.terms), row.offset)
     size = sum((abs(a) for _, a in row.terms), abs(row.offset))
     return MISSED * size - abs(found) if row.equal else -found
 
 
 def tangents_of(design: Json) -> list[str]:
-    """The families whose rows are tangents of convex functions."""
+    """Return the families whose rows are tangents of convex functions."""
     curved: list[str] = design["curved"]
     if not set(curved) <= set(design["labels"]):
         raise Refused("tangents of families that are none")
@@ -247,7 +247,7 @@ def rows_hold(
 
 
 def family_holds(label: str, left: Fraction, account: Account, curved: Iterable[str]) -> None:
-    """Claim that the rows of a family hold, of which so much is left."""
+    """Claim that the rows of a family hold, with their least slack."""
     who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
     account.at_most(f"{who} hold", 0, left)
     if label in curved:
@@ -255,7 +255,7 @@ def family_holds(label: str, left: Fraction, account: Account, curved: Iterable[
 
 
 def own_rows(design: Json, cells: int) -> list[Own]:
-    """The person's rows, in the order of their numbers."""
+    """Return the user's rows, in the order of their numbers."""
     asked = design["privacy"] if isinstance(design["privacy"], list) else []
     families = [*design["labels"], *(one["label"] for one in asked)]
     if len(set(families)) < len(families):
@@ -278,7 +278,7 @@ def own_rows(design: Json, cells: int) -> list[Own]:
 
 
 def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[Point]:
-    """Each point of each requirement, with the number of its first row."""
+    """Yield each point (ε, δ) of each requirement, with the number of its first row."""
     first = len(design["family"])
     if not design["privacy"]:
         raise Refused("a problem without privacy")
@@ -317,7 +317,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
 
 
 def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> None:
-    """Whether the distances are those of the metric; of a function they are what is stated."""
+    """Check that the distances are those of the metric; those of a function are claimed."""
     if isinstance(metric, dict):
         given, points = distances(metric, account), metric["points"]
         known, listed = (metric["names"] or None, inputs) if isinstance(inputs[0], str) else (points, [])
@@ -340,7 +340,7 @@ def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> 
 
 
 def zeros(rows: list[Own], points: list[Point], n: int, m: int) -> set[int]:
-    """Cells that the rows force to zero."""
+    """Return the cells that the rows force to zero."""
     known: set[int] = set()
     sides = [(row, sign) for row in rows for sign in ((1, -1) if row.equal else (1,))]
     sides = [(row, sign) for row, sign in sides if all(j < n * m for j, _ in row.terms)]
@@ -363,7 +363,7 @@ def zeros(rows: list[Own], points: list[Point], n: int, m: int) -> set[int]:
 
 
 def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], account: Account) -> Fraction:
-    """What the multipliers prove, but for the constant of the objective."""
+    """Return the bound that the multipliers prove, without the constant of the objective."""
     n, m, width = len(design["inputs"]), len(design["outputs"]), len(design["cost"])
     account.takes(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
     none, free = zeros(rows, points, n, m), set(range(n * m, width))
@@ -413,7 +413,7 @@ def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], accou
 
 
 def channel(result: Json, account: Account) -> None:
-    """A channel as the table that it is, private at alpha times the distance."""
+    """Check a channel as a table that is private at alpha times the distance."""
     design, law, space = result["design"], result["mechanism"], result["design"]["space"]
     far = proofs_of(result)["table-proof"]["distances"]
     if law[""] != "channel" or far is None:
@@ -437,7 +437,7 @@ def channel(result: Json, account: Account) -> None:
 
 
 def bounded(result: Json, account: Account) -> None:
-    """A count as the table of answers that it is: the worst loss or the mean, private between counts at most s apart."""
+    """Check a count as a table of answers, for the worst or the mean loss, that is private between counts at most s apart."""
     design, law = result["design"], result["mechanism"]
     n, near, loss, prior = (design[name] for name in ("n", "sensitivity", "loss", "prior"))
     if loss not in ("absolute", "squared"):
@@ -471,7 +471,7 @@ def stated(
     between: Json,
     far: Json = None,
 ) -> dict[str, Json]:
-    """A problem in numbers: its rows, if any, are those of the largest loss."""
+    """Return a problem in numbers; its rows, if any, are those of the largest loss."""
     return {
         "privacy": [{"label": "private", "privacy": privacy, "between": between, "distances": far}],
         "inputs": list(inputs), "outputs": list(outputs), "cost": costs, "constant": 0.0, "labels": ["objective"][: len(rows)],
@@ -482,7 +482,7 @@ def stated(
 
 
 def table_fits(law: Json, account: Account) -> list[int]:
-    """The total of every row of weights; that they are a table, and the one shown in doubles."""
+    """Check that weights are a table, and the one shown in doubles; return the total of every row."""
     totals = [sum(row) for row in law["weights"]]
     account.agrees("rows are probabilities", all(min(row) >= 0 < sum(row) for row in law["weights"]))
     tables = zip(law["weights"], totals, law["matrix"], strict=True)

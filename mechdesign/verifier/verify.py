@@ -94,7 +94,7 @@ OTHER = "made for another question"
 
 
 class Protected(NamedTuple):
-    """What noise is for: how many numbers, the changes as bounds or as a list of vectors, rounds, the share of the people in each."""
+    """The changes that noise protects: how many numbers, bounds or listed vectors, how many rounds, and the share of people in each round."""
 
     dimension: int
     changes: Json
@@ -105,13 +105,13 @@ class Protected(NamedTuple):
 
 
 def bounds(sensitivity: Json) -> Json:
-    """A number bounds every coordinate."""
+    """Return all bounds of a sensitivity; a single number bounds every coordinate."""
     given = sensitivity if isinstance(sensitivity, dict) else {"linf": sensitivity}
     return {**BOUNDS, **{name: given[name] for name in BOUNDS if name in given}}
 
 
 def protected(design: Json) -> Protected | None:
-    """What a design's noise is for; None where it is no noise for numbers."""
+    """Return the changes that a design's noise protects; None if it is no noise for numbers."""
     kind = design[""]
     if kind == "calibration":
         noise = design["noise"]
@@ -139,7 +139,7 @@ def protected(design: Json) -> Protected | None:
 
 
 def asks(question: Json) -> Protected:
-    """What a question of numbers says may change."""
+    """Return the changes that a question about numbers allows."""
     changes, rate = bounds(question["sensitivity"]), question["sampling_rate"]
     return Protected(
         question["dimension"], changes, question["rounds"], rate, question["integer"], changes["signed"]
@@ -147,7 +147,7 @@ def asks(question: Json) -> Protected:
 
 
 def protects(design: Json, question: Json, account: Account) -> bool:
-    """Whether noise is for all that a question of numbers says may change."""
+    """Whether noise protects every change that a question about numbers allows."""
     held, asked = protected(design), asks(question)
     if held is None or held.dimension != asked.dimension or held.rounds < asked.rounds:
         return False
@@ -155,7 +155,7 @@ def protects(design: Json, question: Json, account: Account) -> bool:
 
 
 def within(one: Protected, other: Protected, account: Account) -> bool:
-    """Whether each change that bounds allow is one that other bounds allow, or a list."""
+    """Whether every change within the first bounds is within the second, or in their list."""
     sizes, l1, l2 = bounds_of(one.changes, one.dimension)
     count = sum(n for _, n in sizes)
     if other.signed is False and one.signed and count > 1:
@@ -173,7 +173,7 @@ def within(one: Protected, other: Protected, account: Account) -> bool:
 
 
 def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
-    """Whether the corners of a box, of which so many coordinates change, are all in a list, up to sign."""
+    """Whether a list holds all corners of a box, up to sign; in a corner, as many coordinates change as are asked."""
     number = box(each, asked)[-1]
     if number > len(vectors):
         return False
@@ -187,7 +187,7 @@ def both_signs(vectors: Json) -> set[tuple[Json, ...]]:
 
 
 def of_question(one: Json, question: Json, account: Account) -> bool:
-    """Whether a result that answers a question is for no more than that, and for its loss and prior."""
+    """Whether a result that answers a question protects nothing else, and has its loss and prior."""
     design = one["design"]
     if question[""] == "local-report":
         ranged = design["input_range"] == question["input_range"]
@@ -310,7 +310,7 @@ def uncovered(question: Json) -> str:
 
 
 def comparison(held: Json, account: Account, check: Check) -> None:
-    """Results for one question at one privacy; the other cells of the table are the file's own words."""
+    """Check results for one question at one privacy; the other cells of the table are claimed."""
     results, question = dict(held["results"]), held["question"]
     if of := uncovered(question):
         raise NotCovered(f"comparisons {of}")
@@ -369,13 +369,13 @@ def shown(one: Json, question: Json, error: float) -> bool:
 
 
 def same_report(design: Json, question: Json) -> bool:
-    """Whether a quantizer is for the prior and the loss of a question, on average."""
+    """Whether a quantizer minimises the mean of the question's loss under its prior."""
     mean = design.get("objective", "mean") == "mean"
     return mean and bool((design["prior"], design["loss"]) == (question["prior"], question["loss"]))
 
 
 def least(held: Json, results: dict[str, Json], account: Account) -> None:
-    """That the least error is a bound of the mechanisms named."""
+    """Check that the least error is a lower bound of the mechanisms named."""
     stated, name, question = held["least"], held["least_name"], held["question"]
     if stated is None:
         account.agrees("no least error is named", name == "")
@@ -411,7 +411,7 @@ def each(results: Iterable[tuple[str, Json]], account: Account, check: Check) ->
 
 
 def frontier(held: Json, account: Account, check: Check) -> None:
-    """Results of one design of which one number varies."""
+    """Check results of one design of which one number varies."""
     table = {name: values for name, _, values in held["table"]}
     points = list(
         zip(table[held["over"]], table["value"], table["lower_bound"], held["results"], strict=True)
@@ -439,7 +439,7 @@ def frontier(held: Json, account: Account, check: Check) -> None:
 
 
 def fixed(design: Json, over: str) -> str:
-    """What of a design does not vary."""
+    """Return the members of a design that do not vary."""
     privacy = {k: v for k, v in (design.get("privacy") or {}).items() if k != over}
     left = {k: v for k, v in design.items() if k not in (over, "privacy")}
     return repr((left, privacy))
@@ -511,7 +511,7 @@ GIVEN = {
 
 
 def verify(text: str, seconds: float = 5.0) -> Account:
-    """The account of a file; raises NotCovered, or Refused for what cannot be a result or takes about so many seconds more than one a megabyte."""
+    """Return the account of a file; raise NotCovered, or Refused for what cannot be a result. Work is limited to so many seconds, and one more a megabyte."""
     account = Account(len(text), seconds)
     held: Json = None
     try:
@@ -549,7 +549,7 @@ def result(held: Json, account: Account) -> None:
 
 
 def evidence(held: Json, account: Account) -> None:
-    """Check what the proofs speak of."""
+    """Check the claims of the proofs of a result."""
     kind = held["design"][""]
     if kind not in CHECKS:
         raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
@@ -571,7 +571,7 @@ def evidence(held: Json, account: Account) -> None:
 
 
 def are_complete(held: Json) -> bool:
-    """Whether there is one proof of each claim, of a kind that the design has, and no other. A bound for a loss that no file holds may lack one."""
+    """Whether each claim has one proof, of a kind that the design has, and no other proof is there. A bound may lack one if its loss is a function."""
     kind, found = held["design"][""], [proof[""] for proof in held["proofs"]]
     law, bounds = PROOFS.get(kind, ("law-proof", ("closed-bound",)))
     if held["mechanism"][""] in TABLES:
@@ -586,7 +586,7 @@ def are_complete(held: Json) -> bool:
 
 
 def neighbours(said: Json, account: Account) -> None:
-    """What one record does to the answer is the question's: nothing in the file says whether it is so. A report of one person has no records."""
+    """State as given how one record changes the answer, which nothing in a file can show. A report of one person has no records."""
     parts = (said.get("bounds"), said.get("sensitivity"), said)
     stated = next((part for part in parts if isinstance(part, dict) and "neighbours" in part), None)
     if stated is not None and stated.get("of") != "person":
@@ -594,7 +594,7 @@ def neighbours(said: Json, account: Account) -> None:
 
 
 def certificate(held: Json, account: Account) -> None:
-    """The proofs of a result without its report: class and status are not stated."""
+    """Check the proofs of a result without its report, which states neither class nor status."""
     evidence({**held, "design": held["question"], "mechanism": held["law"]}, account)
 
 
@@ -603,7 +603,7 @@ SEVERAL = {"comparison": comparison, "frontier": frontier}
 
 
 def work(word: str) -> float:
-    """Seconds, any number of them."""
+    """Read a number of seconds, infinity included."""
     seconds = float(word)
     if seconds != seconds:
         raise ValueError

@@ -386,10 +386,6 @@ def _moments_claim(
     return Claim("the prior's masses and moments are those stated", how, near - apart, apart <= near)
 
 
-def _integrals(design: QuantizerDesign, stated: PriorMoments | None) -> Moments:
-    return Moments(design.prior, stated)
-
-
 def _integrated(design: QuantizerDesign, loss: Loss) -> bool:
     """Whether a proof integrates over the prior: the mean of a polynomial loss."""
     return loss.polynomial and design.objective != "worst"
@@ -436,7 +432,7 @@ class QuantizerProof(Proof):
         """Return an upper bound of the law's loss, exact up to the width of the prior's enclosures."""
         if objective == "worst":
             return worst_upper(law, loss)
-        return expected_upper(law, _integrals(design, self.moments), loss)
+        return expected_upper(law, Moments(design.prior, self.moments), loss)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, law = _parts(stated)
@@ -538,7 +534,7 @@ class DualBound(Proof):
     def _asked(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Asked:
         """Return the problem that the multipliers bound; `outputs` are the law's. Its bias is the allowed one, at most the largest of any mechanism."""
         (low, high), places = map(Fraction, design.input_range), self.duals.places(outputs)
-        moments = None if design.objective == "worst" else _integrals(design, self.moments)
+        moments = None if design.objective == "worst" else Moments(design.prior, self.moments)
         bias = min(design.max_bias, float(max(high - places[0], places[-1] - low)))
         return Asked(places, (low, high), design.privacy.epsilon, design.loss, moments, bias, design.max_mse)
 

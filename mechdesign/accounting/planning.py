@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechdesign.accounting.composition import MOST, Part, composed_delta, discretise, find_tilt
+from mechdesign.accounting.composition import Part, composed_delta, find_tilt
+from mechdesign.accounting.grids import MOST, discretise
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss, NoiseTerm, loss_of
 from mechdesign.doubles import ROUNDED, TINY
 from mechdesign.errors import DesignError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mechdesign.accounting.composition import MOST, discretise
+from mechdesign.accounting.grids import MOST, discretise
 from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import DesignError, MissingExtra

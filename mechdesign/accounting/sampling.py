@@ -35,7 +35,6 @@ apart by cells alone: the same records in all rounds, in both orders.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -44,20 +43,21 @@ from scipy import stats
 from scipy.special import expit, log_expit, logit
 
 from mechdesign.accounting.composition import (
+    STRETCHES,
+    calmer,
+    compose_grid,
+    composed_delta,
+    cumulants,
+    find_tilt,
+)
+from mechdesign.accounting.grids import (
     MOST,
     Cells,
     GridLoss,
-    Part,
-    Tilt,
-    calmer,
     cells_of,
-    composed_delta,
-    convolve,
-    cumulants,
     discretise,
     discretise_atoms,
     far_end,
-    find_tilt,
     known,
     on_points,
     outcomes,
@@ -78,8 +78,6 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.problem.law_moments import inverse_of, is_gaussian, law_variance
 from mechdesign.typing import Array, Numbers
 
-_STRETCHES = 16
-"""Largest number of convolutions of a round."""
 _ROUNDED = 1e-15
 """Relative rounding error of a loss."""
 _TRIED = 2**14
@@ -94,107 +92,6 @@ _LONGER = 8
 _EXTREME = 1e100
 _SMALL = 1e-6
 """A loss for which rounding errors are negligible."""
-
-
-def compose_grid(parts: Sequence[Part], most: int = MOST) -> GridLoss:
-    """Convolve the parts into one gridded loss, of at most `most` points, whose masses bound the true ones point by point.
-
-    δ of later rounds increases with every mass, so that no error has to be added to it once for each
-    round. A convolution is accurate to about 1e-13 of its *tilted* peak: there is one for the bulk of P, one for the bulk of Q
-    (whose law is P tilted by θ = −1), and one for each stretch of the upper tail; each point takes the best of its bounds.
-    """
-    if len(parts) == 1 and parts[0][1] == 1:
-        return parts[0][0]
-    step, pessimistic = parts[0][0].step, parts[0][0].pessimistic
-    infinite = -math.expm1(sum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in parts))
-    negligible = max(0.01 * infinite, TINY)
-    stretches = _stretches(parts, negligible, most)
-    if not stretches:
-        return GridLoss(step, 0, np.zeros(1), infinite, sum(c * g.offset for g, c in parts), pessimistic)
-    start = min(s.first for s in stretches)
-    size = max(s.first + s.mass.size for s in stretches) - start
-    losses: Array = step * np.arange(start, start + size, dtype=float)
-    mass = np.full(size, math.inf if pessimistic else 0.0)
-    for stretch in stretches:
-        inner = slice(stretch.first - start, stretch.first - start + stretch.mass.size)
-        if pessimistic:
-            tilted = np.full(size, stretch.outside)
-            tilted[inner] = np.maximum(stretch.mass, 0) + stretch.error
-            mass = np.minimum(mass, stretch.untilted(tilted, losses, up=True))
-        else:
-            tilted = np.maximum(stretch.mass - stretch.error - stretch.outside, 0)
-            untilted = stretch.untilted(tilted, losses[inner], up=False)
-            mass[inner] = np.maximum(mass[inner], untilted)
-    if pessimistic:
-        low, high = stretches[0], stretches[-1]
-        if start > sum(c * g.start for g, c in parts):
-            mass[0] += low.beyond(step * start)
-        if start + size <= sum(c * (g.start + g.mass.size - 1) for g, c in parts):
-            infinite += max(high.beyond(step * (start + size - 1)), TINY)
-    # points of negligible mass would only widen the grid
-    tail = np.cumsum(mass[::-1])
-    spare = min(int(np.searchsorted(tail, negligible, side="right")), size - 1) if infinite > 0 else 0
-    if spare:
-        infinite += float(tail[spare - 1]) * (1 + 1e-12) if pessimistic else 0.0
-        mass = mass[:-spare]
-    offset = sum(c * g.offset for g, c in parts)
-    return GridLoss(step, start, mass, min(infinite, 1.0), offset, pessimistic)
-
-
-@dataclass(frozen=True)
-class _Stretch:
-    """The composed law, tilted so that it is accurate on one stretch of losses: mass on the grid from `first` on."""
-
-    tilt: Tilt
-    first: int
-    mass: Array
-    error: float
-    """Error bound of each mass."""
-    outside: float
-    """Bound of the tilted mass on either side of them."""
-
-    def untilted(self, tilted: Array, losses: Array, *, up: bool) -> Array:
-        """Return the masses of P, rounded up or down."""
-        exponent = self.tilt.log_mgf - self.tilt.theta * losses
-        slack = 1e-14 * (10 + np.abs(self.tilt.log_mgf) + np.abs(self.tilt.theta * losses))
-        with np.errstate(under="ignore", over="ignore"):
-            power = exponent + (slack if up else -slack)
-        found = tilted * np.exp(np.minimum(power, LARGEST_POWER))
-        return np.where((power > LARGEST_POWER) & (tilted > 0), math.inf, found) if up else np.asarray(found)
-
-    def beyond(self, loss: float) -> float:
-        """Bound P's mass on the far side of a loss at the end of the stretch: below it if θ ≤ 0, above it if θ ≥ 0."""
-        return float(self.untilted(np.array([self.outside]), np.array([loss]), up=True)[0])
-
-
-def _stretches(parts: Sequence[Part], negligible: float, most: int) -> list[_Stretch]:
-    """Return stretches from the bulk of Q up to the point beyond which P has at most the mass `negligible`."""
-    out: list[_Stretch] = []
-    step = parts[0][0].step
-    ceiling = sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
-    for theta in (-1.0, 0.0):
-        out += _stretch(parts, cumulants(parts, theta), most)
-    while out and len(out) < _STRETCHES:
-        tilt, last = out[-1].tilt, out[-1].first + out[-1].mass.size - 1
-        level, spread = step * last, math.sqrt(max(tilt.variance, 0.0))
-        if last >= ceiling:  # the end is in sight, but may be so improbable there that rounding hides it
-            if level - tilt.mean <= 4 * spread:
-                break
-            level -= (level - tilt.mean) / 4
-        elif out[-1].beyond(level) <= negligible:
-            break
-        further = find_tilt(parts, level, guess=tilt.theta)
-        if not further.theta > tilt.theta:
-            break
-        out += _stretch(parts, further, most)
-    return out
-
-
-def _stretch(parts: Sequence[Part], tilt: Tilt, most: int) -> list[_Stretch]:
-    if not math.isfinite(tilt.log_mgf):
-        return []
-    first, mass, each, outside = convolve(parts, tilt, most=most)
-    return [_Stretch(tilt, first, mass, each, outside)]
 
 
 def loss_before(epsilon: float, rate: float) -> float:
@@ -330,7 +227,7 @@ class SampledRounds:
             wanted = max(step / max(float(expit(top + logit(self.rate))), TINY), 74 * spread / 2**21)
             base = replace(self.base, upper_tail=tail, epsilon=loss_before(largest_loss, self.rate))
             most = most if most == MOST else most // _LONGER
-            wanted = max(min(base.step, wanted), base.finest(most // _STRETCHES), 74 * spread / most)
+            wanted = max(min(base.step, wanted), base.finest(most // STRETCHES), 74 * spread / most)
             parts = base.parts(base.align(wanted), pessimistic=pessimistic)
             grid = compose_grid(parts, most)
             loss = AtomicLoss(grid.points + grid.offset, grid.mass, grid.infinity)

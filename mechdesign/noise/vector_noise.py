@@ -28,7 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from mechdesign.accounting.composition import composed_delta, discretise_atoms
+from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.grids import discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm
 from mechdesign.errors import DesignError

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mechdesign.accounting import composition
-from mechdesign.accounting.composition import GridLoss, composed_delta, discretise, discretise_atoms
+from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu
+from mechdesign.accounting.grids import GridLoss, discretise, discretise_atoms
 from mechdesign.accounting.interval import delta_interval, epsilon_bound
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, centred_loss, loss_of
 from mechdesign.accounting.profile import privacy_profile

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechdesign.accounting.composition import composed_delta, discretise
+from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.grids import discretise
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, joint_interval
 from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.accounting.planning import plan_grid

@@ -558,6 +558,8 @@ def _holds(pair: tuple[int, int, float], alpha: float) -> bool:
 BITS = 120
 _SHIFT = 192  # fractional bits of bounds of exponentials
 _SPANNED = 128  # αd beyond which the bound of e^{αd} stays: weights span less than e^{84}
+STEEP = _SPANNED / 2
+"""αd beyond which weights do not fall further."""
 _WHAT = "exact channel"
 _EMPTY = 1e-28  # columns below this everywhere are the solver's zeros
 
@@ -571,7 +573,7 @@ def _rate(alpha: float, distance: float) -> int:
 
 def _decay(distances: Array, alpha: float) -> Array:
     """Return e^{-αd}, bounded below so that even next to the largest weight no weight falls below one unit."""
-    return np.exp(-np.minimum(alpha * distances, _SPANNED / 2))
+    return np.exp(-np.minimum(alpha * distances, STEEP))
 
 
 def _closure(matrix: Array, distances: Array, alpha: float, deadline: Deadline) -> Array:

@@ -34,6 +34,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.channels.channel import (
+    STEEP,
     Channel,
     check_prior,
     exponential,
@@ -219,7 +220,10 @@ class MetricChannel(TableDesign):
         for table in tables:
             channel = Channel(table, self.space)
             value = channel.expected_loss(self.losses, self.weights)
-            yield Law(channel, value, report=SolveReport("closed form"))
+            law = Law(channel, value, report=SolveReport("closed form"))
+            # where weights are too coarse for e^(-α d), its proof may cost more than a gap
+            steep = self.alpha * self.space.diameter > STEEP and self.space.size <= _CALIBRATED
+            yield self.repaired(table, report=law.report) if steep else law
 
     def certified(self, law: Law, clock: Clock) -> Law:
         """Make a closed form exactly private; other laws already are."""

@@ -53,6 +53,7 @@ Block = tuple[Any, Any, Any, Any]
 """Rows, columns, numbers and losses of coefficients; a coefficient without a loss has nan."""
 ZERO = fmpq(0)
 _HIGH = 144  # fractional bits of e^ε from above
+_SHORT = 64  # fractional bits, more at small ε, of e^ε in pivots
 _TERMS = 4  # printed terms of a sample row
 _TYPICAL = 4  # ratio of a row's largest loss to a typical one
 
@@ -121,6 +122,13 @@ class Part:
     def high(self, pair: int) -> fmpq:
         """Return a rational at least e^ε."""
         return self._enclosed(1, pair)
+
+    def short(self, pair: int, *, above: bool) -> fmpq:
+        """Return a rational of few digits above or below e^ε, near it relative to e^ε - 1."""
+        exact = self.high(pair) if above else self.low(pair)
+        bits = _SHORT + max(0, -math.frexp(float(min(exact - 1, fmpq(1))))[1])
+        scaled = exact * (1 << bits)
+        return fmpq(scaled.ceil() if above else scaled.floor(), 1 << bits)
 
     def _enclosed(self, end: int, pair: int) -> fmpq:
         key = end, self._listed[1][pair]

@@ -30,6 +30,7 @@ from mechdesign.evidence.exact import LARGEST, fraction, nearest, rational
 from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import audit_rows
 from mechdesign.model.declared import ZERO, Declared, OwnRows, Part, Row
+from mechdesign.model.pivots import Pivots, multipliers, small
 from mechdesign.model.program import Program
 from mechdesign.model.table import shown_label
 from mechdesign.solvers.deadline import Deadline, limited, pause
@@ -409,7 +410,7 @@ def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[F
 
 
 def _unrepaired(solver: str | None) -> SolverError:
-    message = "no exact table was found next to the solver's: where privacy can be met at exactly this epsilon only there is none, so ask for 1e-6 more"
+    message = "no exact table was found next to the solver's: where privacy can be met at exactly this epsilon only there is none, so ask for 1e-6 more, and where delta is below 1e-9 for delta = 0"
     return SolverError(message, solver=solver or "highs", status="repair")
 
 
@@ -585,6 +586,11 @@ def _refuted(declared: Declared, clock: Deadline, without: frozenset[str] = froz
             bound = declared.linear_bound(*held, costs=False, zeros=program.zeros)
             if bound.admissible and bound.bound > 0:
                 return every if program.zeros else frozenset(map(declared.family_of, held[0].tolist()))
+    if small(declared):
+        exact = Pivots(declared, above=True, costs=False, without=without)
+        if (line := exact.solve()) is not None:
+            rows = multipliers(line)[0].tolist()
+            return every if declared.zeros and not without else frozenset(map(declared.family_of, rows))
     return frozenset()
 
 

@@ -54,6 +54,7 @@ from mechdesign.model.exactly import (
     weights_of,
 )
 from mechdesign.model.expressions import rows_of
+from mechdesign.model.pivots import Pivots, multipliers, small
 from mechdesign.model.problem import Problem, Unknown, labelled, named, unmet
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
@@ -136,6 +137,26 @@ class TableDesign(ModelledDesign):
         columns = Face(declared, frozenset()).lowered(self.exact(mechanism, none))
         value, further = round_up(fraction(declared.value(columns))), columns[declared.cells :]
         return Law(mechanism, value, (self.proof(tuple(map(fraction, further))),), report, notes)
+
+    def exactly(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Yield the vertex of least cost and its bound, by pivots in rationals from that basis, for a small table."""
+        declared, found = self.declared, list[Law | Bound]()
+        if declared.curved or not small(declared):
+            return
+        with suppress(SolverError), limited(clock):
+            low, high = Pivots(declared, above=False), Pivots(declared, above=True)
+            if low.solve() is None:
+                columns = low.columns
+                witness = tuple(fraction(x) for x in columns[declared.cells :])
+                law, value = self.deployed(weights_of(declared, columns)), fraction(declared.value(columns))
+                report = SolveReport("pivots in rationals")
+                found.append(Law(law, round_up(value), (self.proof(witness),), report))
+                high.enter(low.lines)
+                high.solve()
+                proof = RowsBound(*multipliers(high.cost))
+                bound = declared.linear_bound(proof.rows, proof.multipliers)
+                found += [Bound(round_down(fraction(bound.bound)), proof)] * bound.admissible
+        yield from found
 
     def linear_bound(self, rows: Indices, multipliers: Iterable[Any], given: Any = None) -> LinearBound:
         """Return the rows of the declared program with their multipliers, for `RowsBound`."""

@@ -167,6 +167,10 @@ class Design(Checked, metaclass=_Listed):
         """Yield laws and bounds that need no search; `solve` falls back on them when the clock stops `improve`."""
         yield from ()
 
+    def exactly(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Yield laws and bounds computed in rationals throughout, if the question is small enough; `solve` asks where `improve` leaves a gap."""
+        yield from ()
+
     def certified(self, law: Law, clock: Clock) -> Law:
         """Return the law with proofs and exact numbers.
 
@@ -260,7 +264,7 @@ class Design(Checked, metaclass=_Listed):
         label = f"{type(self).__name__} of {noise}" if isinstance(noise, str) else type(self).__name__
         with progress_bar(label, None, shown=progress is not False) as step:
             try:
-                for found in self.improve(clock, **options):
+                for found in self._attempts(clock, options):
                     incumbent.take(found)
                     step(f", gap {incumbent.gap:.2%}" if math.isfinite(incumbent.gap) else "")
                     if progress:
@@ -288,6 +292,23 @@ class Design(Checked, metaclass=_Listed):
             if not incumbent.laws:
                 raise too_late(type(self).__name__)
             return self._result(incumbent, clock)
+
+    def _attempts(self, clock: Clock, options: Mapping[str, Any]) -> Iterator[Law | Bound]:
+        """Yield what `improve` finds, then, where no solver was named and it failed or left a gap, what `exactly` does."""
+        failure: SolverError | None = None
+        try:
+            yield from self.improve(clock, **options)
+        except SolverError as error:
+            failure = error
+            if error.status == "limit" or options.get("solver") is not None:
+                raise
+        for found in self.exactly(clock) if clock.certify and options.get("solver") is None else ():
+            if failure is not None and isinstance(found, Law):
+                clock.failed(failure, "the optimum in rationals")
+                failure = None
+            yield found
+        if failure is not None:
+            raise failure
 
     @staticmethod
     def _show(progress: Callable[[Incumbent], None], incumbent: Incumbent) -> None:
@@ -349,15 +370,20 @@ class Design(Checked, metaclass=_Listed):
         return min(bound, value)
 
     def _first_certified(self, laws: list[Law], clock: Clock) -> Law:
-        """Certify laws in the order of value and return the first that passes; raise the first failure if none does."""
-        reason: MechdesignError | None = None
+        """Certify laws in the order of value, until the others cannot cost less by more than the gap; return the best, or raise the first failure if none passes."""
+        reason, best = None, None
         for law in laws:
+            if best is not None and best.value - law.value <= clock.gap * abs(best.value):
+                break
             try:
-                return self.certified(law, clock)
+                made = self.certified(law, clock)
+                best = made if best is None or made.value < best.value else best
             except MechdesignError as error:
                 reason = reason or error
-        assert reason is not None
-        raise reason
+        if best is None:
+            assert reason is not None
+            raise reason
+        return best
 
     def _status(self, found: Result, clock: Clock) -> Status:
         if not found.proofs:

@@ -305,7 +305,8 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
                 continue
             apart = [1.0 if far is None else far[a][b] for a, b in pairs]
             account.takes(400 * len(set(apart)), 400)
-            ends = {d: exp_bounds(Fraction(epsilon) * Fraction(d), 160) for d in set(apart)}
+            losses = {d: Fraction(epsilon) * Fraction(d) for d in set(apart)}
+            ends = {d: exp_bounds(x, 160 + 2 * min(int(x), 2**14)) for d, x in losses.items()}
             alike = between == "all" and not delta and len(ends) == 1 and n > 2
             who = {"all": "all pairs of inputs", "adjacent": "adjacent inputs"}.get(
                 str(between), f"{len(pairs)} listed pairs"
@@ -487,7 +488,7 @@ def table_fits(law: Json, account: Account) -> list[int]:
     account.agrees("rows are probabilities", all(min(row) >= 0 < sum(row) for row in law["weights"]))
     tables = zip(law["weights"], totals, law["matrix"], strict=True)
     left = lowest(
-        1e-12 * w / total - abs(w / total - p)
+        1e-12 * (w / total) - abs(w / total - p)
         for row, total, given in tables
         for w, p in zip(row, given, strict=True)
     )

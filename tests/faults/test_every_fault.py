@@ -42,7 +42,7 @@ from tests.evidence import test_widened
 ROOT = Path(__file__).parents[2]
 ONE, WEAK = md.PureDP(1.0), md.ApproximateDP(1.0, 1e-6)
 CASES: dict[str, Callable[[], None]] = {}
-LONG = {
+LONG = [
     "A8 inputs",
     "A8 outputs",
     "B21 patterns",
@@ -53,7 +53,7 @@ LONG = {
     "B13 million rounds",
     "B20 count",
     "C23 descent",
-}
+]
 """Above two seconds."""
 
 

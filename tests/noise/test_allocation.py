@@ -80,20 +80,6 @@ def test_laplace_loses_to_gaussian_from_nine_equal_coordinates_on() -> None:
     assert all(wins(k, np.exp(np.arange(k) - k)) for k in (2, 9, 20, 100))
 
 
-def test_two_dimensional_laplace_errors() -> None:
-    for epsilon, expected in (
-        (0.5, 3.4283),
-        (1, 1.7141),
-        (1.5, 1.1428),
-        (2, 0.8571),
-        (2.5, 0.6857),
-        (3, 0.5714),
-    ):
-        result = md.NoiseAllocation("laplace", [0.85, 0.15], md.PureDP(epsilon), loss=1).solve()
-        assert result.value == pytest.approx(expected, abs=6e-5)
-        assert result.design.compare(result)["loss"].iloc[0] == pytest.approx(2 / epsilon, rel=1e-12)
-
-
 def _water_filling(lam, w, p, m, budget, low, high):
     """Independent oracle: stationarity with clipping, the multiplier by a root finder."""
 

@@ -184,18 +184,6 @@ def test_chernoff_holds_for_the_worst_coupling_and_is_solved_tightly(share, samp
     assert reduction.guarantee.delta == failure
 
 
-def test_more_samples_cost_less():
-    values = [SamplingReduction(5.0, 0.1, s).guarantee.alpha for s in (50, 200, 1000, 10**6)]
-    assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(5.0, rel=0.03)
-
-
-def test_sampling_is_with_replacement_from_each_user_own_items():
-    reduction = SamplingReduction(1.0, 0.1, samples=20_000)
-    drawn = reduction.sample([[3], [1, 1, 2], np.array([0, 4])], rng=0)
-    assert (drawn[0] == 3).all() and set(drawn[1]) == {1, 2} and set(drawn[2]) == {0, 4}
-    assert (drawn[1] == 1).mean() == pytest.approx(2 / 3, abs=4 * math.sqrt(2 / 9 / 20_000))
-
-
 # -- Item-wise release: the object's own guarantee against exact divergences, calibration both ways, sampling, errors
 
 SPACED = md.MetricSpace.line([0.0, 1.0, 2.5])

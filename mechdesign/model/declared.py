@@ -35,8 +35,9 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
+from mechdesign.evidence.proofs import CLAIMED, PROVED, Claim, agreement
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.model.table import Labels, Private, shown_label
+from mechdesign.model.table import Labels, Private, named_losses, shown_label
 from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Array, Indices, instance
 
@@ -368,6 +369,11 @@ class OwnRows:
         """Return a requirement as an inequality, with its number of rows."""
         raise NotImplementedError
 
+    @property
+    def fits(self) -> bool:
+        """Whether the objective is what its words say, if it has words of its own."""
+        return True
+
     def families(self) -> list[str]:
         """Return the labels of all families."""
         return [*dict.fromkeys([asked.label for asked in self.privacy]), *self.labels]
@@ -482,6 +488,34 @@ class Linear(OwnRows):
         """Number of columns."""
         return len(self.cost)
 
+    def named(self) -> Any:
+        """Return the linear functions of the unknown whose largest the words of the objective name, a row each; None for words of its author."""
+        raise NotImplementedError
+
+    @property
+    def fits(self) -> bool:
+        """Whether the objective is what its words name, if they are words of this package, to the rounding of products."""
+        if (named := self.named()) is None:
+            return True
+        rows, t = sparse.csr_array(named), self.cells
+        own = self.family == (self.labels.index("objective") if "objective" in self.labels else -1)
+        held = sparse.csr_array(self.cost[None])
+        if own.any() and not self.cost[:t].any() and self.cost[t:].any():  # t is at least each of them
+            count, alone = own.sum(), self.cost[t] == 1 and not self.cost[t + 1 :].any()
+            if not alone or self.matrix[~own][:, [t]].nnz or self.offsets[own].any() or self.equal[own].any():
+                return False
+            ones = np.ones(count), (np.arange(count), np.full(count, t))
+            held = self.matrix[own] + sparse.csr_array(ones, shape=(count, self.width))
+        rows.resize(rows.shape[0], self.width)
+        alike = self.constant == 0 and held.shape == rows.shape
+        return alike and bool((abs(held - rows) - 1e-12 * abs(rows)).max() <= 0)
+
+    def objective_claim(self) -> Claim:
+        """Claim that the coefficients are what the words of the objective name; words of its author are not checked."""
+        if self.named() is None:
+            return agreement(f"the objective is {self.objective!r}, as its author named it", CLAIMED, True)
+        return agreement(f"the objective's coefficients are those of {self.objective!r}", PROVED, self.fits)
+
 
 @dataclass(frozen=True, eq=False)
 class Declared(Linear):
@@ -513,6 +547,9 @@ class Declared(Linear):
             raise DesignError("rows: do not fit the unknown")
         for asked in self.privacy:
             asked.check(self.n)
+
+    def named(self) -> Any:
+        return named_losses(self.objective, self.inputs, self.outputs, self.cost)
 
     @property
     def n(self) -> int:

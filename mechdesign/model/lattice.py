@@ -200,7 +200,7 @@ class LatticeNoise(Unknown):
             check_loss(held, self.step * np.arange(-self.side - self.change - 1, self.side + self.change + 2))
         costs = lattice_costs(held, self.step, self.side, self.change, self.decay, integer=self.integer)
         found: cp.Expression = cp.sum(cp.multiply(costs.floats(), self))
-        found.set_label(f"expected {held.name} error")
+        found.set_label(f"expected {held.words}")
         return found
 
     def stated(self) -> dict[str, Any]:
@@ -217,6 +217,9 @@ class LatticeNoise(Unknown):
             "tails": self.tails,
             "integer": self.integer,
         }
+
+
+_NAMED = {f"expected {loss} error": loss for loss in ("absolute", "squared")}
 
 
 def lattice_costs(
@@ -273,6 +276,13 @@ class LatticeDeclared(Declared):
         "this program: at every shift by s steps up to the sensitivity the sum of all positive parts S_j of p_j - e^epsilon p_(j+s) is at most delta; e^epsilon is rounded up."
     )
     noun: ClassVar[str] = "noise on this lattice"
+
+    def named(self) -> Any:
+        if self.free or self.mirrored or self.objective not in _NAMED:
+            return None
+        loss = Loss.of(_NAMED[self.objective])
+        costs = lattice_costs(loss, self.step, self.side, self.change, self.decay, integer=self.integer)
+        return costs.floats()[None]
 
     @property
     def side(self) -> int:

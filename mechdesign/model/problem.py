@@ -543,6 +543,9 @@ class Problem(ModelledDesign):
         if self.design is not None and self.unchanged:
             found: Result = self.design.solve(solver, **options)
             return found
+        if self.numbers is not None and not self.declared.fits:
+            remedy = "names another objective: give it words of your own, by set_label"
+            raise DesignError.of("objective", self.minimised, remedy)
         return super().solve(solver, **options)
 
 

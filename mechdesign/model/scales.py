@@ -338,17 +338,20 @@ class Covariance(Unknown):
         else:
             rows = self._rows(workload)
             found = cp.sum(cp.multiply(rows.T @ rows, self))
-        return _labelled(found, "sum of the variances", workload)
+        return _labelled(found, TOTAL, workload)
 
     def largest(self, workload: Workload | Numbers | None = None) -> cp.Expression:
         """Return the largest variance of the numbers, or of the answers of a workload."""
-        return _labelled(cp.max(self.variances(workload)), "largest variance", workload)
+        return _labelled(cp.max(self.variances(workload)), LARGEST_VARIANCE, workload)
 
     def _rows(self, workload: Workload | Numbers) -> Array:
         rows = workload.dense() if isinstance(workload, Workload) else array("workload", workload, ndim=2)
         if rows.shape[1] != self.shape[0]:
             raise DesignError.of("workload", rows.shape, f"must have {self.shape[0]} columns")
         return rows
+
+
+TOTAL, LARGEST_VARIANCE = "sum of the variances", "largest variance"
 
 
 def _labelled(expression: cp.Expression, words: str, workload: object) -> cp.Expression:

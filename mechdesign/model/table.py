@@ -13,6 +13,7 @@ requirements and errors of the field as CVXPY expressions and constraints; any o
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from typing import Any, TypeAlias
 
 import cvxpy as cp
 import numpy as np
+from scipy import sparse
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -172,6 +174,9 @@ class Errors:
     inputs: Labels
     outputs: Labels
 
+    after = ""
+    """What the words of an error end with."""
+
     @property
     def _table(self) -> Any:
         return self
@@ -229,13 +234,13 @@ class Errors:
         total = math.fsum(weights.tolist())
         costs = self.losses(loss) * weights[:, None] / total
         found: cp.Expression = cp.sum(cp.multiply(costs, self._table))
-        found.set_label(f"expected {_loss_words(loss)}, over {over}")
+        found.set_label(f"expected {_loss_words(loss)}, over {over}{self.after}")
         return found
 
     def worst(self, loss: Loss = "absolute") -> cp.Expression:
         """Return the largest expected loss over the inputs."""
         found: cp.Expression = cp.max(cp.sum(cp.multiply(self.losses(loss), self._table), axis=1))
-        found.set_label(f"expected {_loss_words(loss)}, at the worst input")
+        found.set_label(f"expected {_loss_words(loss)}, at the worst input{self.after}")
         return found
 
     def bias(self, target: Numbers | None = None) -> cp.Expression:
@@ -401,12 +406,43 @@ class Table(Errors, Unknown):
 class Decoded(Errors):
     """A table after post-processing: an expression with a table's errors."""
 
-    def __init__(self, inputs: Labels, outputs: Labels, expression: cp.Expression) -> None:
+    after = ", after decoding"
+
+    def __init__(self, inputs: Labels, outputs: Labels, expression: Any) -> None:
         self.inputs, self.outputs, self.expression = inputs, outputs, expression
 
     @property
-    def _table(self) -> cp.Expression:
+    def _table(self) -> Any:
         return self.expression
+
+
+def named_losses(words: str, inputs: Labels, outputs: Labels, cost: Array) -> Any:
+    """Return the expected losses, linear in the cells of a table, whose largest these words of `Errors` name; None for other words.
+
+    The weights of a prior, which the words print to six digits, are those of `cost`; they sum to 1.
+    """
+    if (found := _NAMED.fullmatch(words)) is None:
+        return None
+    loss, count = {"share of wrong outputs": "error"}.get(found[1], found[1].split()[0]), len(inputs)
+    losses = Decoded(inputs, outputs, None).losses(loss)
+    if found[2] is None:
+        return sparse.block_diag([*losses[:, None]], format="csr")
+    weights, farthest = np.full(count, 1 / count), losses.argmax(axis=1)
+    if found[2] != "a uniform prior" and losses.any(axis=1).all():
+        each = cost[: losses.size].reshape(losses.shape)[np.arange(count), farthest]
+        weights = each / losses[np.arange(count), farthest]
+        printed = np.array(found[3].split(", "), dtype=float) if found[3] else weights
+        if printed.shape != weights.shape or not np.allclose(weights, printed, rtol=1e-5, atol=0):
+            return np.zeros((0, losses.size))
+        weights = np.maximum(weights, 0) / np.maximum(weights, 0).sum()
+    return (losses * weights[:, None]).reshape(1, -1)
+
+
+_SHARE = r"\d+(?:\.\d+)?(?:e-\d+)?"
+_NAMED = re.compile(
+    r"expected (absolute error|squared error|share of wrong outputs), "
+    rf"(?:at the worst input|over (a uniform prior|the prior given|the prior \(({_SHARE}(?:, {_SHARE})*)\)))"
+)
 
 
 def _loss_words(loss: Loss) -> str:

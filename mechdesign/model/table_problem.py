@@ -713,4 +713,6 @@ class TableProof(Proof):
         if "objective" not in declared.curved:
             claim = f"the objective, called {declared.objective!r}, is at most {stated.value!r}"
             yield Claim(claim, PROVED, float(room), room >= 0)
+        if isinstance(design, FiniteProblem):
+            yield declared.objective_claim()
         yield agreement("weights are a table of the problem's inputs and outputs", PROVED, True)

@@ -33,6 +33,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from mechdesign.accounting.profile import gaussian_most
 from mechdesign.doubles import TINY, UNIT
@@ -40,6 +41,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import Linear
+from mechdesign.model.scales import LARGEST_VARIANCE, TOTAL
 from mechdesign.noise.correlated_noise import inverse_rows
 from mechdesign.problem.checks import array
 from mechdesign.problem.workload import Span
@@ -164,6 +166,11 @@ class DeclaredCovariance(Linear):
             raise DesignError.of("covariance", self.n, allowed)
         if self.further < 0:
             raise DesignError("rows: do not fit the unknown")
+
+    def named(self) -> Any:
+        k = np.arange(self.n)
+        variances = sparse.csr_array((np.ones(self.n), (k, k * (self.n + 1))), shape=(self.n, self.cells))
+        return {TOTAL: variances.sum(axis=0)[None], LARGEST_VARIANCE: variances}.get(self.objective)
 
     def column(self, j: int) -> str:
         """Return the name of an entry or of a further variable."""

@@ -169,6 +169,7 @@ class CovarianceProblem(Problem):
 
     def law_claims(self, stated: Certificate, given: tuple[Fraction, ...]) -> Iterator[Claim]:
         yield from self.own_claims(stated, given)
+        yield self.declared.objective_claim()
         yield from self.function_claims(instance("law", stated.law, CorrelatedGaussianNoise).covariance)
 
     def own_claims(self, stated: Certificate, given: tuple[Fraction, ...]) -> Iterator[Claim]:

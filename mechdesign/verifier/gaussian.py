@@ -55,7 +55,7 @@ from mechdesign.verifier.arithmetic import (
     whole,
 )
 from mechdesign.verifier.reading import Account, Json, Refused, asked, counts_of, proofs_of
-from mechdesign.verifier.table import MISSED, Own, family_holds, own_rows, tangents_of
+from mechdesign.verifier.table import MISSED, Own, family_holds, objective_is, own_rows, tangents_of
 
 ROOM = 1e-11
 CLOSE = 1e-6
@@ -294,6 +294,12 @@ def covariance_problem(result: Json, account: Account) -> None:
     for label in design["labels"]:
         left = (left_of_row(row, spread, witness) for row in rows if row.label == label)
         family_holds(label, min(left, default=Fraction(0)), account, curved)
+    variances = [{k * (n + 1): Fraction(1)} for k in range(n)]
+    named = {
+        "largest variance": variances,
+        "sum of the variances": [{k: w for one in variances for k, w in one.items()}],
+    }
+    objective_is(design, rows, named.get(design["objective"]), n * n, account)
     value = spread.ends(list(enumerate(costs)), witness)[1] + Fraction(design["constant"])
     account.bounds(f"the value is at most {result['value']!r}", value, result["value"])
     if result["lower_bound"] is not None:

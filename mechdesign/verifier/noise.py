@@ -501,10 +501,29 @@ def lattice_problem(result: Json, account: Account) -> None:
         group: list[Json] = [j for j in range(len(cells)) if j not in none]
         return lower_bound(costs, rows, [group], set(range(len(cells), width)))
 
-    bits = max(weights).bit_length() + r.denominator.bit_length()
-    keeps_rows(
-        design, result, proofs, cells, bits, bound, "noise on this lattice within these constraints", account
+    bits, noun = (
+        max(weights).bit_length() + r.denominator.bit_length(),
+        "noise on this lattice within these constraints",
     )
+    keeps_rows(design, result, proofs, cells, bits, bound, noun, account, named_error(design, side))
+
+
+def named_error(design: Json, side: int) -> list[dict[int, Fraction]] | None:
+    """What an entry costs in the words of an objective: at a point or over its cell, with all repetitions; None for its author's words."""
+    words, n, r = design["objective"], design["change"], Fraction(design["decay"])
+    if words not in ("expected absolute error", "expected squared error"):
+        return None
+    h, whole, mean, costs = Fraction(design["step"]), design["integer"], r / (1 - r), dict[int, Fraction]()
+    square = r * (1 + r) / (1 - r) ** 2
+    for j in range(-side, side + 1):
+        far, out = abs(j), n if r and abs(j) > side - n else 0
+        if words == "expected absolute error":
+            costs[j + side] = (far + out * mean) * h if far or whole else h / 4
+        else:
+            costs[j + side] = (far**2 + 2 * far * out * mean + out**2 * square) * h**2 + (
+                not whole
+            ) * h**2 / 12
+    return [{j: c for j, c in costs.items() if c}]
 
 
 def private_on_lattice(

@@ -35,6 +35,7 @@ prior as w: a mean) loss of at least Σ_x min_y (w_x ℓ(y − x) + Σ ψ_xx′(
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
@@ -180,7 +181,78 @@ def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     def proved(rows: list[Own]) -> Fraction:
         return bound(design, proofs["rows-bound"], rows, points, account)
 
-    keeps_rows(design, result, proofs, cells, bits, proved, noun, account)
+    keeps_rows(design, result, proofs, cells, bits, proved, noun, account, named_losses(design))
+
+
+SHARE = r"\d+(?:\.\d+)?(?:e-\d+)?"
+NAMED = re.compile(
+    r"expected (absolute error|squared error|share of wrong outputs), "
+    rf"(?:at the worst input|over (a uniform prior|the prior given|the prior \(({SHARE}(?:, {SHARE})*)\)))"
+)
+"""Words of the objective that name its coefficients."""
+
+
+def named_losses(design: Json) -> list[dict[int, Fraction]] | None:
+    """The linear functions of the cells whose largest the words of an objective name; None if they are its author's.
+
+    The weights of a prior, which the words print to six digits, are read off the costs.
+    """
+    if "objective" not in design or (found := NAMED.fullmatch(design["objective"])) is None:
+        return None
+    inputs, outputs = ([on_line(z) for z in design[side]] for side in ("inputs", "outputs"))
+    n, m, losses = len(inputs), len(outputs), list[list[Fraction]]()
+    for x in inputs:
+        row = [Fraction(x != y) for y in outputs]
+        if not found[1].startswith("share"):
+            off = [[Fraction(a) - Fraction(b) for a, b in zip(x, y, strict=True)] for y in outputs]
+            row = [sum((a * a for a in each), Fraction(0)) for each in off]
+            if found[1].startswith("absolute"):
+                row = [
+                    abs(each[0]) if len(each) == 1 else Fraction(math.sqrt(s)) for each, s in zip(off, row)
+                ]
+        losses.append(row)
+    weights = [Fraction(1, n)] * n
+    if found[2] is None:
+        return [{x * m + y: c for y, c in enumerate(row) if c} for x, row in enumerate(losses)]
+    if found[2] != "a uniform prior" and all(map(any, losses)):
+        places = [(x * m + row.index(max(row)), max(row)) for x, row in enumerate(losses)]
+        weights = [max(Fraction(design["cost"][j]) / most, Fraction(0)) for j, most in places]
+        total, printed = sum(weights), [Fraction(w) for w in found[3].split(", ")] if found[3] else weights
+        if len(printed) != n or not total or any(abs(w - p) > p / 10**5 for w, p in zip(weights, printed)):
+            return []
+        weights = [w / total for w in weights]
+    cells = ((x * m + y, w * c) for x, (w, row) in enumerate(zip(weights, losses)) for y, c in enumerate(row))
+    return [{j: c for j, c in cells if c}]
+
+
+def on_line(label: Json) -> Json:
+    """A label as coordinates, a name as it is."""
+    return label if isinstance(label, str | list) else [label]
+
+
+def objective_is(
+    design: Json, rows: list[Own], named: list[dict[int, Fraction]] | None, cells: int, account: Account
+) -> None:
+    """Whether the objective is the largest of the linear functions that its words name, to 1e-12; other words are claimed."""
+    if "objective" not in design:
+        return
+    words, costs = design["objective"], {j: Fraction(c) for j, c in enumerate(design["cost"]) if c}
+    if named is None:
+        account.given(f"the objective is {words!r}, as its author named it")
+        return
+    own = [row for row in rows if row.label == "objective"]
+    held, fits = [costs], True
+    if own and costs and min(costs) >= cells:  # a further column is at least each of them
+        fits = costs == {cells: 1} and not any(row.equal or row.offset for row in own)
+        fits = fits and not any(j == cells for row in rows if row.label != "objective" for j, _ in row.terms)
+        held = [{j: a for j, a in row.terms if a} for row in own]
+        fits = fits and all(row.pop(cells, None) == -1 for row in held)
+    fits = fits and len(held) == len(named) and not design["constant"]
+    fits = fits and all(
+        a.keys() == b.keys() and all(abs(a[j] - b[j]) <= abs(b[j]) / 10**12 for j in b)
+        for a, b in zip(held, named)
+    )
+    account.agrees(f"the objective's coefficients are those of {words!r}", fits)
 
 
 def keeps_rows(
@@ -192,9 +264,11 @@ def keeps_rows(
     proved: Callable[[list[Own]], Fraction],
     noun: str,
     account: Account,
+    named: list[dict[int, Fraction]] | None,
 ) -> None:
-    """Check the user's own rows, the value, and the lower bound."""
+    """Check the user's own rows, the value, the words of the objective, and the lower bound."""
     rows, v = own_rows(design, len(cells)), [*cells, *proofs["table-proof"]["witness"]]
+    objective_is(design, rows, named, len(cells), account)
     costs = [Fraction(c) for c in design["cost"]]
     if len(v) != len(costs):
         raise Refused("further columns without values")

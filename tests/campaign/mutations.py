@@ -48,6 +48,7 @@ SAID = ("design", "mechanism", "value", "lower_bound")
 
 
 ACCEPTED = "FAULT: accepted"
+AUTHORED = "as its author named it"  # an objective, which no checker holds for more than that
 
 
 class TooLong(BaseException):
@@ -193,7 +194,10 @@ def examined(result: md.Result, original: list[str]) -> str:
     now = said(result)
     if now[: len(SAID)] == original[: len(SAID)]:
         return "same"
-    return "less" if weaker(result, now, original) else ACCEPTED
+    if weaker(result, now, original):
+        return "less"
+    own = any(claim.endswith(AUTHORED) for claim in result.checks()["claim"])
+    return "claimed" if own and now[0] != original[0] else ACCEPTED
 
 
 def weaker(result: Any, now: list[str], original: list[str]) -> bool:
@@ -236,6 +240,8 @@ def outcome_alone(text: str, original: list[str]) -> str:
     signal.setitimer(signal.ITIMER_PROF, allowed(text))
     try:
         rows = rows_of(text)
+        if words_of(json.loads(text)["payload"]["fields"])[0] == original[0]:
+            rows = [row for row in rows if not row[0].endswith(AUTHORED)]
     except verify.NotCovered:
         return "not covered"
     except (verify.Refused, ValueError, RecursionError):

@@ -442,7 +442,8 @@ def consumed(
     epsilon, delta = Decimal(e), Decimal(d)
     claim = f"delta at most {d!r} at epsilon = {e!r}"
     asked = Asked(name, shapes, rounds, rate, epsilon, delta, account)
-    found = asked.least(scaled, aim)
+    bounded = rounds * most_lost(name, shapes, scaled, rate) <= epsilon  # no loss is above ε: δ is 0
+    found = SLACK if bounded else asked.least(scaled, aim)
     account.bounds(claim, found, delta)
     return found, len(scaled) == 1 and asked.closed(scaled[0])
 

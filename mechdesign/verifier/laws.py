@@ -300,12 +300,12 @@ def discrete_laplace(a: Decimal, shift: Decimal) -> Whole:
 
 
 def discrete_gaussian(sigma: Decimal, shift: Decimal) -> Whole:
-    """P(k) ∝ e^(-k²/2σ²), as far as it is 1e-60: the loss is r(r + 2k)/2σ²."""
+    """P(k) ∝ e^(-k²/2σ²): losses beyond 17 σ, of mass 1e-60, are infinite; the loss is r(r + 2k)/2σ²."""
     r = whole(shift)
     unit = r / (2 * sigma * sigma)
     wide = sigma > LISTED
     total, tails = (ONE, list[Decimal]()) if wide else gaussian_tails(sigma)
-    last = int(17 * sigma) if wide else len(tails) - 2
+    last = int(17 * sigma) if wide else min(int(17 * sigma), len(tails) - 2)
 
     def upper(k: int) -> Decimal:
         if wide:
@@ -334,11 +334,11 @@ def wide_tail(sigma: Decimal, k: int) -> Decimal:
 
 @lru_cache(maxsize=2)
 def gaussian_weights(sigma: Decimal) -> list[Decimal]:
-    """e^(-k²/2σ²) of k = 0, 1, … as far as it is 1e-60."""
+    """e^(-k²/2σ²) of k = 0, 1, … as far as it is 1e-400: δ at ε takes them times e^ε."""
     weight, fall = ONE, (-1 / (2 * sigma * sigma)).exp()
     twice = fall * fall
     found = []
-    while weight > Decimal("1e-60"):
+    while weight > Decimal("1e-400"):
         found.append(weight)
         weight *= fall
         fall *= twice

@@ -110,6 +110,23 @@ def test_three_discrete_laplace_coordinates_in_fractions() -> None:
         assert exact <= Fraction(delta) * (1 + Fraction(1, 10**12)) <= exact * (1 + Fraction(1, 10**6))
 
 
+@pytest.mark.parametrize(
+    ("family", "privacy", "changes"),
+    [
+        ("discrete_gaussian", md.ApproximateDP(50, 1e-12), {}),
+        ("discrete_gaussian", md.ApproximateDP(165, 1e-29), {"sensitivity": 100}),
+        ("discrete_gaussian", md.ZeroConcentratedDP(300), {}),
+        ("staircase", md.ApproximateDP(0.021307884974414708, 1.53e-30), {"sensitivity": 2, "dimension": 2}),
+    ],
+)
+def test_calibrated_noise_of_steep_losses_holds(
+    family: str, privacy: object, changes: dict[str, int]
+) -> None:
+    """Of few whole numbers, of which δ takes tails times e^ε, and of losses that all end at ε, where δ is 0."""
+    noise = md.calibrate(family, privacy=privacy, **{"sensitivity": 1, **changes})
+    assert all(holds for *_, holds in verify(dumps(noise)).rows)
+
+
 @pytest.mark.parametrize("name", sorted(CONTINUOUS))
 def test_costs_are_moments_of_the_tails(name: str) -> None:
     shapes = {"osgt": (2,), "flipped_huber": (2,), "gennorm": ("1.5",), "truncated_laplace": (5,)}.get(

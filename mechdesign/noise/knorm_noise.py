@@ -220,9 +220,10 @@ class KNormNoise(Checked, AddedNoise):
             settle(self, vertices=hull.vertices, simplices=hull.simplices)
             return
         faces = np.clip(array("simplices", self.simplices, ndim=2), -1e9, 1e9).astype(int).tolist()
+        named = all(isinstance(i, (int, np.integer)) for face in self.simplices for i in face)
         settle(self, vertices=tuple(map(tuple, vertices.tolist())), simplices=faces_named(faces))
         known = set(range(1, len(vertices) + 1))
-        named = all(len({abs(i) for i in face} & known) == len(face) == size for face in faces)
+        named = named and all(len({abs(i) for i in face} & known) == len(face) == size for face in faces)
         named = named and {abs(i) for face in faces for i in face} == known
         if not named or not isinstance(self.body.hull, Hull) or not self.body.hull.sound:
             allowed = "must be all faces of the hull, one of each and its negative: leave them out"

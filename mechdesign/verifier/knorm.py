@@ -104,7 +104,8 @@ class Hull(Planes):
     def __init__(self, law: Json, account: Account) -> None:
         super().__init__(law, account)
         exact = [[Fraction(x) for x in v] for v in law["vertices"]]
-        self.d, faces = len(exact[0]), law["simplices"]
+        ordered = [sorted(face, key=abs) for face in law["simplices"]]
+        self.d, faces = len(exact[0]), [face if face[0] > 0 else [-i for i in face] for face in ordered]
         self.unit = max(x.denominator for v in exact for x in v)
         self.whole = [[int(x * self.unit) for x in v] for v in exact]
         bits = math.log2(self.unit)

@@ -554,8 +554,12 @@ def test_both_checkers_refuse(edit: str) -> None:
 
 def test_faces_of_a_hull_are_in_any_order() -> None:
     payload, path = files.payload("knorm-listed"), ("fields", "mechanism", "fields", "simplices", "$tuple")
-    turned = trees.put(payload, path, trees.at(payload, path)[::-1])
-    assert files.alone_accepts(turned) and files.package_accepts(turned)
+    faces = trees.at(payload, path)
+    shuffled = [{"$tuple": face["$tuple"][::-1]} for face in faces]
+    called = [{"$tuple": list(map(float, face["$tuple"]))} for face in faces]
+    for others, sound in ((faces[::-1], True), (shuffled, True), (called, False)):
+        forged = trees.put(payload, path, others)
+        assert files.alone_accepts(forged) == files.package_accepts(forged) == sound
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ from mechdesign.quantizers.moments import interpolated_costs
 from mechdesign.quantizers.newton import METHODS, best_floors, check_feasible, uncapped
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.table import largest_loss, mean_loss, smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.table import largest_loss, smallest_epsilon, solved_epsilon
 from mechdesign.solvers.deadline import Deadline, limited
 from mechdesign.typing import Array, Numbers
 
@@ -439,7 +439,7 @@ def _without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: fl
         np.zeros_like(solution.multipliers),
     )
     proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
-    value = mean_loss(fill.table, problem.prior, problem.loss)
+    value = fill.expected_loss(problem)
     if problem.objective == "worst":
         value, x = largest_loss(fill.table, problem.loss)
         at = np.array([x])

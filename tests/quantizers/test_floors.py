@@ -1,4 +1,4 @@
-"""The block fill against a linear program, finite differences, quadrature and exact arithmetic."""
+"""The block fill, costs of interpolated rows and multipliers of any outputs against exact arithmetic and mechanisms that exist."""
 
 import math
 from dataclasses import replace
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import round_down
@@ -25,21 +25,9 @@ from mechdesign.quantizers.table import smallest_epsilon
 from mechdesign.solvers.deadline import Deadline
 
 
-def quartic(t):
-    return np.asarray(t) ** 4 / 10 + np.abs(t)
-
-
-def hinge(t):
-    """Convex, with kinks away from zero, and not symmetric."""
-    return np.maximum(np.maximum(-2 * np.asarray(t) - 1, 0.5 * np.asarray(t)), 0.0)
-
-
 def runs(share):
     """That share of the profile's examples (200 normally, 2,000 nightly)."""
     return settings(max_examples=int(settings.default.max_examples * share))
-
-
-LOSSES = ["absolute", "squared", {"absolute": 1, "squared": 0.3}, quartic, hinge]
 
 
 @st.composite
@@ -73,64 +61,6 @@ def cases(draw, *, least: int = 2, most: int = 8):
     else:
         floors = inside
     return bins, floors, rho, lower, upper
-
-
-def row_program(bins, floors, rho, x, cost):
-    """The best row at x by HiGHS."""
-    answer = optimize.linprog(
-        cost,
-        A_eq=np.stack([np.ones(len(bins)), bins]),
-        b_eq=[1.0, x],
-        bounds=np.stack([floors, rho * floors], axis=1),
-        method="highs",
-    )
-    return answer
-
-
-@given(cases(), st.integers(0, 4), st.floats(0, 1))
-@runs(0.75)
-def test_fill_is_the_best_row(case, which, share):
-    bins, floors, rho, lower, upper = case
-    loss = md.Loss.of(LOSSES[which])
-    problem = FloorProblem(bins, rho, lower, upper, md.Prior.of([0.0]), loss)
-    x = np.array([lower + share * (upper - lower)])
-    table = pieces(problem, floors)
-    at = table.at(x)
-    lam, mu = problem.slopes(x, table.left[at], table.right[at])
-    row = table.rows_at(x, at)[0]
-    cost = loss(bins - x[0])
-    assert row.sum() == pytest.approx(1, abs=1e-14)
-    assert row @ bins == pytest.approx(x[0], abs=1e-13)
-    assert np.all(row >= floors * (1 - 1e-15)) and np.all(row <= rho * floors * (1 + 1e-15))
-    best = row_program(bins, floors, rho, x[0], cost)
-    assert best.status == 0
-    assert row @ cost == pytest.approx(best.fun, abs=1e-7)
-    # Strong duality with the chord as the proof.
-    dual = lam[0] + mu[0] * x[0] + float(floors @ problem.reduced(x, lam, mu)[0])
-    assert dual == pytest.approx(row @ cost, abs=1e-10 * (1 + abs(dual)))
-
-
-@given(cases(), st.floats(0.01, 0.999) | st.floats(1.001, 5))
-@runs(0.4)
-def test_smallest_epsilon_decides_feasibility(case, factor):
-    """Against a program that asks for rows at both ends."""
-    bins, _, _, lower, upper = case
-    epsilon = smallest_epsilon(bins, lower, upper) * factor
-    m, rho = len(bins), np.exp(epsilon)
-    eye, zero = np.eye(m), np.zeros((m, m))
-    less = np.block([[eye, -eye, zero], [eye, zero, -eye], [-rho * eye, eye, zero], [-rho * eye, zero, eye]])
-    equal = np.zeros((4, 3 * m))
-    equal[0, m : 2 * m], equal[1, 2 * m :] = 1, 1
-    equal[2, m : 2 * m], equal[3, 2 * m :] = bins, bins
-    answer = optimize.linprog(
-        np.zeros(3 * m),
-        A_ub=less,
-        b_ub=np.zeros(4 * m),
-        A_eq=equal,
-        b_eq=[1, 1, lower, upper],
-        method="highs",
-    )
-    assert (answer.status == 0) == (factor > 1)
 
 
 @given(cases(), st.integers(0, 2**16))

@@ -63,7 +63,7 @@ from mechdesign.quantizers.floors import (
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
-from mechdesign.quantizers.newton import METHODS, best_floors, check_feasible, uncapped
+from mechdesign.quantizers.newton import METHODS, best_floors, check_feasible, expected, uncapped
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.table import largest_loss, smallest_epsilon, solved_epsilon
@@ -438,9 +438,9 @@ def _without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: fl
         np.full(len(problem.bins), 1.0 / (problem.rho - 1.0)),
         np.zeros_like(solution.multipliers),
     )
-    proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
-    value = fill.expected_loss(problem)
+    value, proof = expected(problem, floors), fill_proof(problem, floors, nothing)
     if problem.objective == "worst":
+        fill = pieces(problem, floors)
         value, x = largest_loss(fill.table, problem.loss)
         at = np.array([x])
         proof = multipliers_of(

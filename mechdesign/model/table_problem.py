@@ -58,7 +58,7 @@ from mechdesign.model.pivots import Pivots, multipliers, small
 from mechdesign.model.problem import Problem, Unknown, labelled, named, unmet
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
-from mechdesign.model.table import Table, TableMechanism, shown_label
+from mechdesign.model.table import Private, Table, TableMechanism, shown_label
 from mechdesign.plotting import NAMED, draw_matrix
 from mechdesign.problem.privacy import Consumption, MetricDP
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
@@ -232,7 +232,7 @@ class FiniteProblem(TableDesign, Problem):
         solver : str, optional
         symmetry : "find", or list of (permutation of inputs, permutation of outputs), optional
             Symmetries of the problem: one variable for each orbit of cells. Permutations that change the problem are dropped, with a note.
-            Found by default for tables of more than a thousand cells.
+            Found by default for tables of more than a thousand cells whose pairs of inputs are all private, or far apart.
         **options
             Options of the solver.
         """
@@ -240,8 +240,9 @@ class FiniteProblem(TableDesign, Problem):
             yield from self._by_tangents(clock, solver, **options)
             return
         declared = self.declared
-        if symmetry is None and declared.cells > _ASYMMETRIC:
-            symmetry = "find"
+        dense = any(isinstance(one, Private) and str(one.between) == "all" for one in declared.privacy)
+        if symmetry is None and declared.cells > _ASYMMETRIC and (dense or _steep(declared)):
+            symmetry = "find"  # along a chain a program of half the size wins less than the search takes
         orbits = Symmetry.of(declared, symmetry, clock)
         notes = (f"symmetry: {orbits.dropped} of the permutations do not keep every row",) * bool(
             orbits.dropped

@@ -105,7 +105,7 @@ class Block(NamedTuple):
         Places of the coefficients.
     values : array, shape (t,) or (points, t)
     right : array, shape (count,) or (points, count)
-    equal : bool
+    equal : bool, or an array with one for each row
     """
 
     name: str
@@ -113,7 +113,7 @@ class Block(NamedTuple):
     columns: Indices
     values: Array
     right: Array
-    equal: bool = False
+    equal: Any = False
 
     @classmethod
     def of(cls, name: str, matrix: Any, right: Any, *, equal: bool = False) -> Block:
@@ -175,6 +175,18 @@ class Programs:
         unit = 2.0 ** (math.frexp(size)[1] - 1)
         return unit, replace(self, cost=self.cost / unit, constant=self.constant / unit)
 
+    def stacked(self) -> Block:
+        """Return all rows as one family, whose numbers have a first axis for points."""
+        blocks, count = self.blocks, self.count
+        sizes = [b.right.shape[-1] for b in blocks]
+        rows = np.concatenate([first + b.rows for first, b in zip(np.cumsum([0, *sizes]), blocks)])
+        values, right = (
+            np.hstack([np.broadcast_to(v, (count, v.shape[-1])) for v in side])
+            for side in zip(*((b.values, b.right) for b in blocks))
+        )
+        equal = np.repeat([b.equal for b in blocks], sizes)
+        return Block("rows", rows, np.concatenate([b.columns for b in blocks]), values, right, equal)
+
     def program(self, point: int = 0, **options: Any) -> LinearProgram:
         """Return the program of one point."""
         found = LinearProgram("program of the sweep", **options)
@@ -183,7 +195,7 @@ class Programs:
         for b in self.blocks:
             values, right = (v[point] if v.ndim > 1 else v for v in (b.values, b.right))
             matrix = sparse.coo_array((values, (b.rows, b.columns)), shape=(len(right), len(self.cost)))
-            found.add_rows(b.name, {"x": matrix}, lower=right if b.equal else -np.inf, upper=right)
+            found.add_rows(b.name, {"x": matrix}, lower=np.where(b.equal, right, -np.inf), upper=right)
         return found
 
 
@@ -203,7 +215,7 @@ class Sweep:
 
     def __init__(self, deadline: Deadline | None = None) -> None:
         self._deadline = deadline
-        self._held: dict[bytes, _Warm] = {}
+        self._held: dict[bytes, tuple[LinearProgram, Array]] = {}  # and its coefficients
         self.failed: list[str] = []
 
     def __call__(self, programs: Programs) -> tuple[Array, Array]:
@@ -215,81 +227,33 @@ class Sweep:
             HiGHS failed, and no point has an answer.
         """
         key, count = programs.structure(), programs.count
-        if key not in self._held:
-            self._held[key] = _Warm(programs, self._deadline)
-        warm = self._held[key]
-        values, found = np.full(count, np.nan), np.full((count, len(programs.cost)), np.nan)
         unit, scaled = programs.in_unit()
-        for k, status in enumerate(warm.solve(scaled)):
+        rows = scaled.stacked()
+        if key not in self._held:
+            lp = replace(scaled, blocks=[rows]).program(deadline=self._deadline)
+            self._held[key] = lp, rows.values[0]
+        lp, now = self._held[key]
+        lp.constant = scaled.constant
+        lp.change_costs("x", scaled.cost)
+        lp.forget_basis()
+        values, found = np.full(count, np.nan), np.full((count, len(programs.cost)), np.nan)
+        lower = np.where(rows.equal, rows.right, -np.inf)
+        sides = np.arange(len(rows.equal), dtype=np.int32)
+        for k, coefficients in enumerate(rows.values):
+            for i in np.flatnonzero(coefficients != now).tolist():
+                lp.highs.changeCoeff(rows.rows[i], rows.columns[i], coefficients[i])
+            lp.highs.changeRowsBounds(len(sides), sides, lower[k], rows.right[k])
+            now = coefficients
+            status = lp.run()
             if status is Status.OPTIMAL:
-                values[k], found[k] = unit * warm.lp.value, warm.lp.x
+                values[k], found[k] = unit * lp.value, lp.x
             elif status not in (Status.INFEASIBLE, Status.LIMIT):
-                self.failed.append(warm.lp.word)
+                self.failed.append(lp.word)
+        self._held[key] = lp, now
         if self.failed and np.isnan(values).all():
             said = f"HiGHS failed in {len(self.failed)} of {count} programs ({self.failed[-1]})"
             raise SolverError(said, solver="highs", status=self.failed[-1])
         return values, found
-
-
-class _Warm:
-    """One program inside HiGHS, and the coefficients that it holds."""
-
-    def __init__(self, programs: Programs, deadline: Deadline | None) -> None:
-        self.lp = programs.program(deadline=deadline)
-        blocks = programs.blocks
-        sizes = [b.right.shape[-1] for b in blocks]
-        first = np.cumsum([0, *sizes])
-        self._rows = np.concatenate([start + b.rows for start, b in zip(first, blocks)]).astype(np.int32)
-        self._columns = np.concatenate([b.columns for b in blocks]).astype(np.int32)
-        self._all = np.arange(first[-1], dtype=np.int32)
-        self._equal = np.repeat([b.equal for b in blocks], sizes)
-        self._now = _first(b.values for b in blocks)
-
-    def solve(self, programs: Programs) -> Iterator[Status]:
-        """Solve all points, the first from scratch."""
-        lp, highs = self.lp, self.lp.highs
-        blocks = programs.blocks
-        lp.constant = programs.constant
-        lp.change_costs("x", programs.cost)
-        lp.forget_basis()
-        values, right = _first(b.values for b in blocks), _first(b.right for b in blocks)
-        self._change(np.flatnonzero(values != self._now), values)
-        highs.changeRowsBounds(len(right), self._all, np.where(self._equal, right, -np.inf), right)
-        places, moving = _moving(b.values for b in blocks)
-        rows, moved = _moving(b.right for b in blocks)
-        below, numbers = np.full(len(rows), -np.inf), self._all[rows]
-        at = list(zip(self._rows[places].tolist(), self._columns[places].tolist()))
-        for k in range(programs.count):
-            if k:
-                for (row, column), value in zip(at, moving[k].tolist()):
-                    highs.changeCoeff(row, column, value)
-                highs.changeRowsBounds(len(rows), numbers, below, moved[k])
-            yield lp.run()
-        values[places] = moving[-1]
-        self._now = values
-
-    def _change(self, places: Indices, values: Array) -> None:
-        rows, columns = self._rows[places].tolist(), self._columns[places].tolist()
-        for row, column, value in zip(rows, columns, values[places].tolist()):
-            self.lp.highs.changeCoeff(row, column, value)
-
-
-def _first(parts: Iterable[Array]) -> Array:
-    """Return the numbers of the first point."""
-    return np.concatenate([part[0] if part.ndim > 1 else part for part in parts])
-
-
-def _moving(parts: Iterable[Array]) -> tuple[Indices, Array]:
-    """Return the places of numbers that differ between points, and the numbers, shape (points, places)."""
-    held, start, places, values = list(parts), 0, [np.zeros(0, dtype=np.int64)], []
-    for part in held:
-        if part.ndim > 1:
-            own = np.flatnonzero((part != part[0]).any(axis=0))
-            places.append(start + own)
-            values.append(part[:, own])
-        start += part.shape[-1]
-    count = max((len(v) for v in values), default=1)
-    return np.concatenate(places), np.hstack([np.zeros((count, 0)), *values])
 
 
 def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:

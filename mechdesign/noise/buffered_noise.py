@@ -159,28 +159,11 @@ class BufferedNoise(Checked, NormalNoise):
         return replace(self, deviation=deviation)
 
     def _consumed(self, times: int, apart: int) -> arb:
-        """Return the squared length of the sum of columns 0, b, 2b, …, by geometric sums in balls; `consumed` has it in doubles."""
-        p, w = ([arb(part) / UNIT for part in parts] for parts in (self.poles, self.weights))
-        fall = [pole**apart for pole in p]
-
-        def seen(i: int, j: int, k: int) -> arb:
-            """Return the sum of products of two states after the first k times."""
-            a, b = fall[i], fall[j]
-            return (k - a * _geometric(a, k) - b * _geometric(b, k) + a * b * _geometric(a * b, k)) / (
-                (1 - a) * (1 - b)
-            )
-
-        before, total = times - 1, arb(times)
-        after = self.size - before * apart - 1
-        for i in range(len(p)):
-            first = w[i] * p[i] ** (apart - 1)
-            total += 2 * first * (before - fall[i] * _geometric(fall[i], before)) / (1 - fall[i])
-            for j in range(len(p)):
-                both, pair = seen(i, j, before), p[i] * p[j]
-                last = _geometric(fall[i], times) * _geometric(fall[j], times) * _geometric(pair, after)
-                total += first * w[j] * p[j] ** (apart - 1) * both
-                total += w[i] * w[j] * (both * _geometric(pair, apart - 1) + last)
-        return total
+        """Return `consumed` in balls: the budget at noise of deviation 1."""
+        x = [-(arb(pole) / UNIT).log() for pole in self.poles]
+        weights = [arb(weight) / UNIT for weight in self.weights]
+        found: arb = consumed(np.array(x), np.array(weights), self.size, times, apart).item()
+        return found
 
     def cost(self, *, largest: bool) -> Fraction:
         """Return the largest variance of an answer, or their sum, rounded up.
@@ -425,13 +408,8 @@ def _in_steps(counts: Array, step: float) -> list[int]:
     return [(int(x) + 1 >> 1) + _FAR for x in halves.tolist()]
 
 
-def _geometric(ratio: arb, n: int) -> arb:
-    """Return the sum of the first n powers of a ratio, from 1 on."""
-    return (1 - ratio**n) / (1 - ratio)
-
-
 Terms = npt.NDArray[Any]
-"""Real numbers, or complex ones for derivatives by an imaginary step; leading axes are of several strategies."""
+"""Real numbers, complex ones for derivatives by an imaginary step, or balls; leading axes are of several strategies."""
 
 
 def _differences(a: Terms, b: Terms) -> Terms:
@@ -451,3 +429,26 @@ def decoder(x: Terms, y: Terms) -> tuple[Terms, Terms]:
     """Return β and its rates 0, y_1, y_2, …."""
     whole = np.concatenate([np.zeros_like(y[..., :1]), y], axis=-1)
     return residues(x, whole), whole
+
+
+def geometric(s: Terms, n: int) -> Terms:
+    """Return the sum of e^(−st) over t < n."""
+    held = np.where(s == 0, 1.0, s)
+    return np.where(s == 0, n, np.expm1(-n * held) / np.expm1(-held))
+
+
+def quadratic(weights: Terms, matrix: Terms) -> Terms:
+    """Return wᵀ M w."""
+    return np.asarray(np.einsum("...i,...ij,...j->...", weights, matrix, weights))
+
+
+def consumed(x: Terms, weights: Terms, n: int, times: int = 1, apart: int = 1) -> Terms:
+    """Return the squared length of the sum of columns 0, b, 2b, …: the budget that one person consumes, at noise of deviation 1."""
+    pairs = x[..., :, None] + x[..., None, :]
+    # states after each but the last time, and after that
+    states = np.cumsum(np.exp(-apart * x[..., None, :] * np.arange(times)[:, None]), axis=-2)
+    early, last = states[..., :-1, :], states[..., -1, :]
+    first = 1 + np.einsum("...i,...ki->...k", weights * np.exp(-(apart - 1) * x), early)
+    between = np.einsum("...ki,...kj->...ij", early, early) * geometric(pairs, apart - 1)
+    after = last[..., :, None] * last[..., None, :] * geometric(pairs, n - (times - 1) * apart - 1)
+    return np.asarray(1 + (first**2).sum(axis=-1) + quadratic(weights, between + after))

@@ -9,24 +9,43 @@ apart. A release needs 2 integers a buffer and one more, whatever n is.
 Errors are closed forms of sums that are geometric (`mechdesign.noise.buffered_noise`, which has the release too). The
 buffers are those of Dvijotham, McMahan, Pillutla, Steinke and Thakurta (2024), *Efficient and near-optimal noise
 generation for streaming differential privacy*.
+
+**A lower bound for every Toeplitz strategy**, of counts of which one changes, in integers for any n. [new] Let c be a Toeplitz strategy's coefficients, b those of :math:`1/((1 - z)\,c(z))`, and w = 1 for the largest error
+(:math:`\sum w b^2`, at the last step), w_t = n − t for the total. As :math:`\sum_{i + j = t} c_i b_j = 1`, for every
+:math:`y \ge 0` and the Hankel matrix :math:`H = (y_{i + j})`, 0 from i + j = n on,
+
+.. math:: \sum_t y_t = c^\top H b \le |c|\, |W^{1/2} b|\, \lVert H W^{-1/2} \rVert, \qquad
+          |c|^2 \sum_t w_t b_t^2 \ge \frac{(\sum_t y_t)^2}{\lVert H W^{-1/2} \rVert^2},
+
+and :math:`\lVert H W^{-1/2} \rVert^2 \le \max_i (H H x)_i / (w_i x_i)` for every x > 0 (Collatz and Wielandt). [new]
+
+*Largest error.* With h the coefficients of :math:`1/\sqrt{1 - z}` and Y(z) = h_{n-1} + h_{n-2} z + … over h(z) up to
+z^(n−1), reversed, Hh = h; and y > 0, as the coefficients of :math:`\sqrt{1 - z}` after the first are negative and at
+least −1 in sum, and h falls. So no Toeplitz strategy costs less than :math:`(\sum h_t^2)^2`, which c = b = h attains.
+
+*Total error.* The best y is nearly :math:`g(t/n)/(2t + 1)`, one g for all n, as :math:`h_t h_{n - t}` is nearly x; x
+becomes better by power iteration. Within .02% of the best strategy found at 1,000 and 4,096 steps, .2% at a million.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy import optimize
+from flint import fmpz_poly
+from numpy.polynomial import chebyshev
+from scipy import fft, optimize
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import (
     PROVED,
     RECOMPUTED,
@@ -39,10 +58,20 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.buffered_noise import BUFFERS, MOST, UNIT, BufferedNoise, Terms, decoder, residues
+from mechdesign.noise.buffered_noise import (
+    BUFFERS,
+    MOST,
+    UNIT,
+    BufferedNoise,
+    Terms,
+    consumed,
+    decoder,
+    geometric,
+    quadratic,
+    residues,
+)
 from mechdesign.noise.changes import Participation
 from mechdesign.noise.correlated_noise import GaussianDesign
-from mechdesign.noise.toeplitz_bound import MOST_BOUNDED, least_toeplitz
 from mechdesign.problem.checks import UP, field, instance, integer, magnitude, one_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -52,12 +81,6 @@ from mechdesign.typing import Array
 
 _STARTS = ((3.0, 3.0), (10.0, 1.5))
 """Least x times n, and greatest x. Of four starts these two were kept: in 14 questions each of them ends up to .8% above the other, and the others are never better by 1e-8."""
-
-
-def geometric(s: Terms, n: int) -> Terms:
-    """Return the sum of e^(−st) over t < n."""
-    held = np.where(s == 0, 1.0, s)
-    return np.where(s == 0, n, np.expm1(-n * held) / np.expm1(-held))
 
 
 def triangular(s: Terms, n: int) -> Terms:
@@ -79,27 +102,11 @@ def triangular(s: Terms, n: int) -> Terms:
     return np.where(near, series, far)
 
 
-def _quadratic(weights: Terms, matrix: Terms) -> Terms:
-    return np.asarray(np.einsum("...i,...ij,...j->...", weights, matrix, weights))
-
-
-def consumed(x: Terms, weights: Terms, n: int, times: int = 1, apart: int = 1) -> Terms:
-    """Return the squared length of the sum of columns 0, b, 2b, …: the budget that one person consumes, at noise of deviation 1."""
-    pairs = x[..., :, None] + x[..., None, :]
-    # states after each but the last time, and after that
-    states = np.cumsum(np.exp(-apart * x[..., None, :] * np.arange(times)[:, None]), axis=-2)
-    early, last = states[..., :-1, :], states[..., -1, :]
-    first = 1 + np.einsum("...i,...ki->...k", weights * np.exp(-(apart - 1) * x), early)
-    between = np.einsum("...ki,...kj->...ij", early, early) * geometric(pairs, apart - 1)
-    after = last[..., :, None] * last[..., None, :] * geometric(pairs, n - (times - 1) * apart - 1)
-    return np.asarray(1 + (first**2).sum(axis=-1) + _quadratic(weights, between + after))
-
-
 def error(x: Terms, y: Terms, n: int, *, largest: bool) -> Terms:
     """Return the largest variance of an answer, or their sum, at noise of deviation 1."""
     beta, rates = decoder(x, y)
     sums = geometric if largest else triangular
-    return _quadratic(beta, sums(rates[..., :, None] + rates[..., None, :], n))
+    return quadratic(beta, sums(rates[..., :, None] + rates[..., None, :], n))
 
 
 def best(
@@ -109,7 +116,8 @@ def best(
 
     def roots(free: Terms) -> tuple[Terms, Terms]:
         # slower buffers than at .01/n do the same over n steps, with more rounding
-        rates = 0.01 / n + np.exp(free[..., :1] + _gaps(free))
+        gaps = np.cumsum(np.exp(free[..., 1:]), axis=-1)
+        rates = 0.01 / n + np.exp(free[..., :1] + np.concatenate([0 * free[..., :1], gaps], axis=-1))
         return rates[..., 0::2], rates[..., 1::2]
 
     def cost(free: Terms) -> Terms:
@@ -145,9 +153,73 @@ def best(
     return np.asarray(x, dtype=float), np.asarray(y, dtype=float)
 
 
-def _gaps(free: Terms) -> Terms:
-    """Return running sums of the gaps, given their logarithms."""
-    return np.concatenate([np.zeros_like(free[..., :1]), np.cumsum(np.exp(free[..., 1:]), axis=-1)], axis=-1)
+# -- the lower bound -----------------------------------------------------------------------------------------------
+
+_SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
+"""Chebyshev coefficients of log g, fitted at 2,048 steps: any others prove a bound, these a good one."""
+MOST_BOUNDED = 2_000_000
+"""Longest stream whose total error gets a lower bound: the integers take a kilobyte a step."""
+
+
+@lru_cache(maxsize=64)
+def least_toeplitz(n: int, *, largest: bool) -> float:
+    """Return a lower bound, rounded down, on the error of every Toeplitz strategy at μ = 1 and a change of 1.
+
+    Examples
+    --------
+    >>> round(least_toeplitz(1000, largest=True), 6)
+    10.660245
+    >>> 9296 < least_toeplitz(1000, largest=False) < 9297
+    True
+    """
+    if not largest and n > MOST_BOUNDED:
+        raise DesignError.of(
+            "size", n, f"must be at most {MOST_BOUNDED} steps for a lower bound of the total"
+        )
+    return round_down(_least_largest(n) if largest else _least_total(n))
+
+
+def _least_largest(n: int) -> Fraction:
+    unit, term, total = 1 << 128, 1 << 128, 0
+    for t in range(1, n + 1):
+        total += term
+        term = term * (2 * t - 1) ** 2 // (2 * t) ** 2
+    return Fraction(total, unit) ** 2
+
+
+def _least_total(n: int) -> Fraction:
+    t, weights = np.arange(n), np.arange(n, 0, -1.0)
+    y = np.exp(chebyshev.chebval((2 * t + 1) / n - 1, _SHAPE)) / (2 * t + 1)
+    root = np.concatenate([[1.0], np.cumprod(1 - 0.5 / np.arange(1, n + 1))])
+    x, hankel = root[:n] * root[n - t], _hankel(y)
+    for _ in range(10):  # any x is valid; later ones are hardly better
+        x = np.maximum(hankel(hankel(x)) / weights, 1e-9 * x)
+        x /= x[0]
+    held, weighed = (_integers(values) for values in (y, x))
+    image = _exact_hankel(held, _exact_hankel(held, weighed))
+    ratios = np.array([moved / old for moved, old in zip(image, weighed)]) / weights
+    near = np.flatnonzero(ratios >= ratios.max() * (1 - 1e-12)).tolist()
+    return Fraction(sum(held)) ** 2 / max(Fraction(image[i], (n - i) * weighed[i]) for i in near)
+
+
+def _integers(values: Array) -> list[int]:
+    """Return positive integers nearly in proportion to the values; any such vector is valid."""
+    whole = np.ldexp(values / values.max(), 48).astype(np.int64)
+    return [max(1, int(v)) for v in whole.tolist()]
+
+
+def _hankel(y: Array) -> Callable[[Array], Array]:
+    """Return the map from x to H x in doubles: the sums of y_(i + j) x_j."""
+    n = len(y)
+    size = fft.next_fast_len(2 * n, real=True)
+    transformed = fft.rfft(y[::-1], size)
+    return lambda x: np.asarray(fft.irfft(transformed * fft.rfft(x, size), size)[:n][::-1])
+
+
+def _exact_hankel(y: list[int], x: list[int]) -> list[int]:
+    """Return H x, in integers."""
+    product = fmpz_poly(y[::-1]) * fmpz_poly(x)
+    return [int(product[k]) for k in range(len(y) - 1, -1, -1)]
 
 
 # -- the design ---------------------------------------------------------------------------------------------------

@@ -33,11 +33,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from flint import fmpq_mat
 from scipy import sparse
 
 from mechdesign.accounting.profile import gaussian_most
 from mechdesign.doubles import TINY, UNIT
 from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import rational
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import Linear
@@ -122,23 +124,13 @@ def factor_below(weights: Array) -> Array | None:
 
 def is_below(factor: Array, exact: list[list[Fraction]]) -> bool:
     """Return whether XᵀX is below a matrix of fractions: whether their difference, scaled, is diagonally dominant."""
-    columns = [[Fraction(x) for x in column] for column in factor.T.tolist()]
     size = len(exact)
+    columns = fmpq_mat(size, len(factor), list(map(rational, factor.T.ravel().tolist())))
+    left = fmpq_mat([list(map(rational, row)) for row in exact]) - columns * columns.transpose()
     scale = [Fraction(2) ** (-(math.frexp(float(exact[i][i]) or 1.0)[1] // 2)) for i in range(size)]
-    left = [
-        [
-            (exact[i][j] - sum(x * y for x, y in zip(columns[i], columns[j]) if x and y))
-            * scale[i]
-            * scale[j]
-            for j in range(i + 1)
-        ]
-        for i in range(size)
-    ]
-    for i in range(size):
-        others = sum(abs(left[max(i, j)][min(i, j)]) for j in range(size) if j != i)
-        if left[i][i] < others:
-            return False
-    return True
+    unit = list(map(rational, scale))
+    sums = (sum((abs(left[i, j]) * unit[j] for j in range(size) if j != i), rational(0)) for i in range(size))
+    return all(left[i, i] * unit[i] >= others for i, others in enumerate(sums))
 
 
 MOST_NUMBERS, MOST_ENTRIES = 64, 4_000_000
@@ -229,16 +221,16 @@ class DeclaredCovariance(Linear):
         return np.asarray(self.cost_weights + np.tensordot(self.start, self.weights, axes=1))
 
     def shifted(
-        self, multipliers: tuple[Fraction, ...]
+        self, multipliers: tuple[Fraction, ...], *, costs: bool = True
     ) -> tuple[list[list[Fraction]], list[Fraction], Fraction]:
-        """Return V', the charge of each further variable, and the constant, exactly."""
-        total = [Fraction(x) for x in self.cost.tolist()]
+        """Return V', the charge of each further variable, and the constant, exactly; `costs` are the objective's own."""
+        total = [Fraction(x) * costs for x in self.cost.tolist()]
         for (row, column), value in zip(self.places.tolist(), self.coefficients.tolist()):
             if multipliers[row]:
                 total[column] += multipliers[row] * Fraction(value)
         constant = sum(
             (nu * Fraction(k) for nu, k in zip(multipliers, self.offsets.tolist())),
-            Fraction(self.constant),
+            Fraction(self.constant) * costs,
         )
         n = self.n
         shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
@@ -249,15 +241,6 @@ class DeclaredCovariance(Linear):
         return len(multipliers) == len(self.family) and all(
             nu >= 0 or equal for nu, equal in zip(multipliers, self.equal.tolist())
         )
-
-    def row(self, i: int) -> tuple[Array, dict[int, float], float]:
-        """Return G as stated, the coefficients of further variables, and the constant of an own row."""
-        start, end = self.matrix.indptr[i : i + 2]
-        columns, values = self.matrix.indices[start:end], self.matrix.data[start:end]
-        found, inside = np.zeros(self.n**2), columns < self.n**2
-        found[columns[inside]] = values[inside]
-        own = zip((columns[~inside] - self.n**2).tolist(), values[~inside].tolist())
-        return found.reshape(self.n, self.n), dict(own), float(self.offsets[i])
 
 
 @serializable("covariance-bound")
@@ -295,12 +278,12 @@ class CovarianceBound(Proof):
                 "factor: must be a matrix, with a column of the contraction for each of its rows"
             )
 
-    def bound(self, declared: DeclaredCovariance) -> Fraction | float:
-        """Return the bound; minus infinity if the data are no multipliers of the problem."""
+    def bound(self, declared: DeclaredCovariance, *, costs: bool = True) -> Fraction | float:
+        """Return the bound; minus infinity if the data are no multipliers of the problem. Without costs a positive one proves infeasibility."""
         fits = (len(self.roots), self.factor.shape[1]) == declared.changes.shape
         if not fits or not declared.admissible(self.multipliers):
             return -math.inf
-        shifted, charges, constant = declared.shifted(self.multipliers)
+        shifted, charges, constant = declared.shifted(self.multipliers, costs=costs)
         if any(charges) or not is_below(self.factor, shifted):
             return -math.inf
         return constant + self._dual(declared)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -36,7 +36,7 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.sampling import accepted
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
-from mechdesign.typing import Array, Indices, Numbers, Status, Values
+from mechdesign.typing import Array, Indices, Status, Values
 
 Kept = npt.NDArray[np.bool_]
 Rows = tuple[tuple[int, ...], ...]
@@ -68,92 +68,61 @@ class Ball:
     dimension : int
         d.
     norm : {1, 2, inf}
-    cap : float, optional
-        c of {ℓ_∞ norm ≤ 1, ℓ₁ norm ≤ c}, between 1 and d.
     signed : bool
         False: the hull of the vectors of ℓ_∞ norm at most 1 whose entries all rise or all fall.
-    hull : Hull or Planes, optional
-        With norm inf: the ball is the part of the cube that lies in this hull.
 
     Examples
     --------
-    >>> [round(21 * 22 * ball.moment(2), 2) for ball in (Ball(20, math.inf), Ball(20, math.inf, 5.0), Ball(20, math.inf, signed=False))]
+    >>> [round(21 * 22 * ball.moment(2), 2) for ball in (Ball(20), CappedCube(20, cap=5.0), Ball(20, signed=False))]
     [154.0, 46.12, 84.33]
     """
 
     dimension: int
-    norm: float
-    cap: float | None = None
+    norm: float = math.inf
     signed: bool = True
-    hull: Hull | Planes | None = None
 
-    def gauge(self, z: Numbers) -> Array:
+    ratio: ClassVar[tuple[int, int]] = 1, 1
+    """The cap as a fraction, where there is one."""
+    slack: ClassVar[float] = 1.0
+    """Factor by which a moment may be too large: vertices of a hull need not lie exactly on its faces."""
+
+    def gauge(self, z: Array) -> Array:
         """Return ‖z‖ of vectors in the last axis."""
-        z = np.asarray(z, dtype=float)
         if not self.signed:
             return np.asarray(np.maximum(z.max(axis=-1), 0) - np.minimum(z.min(axis=-1), 0))
-        found = np.linalg.norm(z, ord=self.norm, axis=-1)
-        if self.hull is not None:
-            return np.asarray(np.maximum(found, self.hull.gauge(z)))
-        return np.asarray(found if self.cap is None else np.maximum(found, np.abs(z).sum(axis=-1) / self.cap))
+        return np.asarray(np.linalg.norm(z, ord=self.norm, axis=-1))
 
     def radius(self, z: Indices) -> Indices:
         """Return the least whole number at least ‖z‖, for whole z; not for ℓ₂."""
         if not self.signed:
             return np.asarray(np.maximum(z.max(axis=1), 0) - np.minimum(z.min(axis=1), 0))
-        sizes = np.abs(z)
-        if self.norm == 1:
-            return np.asarray(sizes.sum(axis=1))
-        top = np.asarray(sizes.max(axis=1))
-        if self.cap is None:
-            return top
-        whole, rest = np.divmod(sizes.sum(axis=1), self.ratio[0])
-        return np.asarray(np.maximum(top, whole * self.ratio[1] - -rest * self.ratio[1] // self.ratio[0]))
+        return np.asarray(np.abs(z).sum(axis=1) if self.norm == 1 else np.abs(z).max(axis=1))
 
     def within(self, z: Indices, radius: Indices) -> Kept:
         """Return whether whole vectors, shape (n, d), have norm at most the radius; for a hull they must lie in the cube around it."""
-        return np.asarray(self.radius(z) <= radius) if self.hull is None else self.hull.within(z, radius)
-
-    @property
-    def ratio(self) -> tuple[int, int]:
-        """The cap as a fraction; 1 for ℓ₁."""
-        return Fraction(1 if self.cap is None else self.cap).as_integer_ratio()
+        return np.asarray(self.radius(z) <= radius)
 
     @property
     def wide(self) -> float:
         """Largest norm of a vector of entries ±1; 1 where all entries must have one sign."""
-        d, shared = self.dimension, 1.0 if self.hull is None else self.hull.wide
-        return {1.0: float(d), 2.0: math.sqrt(d), math.inf: max(1.0, shared, d / (self.cap or d))}[self.norm]
-
-    @property
-    def slack(self) -> float:
-        """Factor by which a moment may be too large: vertices of a hull need not lie exactly on its faces."""
-        return 1.0 if self.hull is None else (1 + self.hull.over) ** (2 * self.dimension + 2)
+        return {1.0: float(self.dimension), 2.0: math.sqrt(self.dimension), math.inf: 1.0}[self.norm]
 
     def moment(self, power: int) -> float | Array:
         """Return E|u_i|^p of a uniform point u, p = 1 or 2; for a hull, of each coordinate."""
         d = self.dimension
-        if self.hull is not None:
-            return self.hull.first if power == 1 else self.hull.second
         if not self.signed:
             return (d + 2) / (3 * (d + 1)) if power == 1 else (d + 3) / (6 * (d + 1))
-        if self.cap is not None:
-            return _capped_cube(d, self.cap).moments[power - 1]
         if self.norm == 1:
             return power / math.prod(d + i for i in range(1, power + 1))
         if self.norm == 2:
             return 1 / (d + 2) if power == 2 else 1 / float(special.poch(d / 2 + 1, 0.5)) / math.sqrt(math.pi)
         return 1 / (power + 1)
 
-    def tail(self, x: Numbers, i: int = 0) -> Values:
+    def tail(self, x: Values, i: int = 0) -> Values:
         """Return P[u_i > x] for x ≥ 0; simulated for a hull, to .002."""
-        d, at = self.dimension, np.asarray(np.minimum(np.asarray(x, dtype=float), 1.0))
-        if self.hull is not None:
-            return (1 - np.searchsorted(self._simulated[:, i], at, "right") / len(self._simulated)) / 2
+        d, at = self.dimension, np.minimum(x, 1.0)
         if not self.signed:
             return ((1 - at) + (d - 1) * (1 - at) ** 2 / 2) / (d + 1)
-        if self.cap is not None:
-            return _capped_cube(d, self.cap).tail(at)
         if self.norm == 2:
             return special.betainc((d + 1) / 2, 0.5, 1 - at**2) / 2
         return (1 - at) ** (d if self.norm == 1 else 1) / 2
@@ -166,28 +135,18 @@ class Ball:
             return math.log(d + 1)
         if self.norm == 2:
             return d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1)
-        full = d * math.log(2)
-        if self.hull is not None:
-            return math.log(self.hull.volume)
-        if self.cap is not None:
-            return full + _capped_cube(d, self.cap).log_share
-        return full - (math.lgamma(d + 1) if self.norm == 1 else 0.0)
+        return d * math.log(2) - (math.lgamma(d + 1) if self.norm == 1 else 0.0)
 
     def points(self, size: int, draws: np.random.Generator) -> Array:
         """Draw uniform points, shape (size, d), for simulation.
 
-        ℓ₂: a Gaussian direction with radius U^{1/d}; ℓ₁: the first d of d + 1 uniform spacings with random signs; a hull:
-        numbers of density e^(−t|x|), kept with probability e^(t(Σ|x| − c)), t such that Σ|x| is about c.
+        ℓ₂: a Gaussian direction with radius U^{1/d}; ℓ₁: the first d of d + 1 uniform spacings with random signs.
         """
         shape = (size, self.dimension)
         if not self.signed:
             numbers = draws.random((size, self.dimension + 1))
             np.put_along_axis(numbers, draws.integers(self.dimension + 1, size=(size, 1)), 0.0, axis=1)
             return numbers[:, 1:] - numbers[:, :1]
-        if self.cap is not None:
-            return self._capped_points(shape, draws)
-        if self.hull is not None:
-            return self.hull.points(size, draws)
         if self.norm == math.inf:
             return draws.uniform(-1.0, 1.0, shape)
         if self.norm == 2:
@@ -198,9 +157,78 @@ class Ball:
         points = spacings[:, :-1] / spacings.sum(axis=1, keepdims=True)
         return np.asarray(points * draws.choice([-1.0, 1.0], shape))
 
-    def _capped_points(self, shape: tuple[int, int], draws: np.random.Generator) -> Array:
-        assert self.cap is not None
-        cap, tilt = self.cap, 0.0
+    @cached_property
+    def around(self) -> tuple[Ball, float]:
+        """The proposal ball for rejection sampling on the lattice, and its acceptance rate."""
+        return self, 1.0
+
+
+@dataclass(frozen=True)
+class CappedCube(Ball):
+    """The hull {ℓ_∞ norm ≤ 1, ℓ₁ norm ≤ c}, c between 1 and d; its volume, moments and tail by exact sums.
+
+    T_m(t) is the m-fold integral of the density of the sum of d − 1 uniform numbers.
+    """
+
+    cap: float = 1.0
+
+    @property
+    def ratio(self) -> tuple[int, int]:  # type: ignore[override]
+        return self.cap.as_integer_ratio()
+
+    def gauge(self, z: Array) -> Array:
+        return np.asarray(np.maximum(super().gauge(z), np.abs(z).sum(axis=-1) / self.cap))
+
+    def radius(self, z: Indices) -> Indices:
+        over, under = self.ratio
+        whole, rest = np.divmod(np.abs(z).sum(axis=1), over)
+        return np.asarray(np.maximum(super().radius(z), whole * under - -rest * under // over))
+
+    @property
+    def wide(self) -> float:
+        return max(1.0, self.dimension / self.cap)
+
+    def _fold(self, times: int, less: Fraction | int = 0) -> Fraction:
+        """Return T_m(c − less)."""
+        n, power = self.dimension - 1, self.dimension - 1 + times
+        over, under = (Fraction(self.cap) - less).as_integer_ratio()
+        if over <= 0:
+            return Fraction(0)
+        terms = (
+            (-1) ** i * math.comb(n, i) * (over - i * under) ** power
+            for i in range(min(n, over // under) + 1)
+        )
+        return Fraction(sum(terms), under**power * math.factorial(power))
+
+    @cached_property
+    def _sums(self) -> tuple[Fraction, float, float]:
+        """The share of the cube that the ball fills, and its moments."""
+        near, far = ([self._fold(m, less) for m in (1, 2, 3)] for less in (0, 1))
+        share = near[0] - far[0]
+        first = -far[0] + near[1] - far[1]
+        second = -far[0] + 2 * (near[2] - far[2] - far[1])
+        return share, float(first / share), float(second / share)
+
+    def moment(self, power: int) -> float:
+        return float(self._sums[power])
+
+    @cached_property
+    def _tails(self) -> Array:
+        far, share = self._fold(1, 1), self._sums[0]
+        return np.array([float((self._fold(1, Fraction(i, 64)) - far) / share / 2) for i in range(65)])
+
+    def tail(self, x: Values, i: int = 0) -> Values:
+        """Interpolate the tail, which is convex, between 65 points: from above."""
+        return np.asarray(np.interp(np.minimum(x, 1.0), np.linspace(0, 1, 65), self._tails))
+
+    @property
+    def log_volume(self) -> float:
+        share = self._sums[0]  # which doubles may not hold
+        return self.dimension * math.log(2) + math.log(share.numerator) - math.log(share.denominator)
+
+    def points(self, size: int, draws: np.random.Generator) -> Array:
+        """Draw numbers of density e^(−t|x|), kept with probability e^(t(Σ|x| − c)), t such that Σ|x| is about c."""
+        shape, cap, tilt = (size, self.dimension), self.cap, 0.0
         mean = cap / self.dimension
         if mean < 0.499:
             tilt = optimize.brentq(lambda t: 1 / t - 1 / math.expm1(t) - mean, 1e-3, 1 / mean)
@@ -213,92 +241,56 @@ class Ball:
                 sizes[(over <= 0) & (draws.random(len(over)) < np.exp(np.minimum(tilt * over, 0)))]
             )
 
-        return np.asarray(accepted(shape[0], proposed) * draws.choice([-1.0, 1.0], shape))
+        return np.asarray(accepted(size, proposed) * draws.choice([-1.0, 1.0], shape))
+
+    @cached_property
+    def around(self) -> tuple[Ball, float]:
+        d, tried = self.dimension, [Ball(self.dimension), Ball(self.dimension, 1.0)]
+        larger = [ball.log_volume + d * math.log(self.cap) * (ball.norm == 1) for ball in tried]
+        k = int(np.argmin(larger))
+        return tried[k], math.exp(self.log_volume - larger[k])
+
+
+class Polytope(Ball):
+    """A symmetric part of the cube whose norm is the largest :math:`|n \\cdot z|` over planes :math:`n \\cdot v = 1`."""
+
+    rows: Rows
+    volume: float
+    _moment: Callable[[int], Array]
+
+    @cached_property
+    def _first(self) -> Array:
+        return self._moment(1)
+
+    @cached_property
+    def _second(self) -> Array:
+        return self._moment(2)
+
+    def moment(self, power: int) -> Array:
+        """Return E|u_j|^p of a uniform point, from above."""
+        return self._first if power == 1 else self._second
+
+    @property
+    def log_volume(self) -> float:
+        return math.log(self.volume)
+
+    @cached_property
+    def around(self) -> tuple[Ball, float]:
+        return Ball(self.dimension), math.exp(self.log_volume) / 2**self.dimension
 
     @cached_property
     def _simulated(self) -> Array:
         """Absolute values of the coordinates of uniform points, each coordinate sorted."""
         return np.sort(np.abs(self.points(1 << 16, np.random.default_rng(0))), axis=0)
 
-    @cached_property
-    def around(self) -> tuple[Ball, float]:
-        """The proposal ball for rejection sampling on the lattice, and its acceptance rate."""
-        d = self.dimension
-        if self.hull is not None:
-            return Ball(d, math.inf), math.exp(self.log_volume) / 2**d
-        if self.cap is None:
-            return self, 1.0
-        around = [Ball(d, math.inf), Ball(d, 1.0)]
-        larger = [ball.log_volume + d * math.log(self.cap) * (ball.norm == 1) for ball in around]
-        k = int(np.argmin(larger))
-        return around[k], math.exp(self.log_volume - larger[k])
-
-
-class _CappedCube:
-    """Volume, moments and tail of {|v_i| ≤ 1, Σ|v_i| ≤ c}, by exact sums.
-
-    T_m(t) is the m-fold integral of the density of the sum of d − 1 uniform numbers.
-    """
-
-    def __init__(self, dimension: int, cap: float) -> None:
-        self.dimension, self.cap = dimension, Fraction(cap)
-        share, (near, far) = self._fold(1), ([self._fold(m, less) for m in (1, 2, 3)] for less in (0, 1))
-        self.share = share - far[0]
-        first = -far[0] + near[1] - far[1]
-        second = -far[0] + 2 * (near[2] - far[2] - far[1])
-        self.moments = float(first / self.share), float(second / self.share)
-        self.log_share = _log(self.share)
-
-    def _fold(self, times: int, less: Fraction | int = 0) -> Fraction:
-        """Return T_m(c − less)."""
-        n, power = self.dimension - 1, self.dimension - 1 + times
-        over, under = (self.cap - less).as_integer_ratio()
-        if over <= 0:
-            return Fraction(0)
-        terms = (
-            (-1) ** i * math.comb(n, i) * (over - i * under) ** power
-            for i in range(min(n, over // under) + 1)
-        )
-        return Fraction(sum(terms), under**power * math.factorial(power))
-
-    @cached_property
-    def _tails(self) -> Array:
-        far = self._fold(1, 1)
-        return np.array([float((self._fold(1, Fraction(i, 64)) - far) / self.share / 2) for i in range(65)])
-
-    def tail(self, x: Values) -> Values:
-        """Interpolate the tail, which is convex, between 65 points: from above."""
-        return np.asarray(np.interp(x, np.linspace(0, 1, 65), self._tails))
-
-
-@lru_cache(256)
-def _capped_cube(dimension: int, cap: float) -> _CappedCube:
-    return _CappedCube(dimension, cap)
-
-
-class Polytope:
-    """A symmetric body whose norm is the largest :math:`|n \\cdot z|` over planes :math:`n \\cdot v = 1`."""
-
-    rows: Rows
+    def tail(self, x: Values, i: int = 0) -> Values:
+        found = np.searchsorted(self._simulated[:, i], np.minimum(x, 1.0), "right")
+        return (1 - found / len(self._simulated)) / 2
 
     @cached_property
     def normals(self) -> Array:
         """Normals n of the planes, in doubles."""
         return np.array([[a / m for a in n] for *n, m in self.rows])
-
-    @cached_property
-    def first(self) -> Array:
-        """Return E|u_j| of a uniform point, from above."""
-        return self._moment(1)
-
-    @cached_property
-    def second(self) -> Array:
-        """Return E u_j² of a uniform point, from above."""
-        return self._moment(2)
-
-    def _moment(self, power: int) -> Array:
-        """Return E|u_j|^p of a uniform point, from above."""
-        raise NotImplementedError
 
     def most(self, points: Sequence[Sequence[Fraction]]) -> Fraction:
         """Return the largest norm of points, exactly."""
@@ -344,6 +336,7 @@ class Hull(Polytope):
 
     Parameters
     ----------
+    dimension : int
     vertices : tuple of tuple of float
     simplices : tuple of tuple of int
         Faces: d vertices each, counted from 1, negative for the negative of a vertex; one of each face and its negative.
@@ -353,12 +346,12 @@ class Hull(Polytope):
     >>> hull = hull_of(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     >>> hull.simplices, hull.rows
     (((1, -2), (1, 3), (2, 3)), ((-1, 1, 1), (0, 1, 1), (1, 0, 1)))
-    >>> round(hull.volume, 9), hull.second
+    >>> round(hull.volume, 9), hull.moment(2)
     (3.0, array([0.27777778, 0.27777778]))
     """
 
-    vertices: Vectors
-    simplices: Rows
+    vertices: Vectors = ()
+    simplices: Rows = ()
 
     @cached_property
     def _whole(self) -> tuple[list[list[int]], int]:
@@ -391,7 +384,7 @@ class Hull(Polytope):
     @cached_property
     def sound(self) -> bool:
         """Whether the faces cover every direction equally often: each face without one vertex has equally many faces on both sides."""
-        sizes, sides, d = self._solved[0], Counter[tuple[int, ...]](), len(self.vertices[0])
+        sizes, sides, d = self._solved[0], Counter[tuple[int, ...]](), self.dimension
         for face, size in zip(self.simplices, sizes):
             for p in range(d):
                 rest, turn = face[:p] + face[p + 1 :], (-1) ** p * (1 if size > 0 else -1)
@@ -404,14 +397,18 @@ class Hull(Polytope):
         """Largest relative distance of a vertex beyond a face, rounded up: on a face the norm exceeds the value of that face's n by at most this."""
         return round_up(max(self.most([[Fraction(x) for x in v] for v in self.vertices]) - 1, Fraction(0)))
 
+    @property
+    def slack(self) -> float:  # type: ignore[override]
+        return (1 + self.over) ** (2 * self.dimension + 2)
+
     @cached_property
-    def volume(self) -> float:
-        d, unit = len(self.vertices[0]), self._whole[1]
+    def volume(self) -> float:  # type: ignore[override]
+        d, unit = self.dimension, self._whole[1]
         return float(Fraction(2 * sum(map(abs, self._solved[0])), math.factorial(d) * unit**d))
 
     def _moment(self, power: int) -> Array:
         sizes, _, corners = self._solved
-        d, unit = len(self.vertices[0]), self._whole[1]
+        d, unit = self.dimension, self._whole[1]
         total = [fmpq(0)] * d
         for size, corner in zip(map(abs, sizes), corners):
             for j, column in enumerate(zip(*corner)):
@@ -440,26 +437,25 @@ class Planes(Polytope):
 
     Parameters
     ----------
+    dimension : int
     planes : tuple of tuple of int
         n times `GRAIN`, one of each pair ±n; the planes of the cube are among them.
 
     Examples
     --------
-    >>> square = Planes(((GRAIN, 0), (0, GRAIN)))
-    >>> abs(square.volume - 4) < 0.02, bool(abs(square.second - 1 / 3).max() < 0.003)
+    >>> square = Planes(2, planes=((GRAIN, 0), (0, GRAIN)))
+    >>> abs(square.volume - 4) < 0.02, bool(abs(square.moment(2) - 1 / 3).max() < 0.003)
     (True, True)
     """
 
-    planes: Rows
-
-    over: ClassVar[float] = 0.0
+    planes: Rows = ()
 
     @cached_property
     def rows(self) -> Rows:  # type: ignore[override]
         return tuple((*n, GRAIN) for n in self.planes)
 
     @cached_property
-    def _simulated(self) -> tuple[Array, Array, float]:
+    def _rays(self) -> tuple[Array, Array, float]:
         """Points of the boundary, their weights over the largest, and the logarithm of the volume if all had the largest weight."""
         normals = self.normals
         d = normals.shape[1]
@@ -471,14 +467,14 @@ class Planes(Polytope):
         return theta * np.exp(length / d)[:, None], np.exp(length - length.max()), unit
 
     @property
-    def volume(self) -> float:
+    def volume(self) -> float:  # type: ignore[override]
         """Volume, simulated."""
-        _, weights, unit = self._simulated
+        _, weights, unit = self._rays
         return math.exp(unit) * float(weights.mean())
 
     def _moment(self, power: int) -> Array:
         """Return the simulated moment plus three standard errors."""
-        points, weights, _ = self._simulated
+        points, weights, _ = self._rays
         d, share = points.shape[1], weights / weights.sum()
         powers = np.abs(points) ** power
         mean = share @ powers
@@ -486,7 +482,7 @@ class Planes(Polytope):
 
     def points(self, size: int, draws: np.random.Generator) -> Array:
         """Draw points, uniform except that their directions are those of the simulation."""
-        points, weights, _ = self._simulated
+        points, weights, _ = self._rays
         chosen = draws.choice(len(weights), size, p=weights / weights.sum())
         return np.asarray(points[chosen] * draws.random((size, 1)) ** (1 / points.shape[1]))
 
@@ -535,16 +531,22 @@ def rising(column: Sequence[int]) -> fmpq:
     return last[0]
 
 
-@lru_cache(8)
-def hull_cached(vertices: Vectors, simplices: Rows) -> Hull:
-    """Return one shared object for all laws of the same norm."""
-    return Hull(vertices, simplices)
-
-
-@lru_cache(8)
-def planes_cached(planes: Rows) -> Planes:
-    """Return one shared object for all laws of the same norm."""
-    return Planes(planes)
+@lru_cache(32)
+def ball_of(
+    dimension: int,
+    norm: float,
+    cap: float | None,
+    signed: bool,
+    vertices: Vectors | None,
+    simplices: Rows | None,
+    planes: Rows | None,
+) -> Ball:
+    """Return one shared ball for all laws of the same norm."""
+    if planes is not None:
+        return Planes(dimension, planes=planes)
+    if vertices and simplices:
+        return Hull(dimension, vertices=vertices, simplices=simplices)
+    return Ball(dimension, norm, signed) if cap is None else CappedCube(dimension, cap=cap)
 
 
 def hull_of(vectors: Array) -> Hull:
@@ -577,15 +579,10 @@ def hull_of(vectors: Array) -> Hull:
     used = sorted({abs(i) for face in faces for i in face}, key=lambda i: tuple(found[i - 1]))
     place = {s * old: s * new for new, old in enumerate(used, 1) for s in (1, -1)}
     named = faces_named({faces_named([[place[i] for i in face]])[0] for face in faces})
-    return hull_cached(tuple(tuple(found[i - 1].tolist()) for i in used), named)
+    return Hull(d, vertices=tuple(tuple(found[i - 1].tolist()) for i in used), simplices=named)
 
 
 def faces_named(faces: Iterable[Iterable[int]]) -> Rows:
     """Return each face, which is the negative of another one, by its first vertex, in order: two lists of the same faces are equal."""
     ordered = (tuple(sorted(face, key=abs)) for face in faces)
     return tuple(sorted(face if face[:1] > (0,) else tuple(-i for i in face) for face in ordered))
-
-
-def _log(x: Fraction) -> float:
-    """Return the logarithm of a number that doubles may not hold."""
-    return math.log(x.numerator) - math.log(x.denominator)

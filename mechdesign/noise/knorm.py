@@ -22,23 +22,12 @@ import pandas as pd
 from flint import arb
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import excess, least_kept, round_down, round_up
-from mechdesign.evidence.proofs import (
-    CLAIMED,
-    PROVED,
-    REAL_NOISE,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    ClosedBound,
-    LawProof,
-    MechanismClass,
-    every,
-    menu,
-)
+from mechdesign.evidence.proofs import Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.balls import Ball, Hull, Planes, Vectors, hull_of, planes_around, planes_cached, short
+from mechdesign.noise.balls import CappedCube, Hull, Vectors, hull_of, planes_around, short
 from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, NORMS, KNormNoise, norm_order, spanning
 from mechdesign.noise.pictures import draw_vectors
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
@@ -61,7 +50,7 @@ from mechdesign.problem.sensitivity import (
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -160,29 +149,27 @@ class KNorm(Design):
         return Sensitivity.of(self.sensitivity)
 
     @property
-    def among(self) -> MechanismClass:
+    def among(self) -> proofs.MechanismClass:
         """Every additive noise where the cost grows with the norm; else radial noise of the norms allowed."""
         if isinstance(self.sensitivity, tuple):
-            return menu("radial noise of the hull of the changes")
+            return proofs.menu("radial noise of the hull of the changes")
         s, grows = self.bounds, 2.0 if self.loss == "squared" else 1.0
         alone = (s.linf, s.each, s.l0, s.l1 if grows == 2 else s.l2) == (None, None, None, None)
-        alone = alone and (
-            s.signed or grows == 1
-        )  # rising or falling changes fill the l1 ball, but not the l2 ball
-        grows_with_it = self.dimension == 1 or (alone and self.norm in (None, grows))
+        # rising or falling changes fill the l1 ball, but not the l2 ball
+        alone = alone and (s.signed or grows == 1) and self.norm in (None, grows)
+        grows_with_it = self.dimension == 1 or alone
         if grows_with_it and isinstance(self.privacy, PureDP) and self.rounds == 1:
-            return every(REAL_NOISE)
+            return proofs.every(proofs.REAL_NOISE)
         bodies = [KNormNoise(self.dimension, 1.0, math.inf, **shape) for _, shape in self._bodies]
         plain = " or ".join(f"{order:g}" for order in self.norms)
         noun = ", of the ".join([f"radial noise of norm {plain}", *(body.summary() for body in bodies)])
         if not self.counts_delta:
-            return menu(noun)
+            return proofs.menu(noun)
         epsilon, delta = self._profile
         by_delta = (epsilon, delta) != (self.privacy.epsilon, self.privacy.delta)  # type: ignore[union-attr]
-        limits = (
-            f" at epsilon = {epsilon:g} and delta = {delta:g}{' in each round' if self.rounds > 1 else ''}"
-        )
-        return menu(f"pure {noun}, or exponential noise of norm 2{limits if by_delta else ''}")
+        each = " in each round" if self.rounds > 1 else ""
+        limits = f" at epsilon = {epsilon:g} and delta = {delta:g}{each}" if by_delta else ""
+        return proofs.menu(f"pure {noun}, or exponential noise of norm 2{limits}")
 
     @property
     def counts_delta(self) -> bool:
@@ -264,7 +251,7 @@ class KNorm(Design):
         if not s.signed and size > 1:
             found.append((top, {"signed": False, **shape}))
         cap = short(s.largest_share(self.dimension)) if size <= MOST_CAPPED else math.inf
-        if 1 < cap < size and Ball(size, math.inf, cap).around[1] >= LEAST_KEPT:
+        if 1 < cap < size and CappedCube(size, cap=cap).around[1] >= LEAST_KEPT:
             found.append((top, {"cap": cap, **shape}))
         if self._changes is not None and self._hull is not None:
             with suppress(DesignError):  # too thin to draw from
@@ -284,11 +271,11 @@ class KNorm(Design):
         return s.corners(d) if few and other else None
 
     @cached_property
-    def _listed(self) -> tuple[Array, Array]:
+    def _listed(self) -> tuple[Array, dict[str, Any]]:
         """The listed changes of the coordinates that move, over the widths; and the widths, 0 where nothing moves."""
         widths = self.bounds.widths(self.dimension)
         assert self._changes is not None
-        return self._changes[:, widths > 0] / widths[widths > 0], widths
+        return self._changes[:, widths > 0] / widths[widths > 0], {"widths": tuple(widths.tolist())}
 
     @cached_property
     def _hull(self) -> Hull | None:
@@ -302,34 +289,21 @@ class KNorm(Design):
 
     def _of_list(self, deadline: Deadline) -> tuple[float, dict[str, Any]]:
         """Return the hull of a list, or planes around it, and the largest norm of a change."""
-        (units, widths), hull = self._listed, self._hull
-        shape: dict[str, Any] = {"widths": tuple(widths.tolist())}
-        body: Hull | Planes
+        (units, shape), hull, least = self._listed, self._hull, LEAST_KEPT
         if hull is not None:
-            body, least, shape["vertices"], shape["simplices"] = (
-                hull,
-                LEAST_KEPT,
-                hull.vertices,
-                hull.simplices,
-            )
+            shape = {**shape, "vertices": hull.vertices, "simplices": hull.simplices}
         else:
-            shape["planes"], least = planes_around(units, deadline), LEAST_LISTED
-            body = planes_cached(shape["planes"])
+            shape, least = {**shape, "planes": planes_around(units, deadline)}, LEAST_LISTED
+        law = KNormNoise(self.dimension, 1.0, math.inf, **shape)
         try:
-            kept = Ball(units.shape[1], math.inf, hull=body).around[1]
+            kept = law.body.around[1]
         except np.linalg.LinAlgError:  # flat, in doubles
             kept = 0.0
         if kept < least:
             allowed = f"has a hull that fills {kept:.1g} of the box around it, too thin to draw from: add small changes across it (a hundredth of the others costs little), or give bounds"
             raise DesignError.of("sensitivity", units.shape, allowed)
-        return round_up(self._reach(body, widths)), shape
-
-    def _reach(self, body: Hull | Planes, widths: Numbers) -> Fraction:
-        """Return the largest norm of a listed change, exactly, and at least 1."""
         assert self._changes is not None
-        held = [(i, Fraction(w)) for i, w in enumerate(np.asarray(widths).tolist()) if w]
-        units = [[Fraction(v[i]) / w for i, w in held] for v in self._changes.tolist()]
-        return max(body.most(units), Fraction(1))
+        return round_up(max(law.most(self._changes), Fraction(1))), shape
 
     def delta(self, scale: float) -> arb:
         """Enclose the δ of exponential ℓ₂ noise."""
@@ -369,11 +343,11 @@ class KNorm(Design):
         notes = [f"the noise falls with the {noise.summary()}"]
         if self._profile[1] > 0 and self.dimension > _MOST_ROUND:
             notes.append(f"no δ is counted beyond {_MOST_ROUND} numbers: Gaussian noise may cost less")
-        yield Law(noise, self.cost(noise), (LawProof(),), notes=tuple(notes))
+        yield Law(noise, self.cost(noise), (proofs.LawProof(),), notes=tuple(notes))
         if noise.planes is None:
-            yield Bound(min(map(self.least, laws)), ClosedBound())
+            yield Bound(min(map(self.least, laws)), proofs.ClosedBound())
 
-    bound_how = RECOMPUTED
+    bound_how = proofs.RECOMPUTED
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         r"""Claim that radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), a staircase for changes up to the largest norm.
@@ -387,26 +361,25 @@ class KNorm(Design):
             (epsilon, most), delta = self._profile, self.delta(law.scale)
             each = f", in each of {self.rounds} rounds," if self.rounds > 1 else ""
             claim = f"delta of {float(delta):.9g} at epsilon = {epsilon:g}{each} is within {self.privacy}"
-            yield Claim(claim, PROVED, float(most - delta), bool(delta <= most))
+            yield Claim(claim, proofs.PROVED, float(most - delta), bool(delta <= most))
         else:
             left = Fraction(pure_epsilon(self.privacy)) - loss
             claim = f"losses of at most {float(loss):.9g} in all are within {self.privacy}"
-            yield Claim(claim, PROVED, float(left), fits and implied_by_pure(self.privacy, loss))
+            yield Claim(claim, proofs.PROVED, float(left), fits and implied_by_pure(self.privacy, loss))
         room = stated.value * (1 + 1e-12) - self.cost(law)
         claim = f"{self.loss} error at most {stated.value:.9g}"
         if law.planes:
-            yield Claim(f"{claim}, simulated with three standard errors", CLAIMED, room, room >= 0)
+            yield Claim(f"{claim}, simulated with three standard errors", proofs.CLAIMED, room, room >= 0)
         else:
-            yield Claim(claim, RECOMPUTED, room, room >= 0)
+            yield Claim(claim, proofs.RECOMPUTED, room, room >= 0)
 
     def _around(self, law: KNormNoise) -> bool:
         """Return whether the planes hold every listed change, at the law's largest norm."""
-        if not isinstance(self.sensitivity, tuple) or law.dimension != self.dimension:
+        if not isinstance(self.sensitivity, tuple) or law.dimension != self.dimension or law.largest is None:
             return False
-        widths = np.ones(law.dimension) if law.widths is None else np.array(law.widths)
-        moved = (self._listed[1] > 0) <= (widths > 0)
-        assert isinstance(law.body.hull, Planes) and law.largest is not None
-        return bool(moved.all()) and self._reach(law.body.hull, widths) <= Fraction(law.largest)
+        changes = np.array(self.sensitivity)
+        still = np.delete(changes, law.moving, axis=1)
+        return not still.any() and max(law.most(changes), Fraction(1)) <= Fraction(law.largest)
 
     def least_cost(self, stated: Certificate, given: None) -> float:
         """Return a lower bound on the cost of all noise of the norms allowed.

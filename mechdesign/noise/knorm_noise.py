@@ -23,42 +23,13 @@ from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.balls import (
-    GRAIN,
-    Ball,
-    Hull,
-    Planes,
-    Rows,
-    Vectors,
-    faces_named,
-    hull_cached,
-    hull_of,
-    planes_cached,
-    short,
-)
+from mechdesign.noise import balls, radial
+from mechdesign.noise.balls import Ball, Hull, Polytope, Rows, Vectors
 from mechdesign.noise.laws import half_width
-from mechdesign.noise.radial import (
-    LEAST_GAMMA,
-    LEAST_KEPT,
-    MOST_LEVELS,
-    RadialLattice,
-    Shells,
-    radial_lattice,
-    whole_bits,
-)
+from mechdesign.noise.radial import RadialLattice, Shells
 from mechdesign.noise.release import noisy
-from mechdesign.problem.checks import (
-    UP,
-    Checked,
-    array,
-    field,
-    inside,
-    integer,
-    non_negative,
-    one_of,
-    positive,
-    settle,
-)
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.typing import Array, Indices, Numbers, Values
 
@@ -87,7 +58,7 @@ def norm_order(name: str, value: float | str) -> float:
 
 def spanning(name: str, value: ArrayLike | None) -> Array:
     """Read a list of vectors that span the coordinates in which they are not zero."""
-    found = array(name, value, ndim=2)
+    found = checks.array(name, value, ndim=2)
     moved = found[:, found.any(axis=0)]
     size, most = moved.shape[1], np.abs(moved).max(axis=0, initial=0)
     if not 1 < size <= _MOST_LISTED:
@@ -99,6 +70,14 @@ def spanning(name: str, value: ArrayLike | None) -> Array:
     if rank < size:
         allowed = f"spans {rank} of the {size} dimensions in which it changes: add small changes across it (a hundredth of the others costs little), or under δ > 0 CorrelatedGaussian(..., span=True)"
         raise DesignError.of(name, found.shape, allowed)
+    return found
+
+
+def _whole(name: str, value: Rows, most: float) -> Indices:
+    """Read rows of whole numbers."""
+    found = np.clip(checks.array(name, value, ndim=2), -most, most).astype(int)
+    if not all(isinstance(i, (int, np.integer)) for row in value for i in row):
+        raise DesignError.of(name, found.shape, "must be whole numbers")
     return found
 
 
@@ -144,13 +123,13 @@ class KNormNoise(Checked, AddedNoise):
     0.5
     """
 
-    dimension: int = field(check=integer, least=1, most=10**9)
-    scale: float = field(check=positive)
+    dimension: int = field(check=checks.integer, least=1, most=10**9)
+    scale: float = field(check=checks.positive)
     norm: float = field(check=norm_order, default=1.0)
-    largest: float | None = field(check=positive, side=UP, default=None)
+    largest: float | None = field(check=checks.positive, side=checks.UP, default=None)
     gamma: float | None = None
     cap: float | None = None
-    signed: bool = field(check=one_of, allowed=(True, False), default=True)
+    signed: bool = field(check=checks.one_of, allowed=(True, False), default=True)
     widths: tuple[float, ...] | None = None
     vertices: Vectors | None = None
     simplices: Rows | None = None
@@ -164,70 +143,65 @@ class KNormNoise(Checked, AddedNoise):
                 "scale", scale, "must be at most 1e150 over the dimension: choose another unit"
             )
         if self.widths is not None:
-            found = array("widths", self.widths)
-            if (
-                found.shape != (dimension,)
-                or found.min() < 0
-                or not 0 < found.max() <= 1e150 / dimension / scale
-            ):
-                raise DesignError.of(
-                    "widths", self.widths, "must be numbers of at least 0, one a coordinate, not all 0"
-                )
-            settle(self, widths=None if (found == 1).all() else tuple(found.tolist()))
-        size = self.size
-        if not self.signed and (self.norm, self.cap) != (math.inf, None):
-            raise DesignError.of("signed", False, "is of norm inf without a cap")
+            found = checks.array("widths", self.widths)
+            most = 1e150 / dimension / scale
+            if found.shape != (dimension,) or found.min() < 0 or not 0 < found.max() <= most:
+                allowed = "must be numbers of at least 0, one a coordinate, not all 0"
+                raise DesignError.of("widths", self.widths, allowed)
+            checks.settle(self, widths=None if (found == 1).all() else tuple(found.tolist()))
+        self._check_body()
+        if self.gamma is None:
+            return
+        checks.settle(self, gamma=checks.inside("gamma", self.gamma, radial.LEAST_GAMMA / 2, 1))
+        allowed = ""
+        if radial.whole_bits(self.gamma) != self.gamma:
+            allowed = f"must have 20 bits: {radial.whole_bits(self.gamma)!r}"
+        elif self.largest is None or self.shells(1).levels > radial.MOST_LEVELS:
+            allowed = "needs the largest change, of which the scale is no large multiple: leave it out"
+        elif self.shells(1).sums(self.gamma, self.size)[0] <= SMALLEST:
+            allowed = "is so small at this scale that no double resolves its shells: choose a larger one"
+        if allowed:
+            raise DesignError.of("gamma", self.gamma, allowed)
+
+    def _check_body(self) -> None:
+        """Read what the ball is a part of the cube by, at most one of four; faces are those of the vertices' hull."""
+        size, given = self.size, {"cap": self.cap, "vertices": self.vertices, "planes": self.planes}
+        named = [name for name, value in given.items() if value is not None] + ["signed"] * (not self.signed)
+        if len(named) > 1 or (named and self.norm != math.inf):
+            allowed = "is of norm inf, alone: without a cap, signed=False, vertices and planes beside it"
+            raise DesignError.of(named[-1], "given", allowed)
         if self.cap is not None:
-            cap = inside("cap", self.cap, 1, min(size, MOST_CAPPED))
-            if self.norm != math.inf or short(Fraction(cap)) != cap or size > MOST_CAPPED:
-                allowed = f"is of norm inf, of at most {MOST_CAPPED} numbers, and a double of 12 bits"
-                raise DesignError.of("cap", cap, allowed)
-            settle(self, cap=cap)
+            checks.settle(self, cap=checks.inside("cap", self.cap, 1, min(size, MOST_CAPPED)))
+            if balls.short(Fraction(self.cap)) != self.cap or size > MOST_CAPPED:
+                allowed = f"is of at most {MOST_CAPPED} numbers, and a double of 12 bits"
+                raise DesignError.of("cap", self.cap, allowed)
+        if self.planes is not None:
+            found = _whole("planes", self.planes, 2.0**53)
+            if found.shape[1] != size or (found[:size] != balls.GRAIN * np.eye(size)).any():
+                allowed = "are of as many numbers as get noise, those of the cube first"
+                raise DesignError.of("planes", found.shape, allowed)
+            checks.settle(self, planes=tuple(map(tuple, found.tolist())))
         if self.vertices is not None:
-            self._check_hull(size)
+            vertices = spanning("vertices", self.vertices)
+            if vertices.shape[1] != size or np.abs(vertices).max() > 1:
+                allowed = "are of as many numbers as get noise, none above 1 in size: use widths"
+                raise DesignError.of("vertices", vertices.shape, allowed)
+            if self.simplices is None:
+                hull = balls.hull_of(vertices)
+                checks.settle(self, vertices=hull.vertices, simplices=hull.simplices)
+            else:
+                faces = _whole("simplices", self.simplices, 1e9).tolist()
+                checks.settle(
+                    self, vertices=tuple(map(tuple, vertices.tolist())), simplices=balls.faces_named(faces)
+                )
+                known = set(range(1, len(vertices) + 1))
+                good = all(len({abs(i) for i in face} & known) == len(face) == size for face in faces)
+                good = good and {abs(i) for face in faces for i in face} == known
+                if not good or not isinstance(self.body, Hull) or not self.body.sound:
+                    allowed = "must be all faces of the hull, one of each and its negative: leave them out"
+                    raise DesignError.of("simplices", len(faces), allowed)
         elif self.simplices is not None:
             raise DesignError.of("simplices", self.simplices, "are faces of a hull: give vertices")
-        if self.planes is not None:
-            found = np.clip(array("planes", self.planes, ndim=2), -(2.0**53), 2.0**53).astype(int)
-            plain = (self.norm, self.cap, self.signed, self.vertices) == (math.inf, None, True, None)
-            if not plain or found.shape[1] != size or (found[:size] != GRAIN * np.eye(size)).any():
-                allowed = "are of norm inf, of as many numbers as get noise, those of the cube first"
-                raise DesignError.of("planes", found.shape, allowed)
-            settle(self, planes=tuple(map(tuple, found.tolist())))
-        if self.gamma is not None:
-            settle(self, gamma=inside("gamma", self.gamma, LEAST_GAMMA / 2, 1))
-            if whole_bits(self.gamma) != self.gamma:
-                raise DesignError.of("gamma", self.gamma, f"must have 20 bits: {whole_bits(self.gamma)!r}")
-            if self.largest is None or self.shells(1).levels > MOST_LEVELS:
-                allowed = "needs the largest change, of which the scale is no large multiple: leave it out"
-                raise DesignError.of("gamma", self.gamma, allowed)
-            if self.shells(1).sums(self.gamma, size)[0] <= SMALLEST:
-                allowed = "is so small at this scale that no double resolves its shells: choose a larger one"
-                raise DesignError.of("gamma", self.gamma, allowed)
-
-    def _check_hull(self, size: int) -> None:
-        """Read vertices and faces, and refuse faces that are not those of the vertices' hull."""
-        vertices = spanning("vertices", self.vertices)
-        if (
-            vertices.shape[1] != size
-            or np.abs(vertices).max() > 1
-            or (self.norm, self.cap, self.signed) != (math.inf, None, True)
-        ):
-            allowed = "are of norm inf without a cap, of as many numbers as get noise, none above 1 in size: use widths"
-            raise DesignError.of("vertices", vertices.shape, allowed)
-        if self.simplices is None:
-            hull = hull_of(vertices)
-            settle(self, vertices=hull.vertices, simplices=hull.simplices)
-            return
-        faces = np.clip(array("simplices", self.simplices, ndim=2), -1e9, 1e9).astype(int).tolist()
-        named = all(isinstance(i, (int, np.integer)) for face in self.simplices for i in face)
-        settle(self, vertices=tuple(map(tuple, vertices.tolist())), simplices=faces_named(faces))
-        known = set(range(1, len(vertices) + 1))
-        named = named and all(len({abs(i) for i in face} & known) == len(face) == size for face in faces)
-        named = named and {abs(i) for face in faces for i in face} == known
-        if not named or not isinstance(self.body.hull, Hull) or not self.body.hull.sound:
-            allowed = "must be all faces of the hull, one of each and its negative: leave them out"
-            raise DesignError.of("simplices", len(faces), allowed)
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -248,23 +222,26 @@ class KNormNoise(Checked, AddedNoise):
     @cached_property
     def body(self) -> Ball:
         """The unit ball, in units of the widths."""
-        hull: Hull | Planes | None = None
-        if self.planes is not None:
-            hull = planes_cached(self.planes)
-        elif self.vertices and self.simplices:
-            hull = hull_cached(self.vertices, self.simplices)
-        return Ball(self.size, self.norm, self.cap, self.signed, hull)
+        given = self.norm, self.cap, self.signed, self.vertices, self.simplices, self.planes
+        return balls.ball_of(self.size, *given)
+
+    def most(self, vectors: Array) -> Fraction:
+        """Return the largest norm of vectors that change coordinates with noise alone, exactly; for a hull or planes."""
+        widths = [Fraction(w) for w in self._widths.tolist()]
+        assert isinstance(self.body, Polytope)
+        moved: list[list[float]] = vectors[:, self.moving].tolist()
+        return self.body.most([[Fraction(x) / w for x, w in zip(v, widths)] for v in moved])
 
     def shells(self, power: int) -> Shells:
         """Return the moments of the staircases for changes of size `largest` at this scale."""
-        power = integer("power", power, 1, 2)
+        power = checks.integer("power", power, 1, 2)
         assert self.largest is not None
         return Shells(self.size, self.largest / self.scale, power)
 
     @property
     def deployable(self) -> bool:
         """Whether there is an exact `release`: the largest change must be known, and rejection must keep enough draws."""
-        least = LEAST_KEPT if self.planes is None else LEAST_LISTED
+        least = radial.LEAST_KEPT if self.planes is None else LEAST_LISTED
         return self.largest is not None and self.body.around[1] >= least
 
     @cached_property
@@ -275,7 +252,9 @@ class KNormNoise(Checked, AddedNoise):
             none = "has no exact sampler, sample() is for simulation: deploy KNorm(..., norm=inf) or norm=1"
             raise DesignError.of("release", type(self).__name__, known if self.largest is None else none)
         assert self.largest is not None
-        found = radial_lattice(self.body, self.scale, self.largest, self.gamma, even=self.widths is None)
+        found = radial.radial_lattice(
+            self.body, self.scale, self.largest, self.gamma, even=self.widths is None
+        )
         if found.step * float(self._widths.min()) < 1e-290:
             raise DesignError.of(
                 "widths", self.widths, "are so small that doubles hold no lattice finer than them"
@@ -311,7 +290,7 @@ class KNormNoise(Checked, AddedNoise):
 
     def norm_of(self, z: Numbers) -> Array:
         """Return the noise's own norm of vectors, shape (..., k)."""
-        held = np.atleast_1d(array("z", z, ndim=None))
+        held = np.atleast_1d(checks.array("z", z, ndim=None))
         if held.shape[-1] != self.dimension:
             raise DesignError(f"z: must have {self.dimension} numbers in its last axis")
         return self.body.gauge(held[..., self.moving] / self._widths)
@@ -344,7 +323,7 @@ class KNormNoise(Checked, AddedNoise):
 
     def factor(self, power: int) -> float:
         """Return E|z_i|^p over E R^p, on average over the coordinates."""
-        power = integer("power", power, 1, 2)
+        power = checks.integer("power", power, 1, 2)
         moment, weights = self.body.moment(power), self._widths**power
         if isinstance(moment, np.ndarray):
             return float(weights @ moment) / self.dimension
@@ -371,8 +350,8 @@ class KNormNoise(Checked, AddedNoise):
     def sf(self, t: Numbers) -> Values:
         """Return P[z_i > t] for t ≥ 0, on average over the coordinates; more than 64 widths are replaced by 64 of them."""
         found = np.sort(self._widths)
-        x = array("t", t, ndim=None)
-        if self.body.hull is not None:
+        x = checks.array("t", t, ndim=None)
+        if isinstance(self.body, Polytope):
             tails = (self._tail(x / w, i) for i, w in enumerate(self._widths))
             return sum(tails) / self.dimension
         if len(found) > 64:
@@ -383,7 +362,7 @@ class KNormNoise(Checked, AddedNoise):
 
     def _tail(self, t: Array, i: int = 0) -> Values:
         d = self.size
-        plain = self.cap is None and self.body.hull is None and self.signed
+        plain = self.cap is None and not isinstance(self.body, Polytope) and self.signed
         if self.gamma is None and plain and self.norm != 2:
             x = t / self.scale
             if self.norm == 1 or d == 1:
@@ -417,7 +396,7 @@ class KNormNoise(Checked, AddedNoise):
 
     def loss(self, shift: float) -> float:
         """Return the exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s, for a staircase that of whole steps."""
-        shift = non_negative("shift", shift)
+        shift = checks.non_negative("shift", shift)
         if self.gamma is not None and self.largest is not None:
             shift = math.ceil(shift / self.largest) * self.largest
         return round_up(Fraction(shift) / Fraction(self.scale))

@@ -36,20 +36,8 @@ import numpy as np
 from scipy import special
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.learning.plan import (
-    BoundedEstimator,
-    ClassifierMixin,
-    Interval,
-    Labels,
-    NoisySums,
-    Regressor,
-    box,
-    records_and_labels,
-    records_and_targets,
-    type_of_target,
-    warn_leak,
-    weights,
-)
+from mechdesign.learning import plan
+from mechdesign.learning.plan import BoundedEstimator, ClassifierMixin, Labels, Regressor
 from mechdesign.learning.second_moments import noisy_matrix, second_moments
 from mechdesign.problem.checks import integer, one_of, positive
 from mechdesign.solvers.deadline import progress_bar
@@ -151,8 +139,8 @@ class _Descending(BoundedEstimator):
     _located = 0.0
     """Share of the budget for the quantities that determine the loss."""
 
-    def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
-        raise NotImplementedError
+    def _loss(self, y: Array, share: float, sums: plan.NoisySums) -> GeneralizedLoss:
+        return LOGIT
 
     def _fit(self, x: Array, y: Array, beyond: Flags) -> None:
         """Descend; `beyond` are the records with a target beyond its bounds."""
@@ -200,7 +188,9 @@ class _Descending(BoundedEstimator):
         self.intercept_ += loss.start
         self.clip_, self.n_iter_ = clip, steps
 
-    def _round(self, v: Array, square: float, share: float, sums: NoisySums) -> tuple[Array, float, float]:
+    def _round(
+        self, v: Array, square: float, share: float, sums: plan.NoisySums
+    ) -> tuple[Array, float, float]:
         """Return axes in which the records have equal length in every direction that the noise resolves, their squared length, and the longest stable step."""
         total, unit = second_moments(v, math.sqrt(square))
         weight, off = self._moments_weight(share, len(total), unit)
@@ -213,74 +203,8 @@ class _Descending(BoundedEstimator):
         return basis * np.sqrt(stretched), longer, 4 * longer * len(v) / float(least.max())
 
 
-class TwoClasses(ClassifierMixin):  # type: ignore[misc]
-    """A classifier of two classes by the sign of a score; without `classes` it takes them from the labels, which leaks."""
-
-    classes: Numbers | None
-    classes_: Labels
-    _score: Callable[[Numbers], Array]
-
-    def _classes(self, labels: Labels) -> Labels:
-        if self.classes is not None:
-            said = "must be two different labels, both numbers or both texts"
-            try:
-                classes = np.unique(np.asarray(self.classes))
-            except (TypeError, ValueError):
-                raise DesignError.of("classes", self.classes, said) from None
-            if np.shape(self.classes) != (2,) or len(classes) != 2 or np.any(classes != classes):
-                raise DesignError.of("classes", self.classes, said)
-            if (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
-                raise DataError("y: must be labels of the type of classes, texts or numbers")
-            return classes
-        warn_leak("the classes are read from the labels (classes=None)", "give the two as classes")
-        kind, classes = type_of_target(labels), np.unique(labels)
-        if kind not in ("binary", "multiclass"):
-            raise DataError(f"y: must be labels of two classes. Unknown label type: {kind}")
-        if len(classes) == 1:
-            raise DataError("y: there is only one class; give both as classes")
-        if len(classes) > 2:
-            raise DataError(f"y: Only binary classification is supported. The type of the target is {kind}")
-        return classes
-
-    def _signs(self, labels: Labels) -> Array:
-        """−1 for the first class, 1 for the second, or DataError: every label must be one of them."""
-        second = labels == self.classes_[1]
-        if not (second | (labels == self.classes_[0])).all():
-            classes = self.classes_.tolist()
-            raise DataError(
-                f"y: every label must be one of the classes {classes}: mend or leave out others before"
-            )
-        return np.where(second, 1.0, -1.0)
-
-    def score(self, X: Numbers, y: Numbers, sample_weight: Numbers | None = None) -> float:
-        """Return the share of right labels on given data; on the fitted data this number is not private."""
-        _, labels = records_and_labels(self, X, y)
-        found = self.predict(X) == labels
-        return float(np.average(found, weights=weights(labels, sample_weight)))
-
-    def decision_function(self, X: Numbers) -> Array:
-        """Return Xθ and the intercept: positive for the second class."""
-        return self._score(X)
-
-    def predict(self, X: Numbers) -> Labels:
-        """Return the likelier class."""
-        second = self._score(X) > 0
-        return np.asarray(self.classes_[second.astype(int)])
-
-    def predict_proba(self, X: Numbers) -> Array:
-        """Return the probabilities of both classes, shape (N, 2)."""
-        second = special.expit(self._score(X))
-        return np.column_stack([1 - second, second])
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True  # on data of ten records nothing private is accurate
-        return tags
-
-
 @dataclass(eq=False, repr=False)
-class PrivateLogisticRegression(TwoClasses, _Descending):
+class PrivateLogisticRegression(ClassifierMixin, _Descending):  # type: ignore[misc]
     r"""Logistic regression under differential privacy: declare bounds and a budget, nothing else; two classes.
 
     Minimises :math:`\sum_n \log(1 + e^{-y_n (\langle x_n, \theta\rangle + \theta_0)})` by noisy gradient descent, stopped before noise
@@ -351,14 +275,67 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLogisticRegression:
         """Fit to features, shape (N, n_features), and labels of two classes, shape (N,)."""
-        x, labels = records_and_labels(self, X, y, fewest=2)
+        x, labels = plan.records_and_labels(self, X, y, fewest=2)
         self.classes_ = self._classes(labels)
-        none = np.zeros(len(x), dtype=bool)
-        self._fit(x, self._signs(labels), none)
+        self._fit(x, self._signs(labels), np.zeros(len(x), dtype=bool))
         return self
 
-    def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
-        return LOGIT
+    def _classes(self, labels: Labels) -> Labels:
+        if self.classes is not None:
+            try:
+                classes = np.unique(np.asarray(self.classes))
+                if np.shape(self.classes) != (2,) or len(classes) != 2 or np.any(classes != classes):
+                    raise ValueError
+            except (TypeError, ValueError):
+                said = "must be two different labels, both numbers or both texts"
+                raise DesignError.of("classes", self.classes, said) from None
+            if (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+                raise DataError("y: must be labels of the type of classes, texts or numbers")
+            return classes
+        plan.warn_leak("the classes are read from the labels (classes=None)", "give the two as classes")
+        kind, classes = plan.type_of_target(labels), np.unique(labels)
+        if kind not in ("binary", "multiclass"):
+            raise DataError(f"y: must be labels of two classes. Unknown label type: {kind}")
+        if len(classes) == 1:
+            raise DataError("y: there is only one class; give both as classes")
+        if len(classes) > 2:
+            raise DataError(f"y: Only binary classification is supported. The type of the target is {kind}")
+        return classes
+
+    def _signs(self, labels: Labels) -> Array:
+        """−1 for the first class, 1 for the second, or DataError: every label must be one of them."""
+        second = labels == self.classes_[1]
+        if not (second | (labels == self.classes_[0])).all():
+            classes = self.classes_.tolist()
+            said = f"must be one of the classes {classes}: mend or leave out others before"
+            raise DataError(f"y: every label {said}")
+        return np.where(second, 1.0, -1.0)
+
+    def score(self, X: Numbers, y: Numbers, sample_weight: Numbers | None = None) -> float:
+        """Return the share of right labels on given data; on the fitted data this number is not private."""
+        _, labels = plan.records_and_labels(self, X, y)
+        found = self.predict(X) == labels
+        return float(np.average(found, weights=plan.weights(labels, sample_weight)))
+
+    def decision_function(self, X: Numbers) -> Array:
+        """Return Xθ and the intercept: positive for the second class."""
+        return self._score(X)
+
+    def predict(self, X: Numbers) -> Labels:
+        """Return the likelier class."""
+        second = self._score(X) > 0
+        return np.asarray(self.classes_[second.astype(int)])
+
+    def predict_proba(self, X: Numbers) -> Array:
+        """Return the probabilities of both classes, shape (N, 2)."""
+        second = special.expit(self._score(X))
+        return np.column_stack([1 - second, second])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # on data of ten records nothing private is accurate
+        return tags
 
 
 @dataclass(eq=False, repr=False)
@@ -422,13 +399,13 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
 
     _: KW_ONLY
     loss: str = "huber"
-    target_bounds: Interval | None = None
+    target_bounds: plan.Interval | None = None
     threshold: float | None = None
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateGeneralizedLinearRegression:
         """Fit to features, shape (N, n_features), and numbers or counts, shape (N,)."""
-        x, target = records_and_targets(self, X, y, fewest=2)
-        middle, half = (float(v[0]) for v in box("target_bounds", self.target_bounds, 1))
+        x, target = plan.records_and_targets(self, X, y, fewest=2)
+        middle, half = (float(v[0]) for v in plan.box("target_bounds", self.target_bounds, 1))
         if one_of("loss", self.loss, ("huber", "poisson")) == "huber":
             if self.threshold is None:
                 remedy = (
@@ -447,7 +424,7 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
         self._fit(x, inside, beyond)
         return self
 
-    def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
+    def _loss(self, y: Array, share: float, sums: plan.NoisySums) -> GeneralizedLoss:
         """Return the loss, whose start is a noisy mean of the targets."""
         (middle, half), whole = self._target, largest_whole(len(y))
         weight = self._weight(share, 2 * whole)

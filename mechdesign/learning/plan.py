@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import math
 import warnings
-import weakref
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
@@ -151,10 +150,6 @@ def noise_plan(
     return NoisePlan(found, shifts, lam / shifts, rounds)
 
 
-_TRUSTED: weakref.WeakSet[Result] = weakref.WeakSet()
-"""Calibrations made or verified in this process; they are frozen, so that later fits need not verify them again."""
-
-
 @lru_cache(maxsize=64)
 def _solved(design: Calibration) -> Result:
     return design.solve()
@@ -177,20 +172,16 @@ def calibrated(
             "noise", noise, "is for whole answers: use its continuous law, which is released on a lattice"
         )
     if not again:
-        found = _solved(design)
-        _TRUSTED.add(found)
-        return found
-    name = type(noise).__name__
+        return _solved(design)
+    allowed = ""
     if noise.certificate is None:
-        raise DesignError.of("noise", name, "is not certified")
-    if noise.design != design:
-        raise DesignError.of(
-            "noise", name, "was calibrated for another question (privacy, sensitivities or rounds)"
-        )
-    if noise not in _TRUSTED:
-        if not noise.checks()["holds"].all():
-            raise DesignError.of("noise", name, "does not pass its own checks: see its checks()")
-        _TRUSTED.add(noise)
+        allowed = "is not certified"
+    elif noise.design != design:
+        allowed = "was calibrated for another question (privacy, sensitivities or rounds)"
+    elif not noise.checks()["holds"].all():
+        allowed = "does not pass its own checks: see its checks()"
+    if allowed:
+        raise DesignError.of("noise", type(noise).__name__, allowed)
     return instance("noise", noise, Result)
 
 
@@ -210,18 +201,13 @@ class NoisySums:
     """
 
     def __init__(self, calibration: Result, rng: np.random.RandomState | None = None) -> None:
-        self.noise = calibration.mechanism
-        self._step, self._next, count = (
-            None if rng is not None else self.noise.lattice.step,
-            0,
-            self.noise.dimension,
-        )
-        if rng is None:
-            self._drawn = (
-                np.asarray(self.noise.release(np.zeros((1, count)))).ravel() / self.noise.lattice.step
-            )
-        else:
+        self.noise, self._next = calibration.mechanism, 0
+        count = self.noise.dimension
+        self._step = None if rng is not None else self.noise.lattice.step
+        if self._step is None:
             self._drawn = np.asarray(self.noise.law.rvs(size=count, random_state=rng))
+        else:
+            self._drawn = np.ravel(self.noise.release(np.zeros((1, count)))) / self._step
 
     def answer(self, totals: Sequence[int], *weights: Fraction, kinds: Sequence[int] | None = None) -> Array:
         """Multiply each sum by its weight, add the calibration's noise, divide by the weight, and return the results.
@@ -267,16 +253,6 @@ Labels = npt.NDArray[np.generic]
 _NONE = "nothing infinite, missing or masked. Complex data not supported, nor texts as numbers, nor dates"
 
 
-def table(name: str, X: Numbers) -> Array:
-    """Return vectors, shape (N, k), as doubles, or raise DataError: all are converted before any is looked at."""
-    if hasattr(X, "toarray"):
-        raise DataError(f"{name}: must be dense: sparse data are not supported")
-    x = _finite(f"{name}: must be", X)
-    if x.ndim != 2:
-        raise DataError(f"{name}: must have two axes, records and features. Reshape your data")
-    return x
-
-
 def _finite(what: str, value: Numbers) -> Array:
     try:
         found = doubles("value", value, truth=True)
@@ -289,7 +265,11 @@ def _finite(what: str, value: Numbers) -> Array:
 
 def records(model: PrivateEstimator, X: Numbers, *, fewest: int = 0) -> Array:
     """Return records, shape (N, n_features), as doubles, or raise DataError: in a fit if there are fewer than `fewest`, else if features differ from the fit's."""
-    x = table("X", X)
+    if hasattr(X, "toarray"):
+        raise DataError("X: must be dense: sparse data are not supported")
+    x = _finite("X: must be", X)  # all are converted before any is looked at
+    if x.ndim != 2:
+        raise DataError("X: must have two axes, records and features. Reshape your data")
     if len(x) < max(fewest, 1) or not x.shape[1]:
         many = "more than one sample" if fewest > 1 else "one sample"
         raise DataError(f"X: must have {many} and one feature at least")
@@ -297,9 +277,7 @@ def records(model: PrivateEstimator, X: Numbers, *, fewest: int = 0) -> Array:
         validate_data(model, X if hasattr(X, "columns") else x, reset=fewest > 0, skip_check_array=True)
     except (TypeError, ValueError):
         wanted = (
-            "the features of fit, in their order"
-            if not fewest
-            else "features named by texts, or without names"
+            "features named by texts, or without names" if fewest else "the features of fit, in their order"
         )
         raise DataError(f"X: must have {wanted}") from None
     return x
@@ -386,13 +364,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 "give a ledger, which counts the fits, or tune on public data",
             )
 
-    def _drawing(self, calibration: Result) -> np.random.RandomState | None:
-        """Enter the fit in the ledger, which may refuse it, and return the generator for simulation, or None for exact noise."""
+    def _sums(self, calibration: Result) -> NoisySums:
+        """Enter the fit in the ledger, which may refuse it, and draw its noise: exactly, or with a seed in doubles."""
         rng = None if self.random_state is None else check_random_state(self.random_state)
         if self.ledger is not None:
             self.ledger.charge(calibration, whole=True)
         self.privacy_ = calibration
-        return rng
+        return NoisySums(calibration, rng)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -472,9 +450,6 @@ class BoundedEstimator(PrivateEstimator):
         )
         law = "laplace" if self._pure else "gaussian"
         return calibrated(law, self.privacy, changes, COUNTS + most)
-
-    def _sums(self, noise: Result) -> NoisySums:
-        return NoisySums(noise, self._drawing(noise))
 
     def _weight(self, share: float, change: Fraction | float) -> Fraction:
         """Return the weight at which sums that change by `change` in ℓ₂ (ℓ₁ under pure privacy) consume this share of the budget."""

@@ -46,21 +46,14 @@ import numpy.typing as npt
 from scipy import linalg, stats
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.results import Result
+from mechdesign.learning import plan
 from mechdesign.learning.plan import (
-    ROOT,
     BoundedEstimator,
     ClassNamePrefixFeaturesOutMixin,
-    Interval,
-    NoisySums,
     PrivateEstimator,
     Regressor,
     TransformerMixin,
-    box,
-    calibrated,
     check_is_fitted,
-    records,
-    records_and_targets,
 )
 from mechdesign.problem.checks import array, inside, integer, one_of, positive
 from mechdesign.problem.privacy import PureDP
@@ -136,26 +129,30 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
 
     n_components: int | None = None
     _: KW_ONLY
-    bounds: Interval | float | None = None
+    bounds: plan.Interval | float | None = None
     noise: object = "gaussian"
     allocation: str = "least-variance"
     center: Numbers | None = None
 
     def fit(self, X: Numbers, y: object = None) -> PrivatePCA:
         """Find the components of records, shape (N, n_features); `y` is not used."""
-        x = records(self, X, fewest=1)
+        x = plan.records(self, X, fewest=1)
         self._begin()
         size = x.shape[1]
         wanted = size if self.n_components is None else integer("n_components", self.n_components, 1, size)
         mean, norm, (low, high) = self._reach(size)
-        stretch = self._stretch()
-        calibration = self._calibration(size, stretch)
+        kind = one_of("allocation", self.allocation, ("least-variance", "iid"))
+        # of the off-diagonal entries before identical noise is added
+        stretch = Fraction(1) if kind == "iid" or isinstance(self.privacy, PureDP) else plan.ROOT
+        # Σx_i² + s Σ_{i<j}|x_ix_j| ≤ 1 + s(M − 1)/2 on the unit ball
+        total = 1 + float(stretch) * (size - 1) / 2
+        changes = Sensitivity(linf=1.0, l1=math.nextafter(total * (1 + 1e-15), math.inf), l2=1.0)
+        calibration = plan.calibrated(self.noise, self.privacy, changes, size * (size + 1) // 2)
         with np.errstate(over="ignore"):
             centred = np.nan_to_num(np.clip(x, low, high) - mean)
         with progress_bar("private components", None, shown=self.progress):
-            total, unit = second_moments(centred, norm)
-        sums = NoisySums(calibration, self._drawing(calibration))
-        noisy = noisy_matrix(total, sums, Fraction(1, unit), stretch) * (norm**2 / unit)
+            moments, unit = second_moments(centred, norm)
+        noisy = noisy_matrix(moments, self._sums(calibration), Fraction(1, unit), stretch) * (norm**2 / unit)
         values, vectors = np.linalg.eigh(noisy)
         top = np.argsort(values)[::-1][:wanted]
         vectors = vectors[:, top].T
@@ -172,7 +169,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def transform(self, X: Numbers) -> Array:
         """Return the coordinates along the components, shape (N, n_components)."""
         check_is_fitted(self, "components_")
-        x = records(self, X)
+        x = plan.records(self, X)
         return np.asarray((x - self.mean_) @ self.components_.T)
 
     def _reach(self, size: int) -> tuple[Array, float, tuple[Array, Array]]:
@@ -184,24 +181,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             norm, far = positive("bounds", self.bounds), np.full(size, np.inf)
             mean, ends = np.zeros(size) if given is None else given, (-far, far)
         else:
-            middle, half = box("bounds", self.bounds, size)
+            middle, half = plan.box("bounds", self.bounds, size)
             mean, ends = middle if given is None else given, (middle - half, middle + half)
             norm = math.nextafter(float(np.linalg.norm(np.abs(middle - mean) + half)) * (1 + 1e-15), math.inf)
         if not 1e-150 < norm < 1e150:
             raise DesignError.of("bounds", self.bounds, "must lie between 1e-150 and 1e150")
         return mean, norm, ends
-
-    def _stretch(self) -> Fraction:
-        """Factor of the off-diagonal entries before identical noise is added."""
-        kind = one_of("allocation", self.allocation, ("least-variance", "iid"))
-        return Fraction(1) if kind == "iid" or isinstance(self.privacy, PureDP) else ROOT
-
-    def _calibration(self, size: int, stretch: Fraction) -> Result:
-        # Σx_i² + s Σ_{i<j}|x_ix_j| ≤ 1 + s(M − 1)/2 on the unit ball
-        total = 1 + float(stretch) * (size - 1) / 2
-        bounds = Sensitivity(linf=1.0, l1=math.nextafter(total * (1 + 1e-15), math.inf), l2=1.0)
-        dimension = size * (size + 1) // 2
-        return calibrated(self.noise, self.privacy, bounds, dimension)
 
     @property
     def _n_features_out(self) -> int:
@@ -241,7 +226,7 @@ def second_moments(
 
 
 def noisy_matrix(
-    total: npt.NDArray[np.object_], sums: NoisySums, weight: Fraction, stretch: Fraction
+    total: npt.NDArray[np.object_], sums: plan.NoisySums, weight: Fraction, stretch: Fraction
 ) -> Array:
     """Add noise to the upper triangle of a symmetric matrix of whole numbers; off-diagonal entries have `stretch` times the weight."""
     upper = np.triu_indices(len(total))
@@ -353,13 +338,13 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
     """
 
     _: KW_ONLY
-    target_bounds: Interval | None = None
+    target_bounds: plan.Interval | None = None
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLinearRegression:
         """Fit to features, shape (N, n_features), and numbers, shape (N,)."""
-        x, target = records_and_targets(self, X, y, fewest=2)
+        x, target = plan.records_and_targets(self, X, y, fewest=2)
         size = x.shape[1] + 1
-        middle, half = (float(v[0]) for v in box("target_bounds", self.target_bounds, 1))
+        middle, half = (float(v[0]) for v in plan.box("target_bounds", self.target_bounds, 1))
         self._check(x.shape[1])
         sums = self._sums(self._noise(len(ROUNDS) * (size + 1) * (size + 2) // 2))
         t = (np.clip(target, middle - half, middle + half) - middle) / half
@@ -375,7 +360,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
         return self
 
     def _rounds(
-        self, x: Array, t: Array, square: float, sums: NoisySums, step: Callable[[], None]
+        self, x: Array, t: Array, square: float, sums: plan.NoisySums, step: Callable[[], None]
     ) -> tuple[Array, Array]:
         size = x.shape[1] + 1
         theta, usual, self.moments_ = np.zeros(size), 1 / 3, []
@@ -424,7 +409,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
         stretch: float,
         square: float,
         part: float,
-        sums: NoisySums,
+        sums: plan.NoisySums,
     ) -> tuple[Array, float]:
         """Return noisy second moments of (Wᵀv, e(t − ⟨v, θ⟩)), shrunk to squared length `square`, and the deviation of the noise off the diagonal."""
         turn = np.column_stack([axes, -stretch * theta])

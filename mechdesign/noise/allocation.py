@@ -319,23 +319,21 @@ class NoiseAllocation(AllocationPage):
             return
         unit, report = absolute_moment(self.noise, self.loss), self._way(algorithm)
         if self.changes is not None:
-            several = allocate_several(self.changes, float(self.loss), self.weights, self.budget)
-            scales, value, optimum = several.scales, self.cost_of(several.scales), several.against
-            shares = None if several.worst.shares is None else several.worst.shares[None]
-            evidence: tuple[Array | None, ...] = (np.array([several.prices]), several.worst.mix[None], shares)
+            scales, optimum, found = allocate_several(
+                self.changes, float(self.loss), self.weights, self.budget
+            )
+            value = self.cost_of(scales)
         else:
             self.check_feasible()
-            optimum, evidence = self.separable.optimum(), ()
-            scales = self._spread(optimum.scales)
+            optimum = self.separable.optimum()
+            scales, found = self._spread(optimum.scales), Multipliers(np.array([optimum.multiplier]))
             value = self.cost_of(scales) if optimum.loss is None else self._loss_of_groups(optimum.loss)
-        value, lost = (
-            rounded_cost(value, float(self.loss)),
-            self.budget * (self.requirement.apart + self._widened),
-        )
+        value = rounded_cost(value, float(self.loss))
+        lost = self.budget * (self.requirement.apart + self._widened)
         bound = self._loss_of_groups(optimum.lower_bound - optimum.multiplier * lost)
         if not 1e-290 < value < math.inf:
             raise overflowing(float(self.loss))
-        proof = AllocationProof(np.array([optimum.multiplier * unit]), None, *evidence)
+        proof = AllocationProof(**{**vars(found), "multipliers": found.multipliers * unit})
         noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)
         duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": proof.multipliers})
         yield Bound(bound)
@@ -637,6 +635,7 @@ class NoiseAllocation(AllocationPage):
         unit = absolute_moment(self.noise, self.loss)
         problem = self.separable
         if self.changes is not None:
-            problem = against(found.profiles[0], self.weights, problem.order, problem.spend, problem.budget)
-        dual, error = problem.dual(float(found.budgets[0]) / unit)
+            (mix,) = found.profiles(self.asked)
+            problem = against(mix, self.weights, problem.order, problem.spend, problem.budget)
+        dual, error = problem.dual(float(found.multipliers[0]) / unit)
         return self._loss_of_groups(dual), unit * error

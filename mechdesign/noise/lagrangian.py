@@ -28,8 +28,7 @@ scales meet the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -41,32 +40,34 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
-from mechdesign.model.declared import OwnRows
-from mechdesign.model.exactly import RESIDUAL
+from mechdesign.model.declared import OwnRows, Row
+from mechdesign.model.scales import ScalesPrivacy
+from mechdesign.noise.separable import changes_within
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.typing import Array, Flags, Indices
 
 ZERO = fmpq(0)
+_DIGITS = 192
+"""Bits of ball arithmetic."""
 
 
 class Coupled(NamedTuple):
-    """A row over several groups, ``sum(a s) + offset`` at most or equal to 0."""
+    """An own row over several groups: its number, and coefficients by group."""
 
     number: int
-    equal: bool
+    row: Row
     terms: dict[int, fmpq]
-    offset: fmpq
 
     @property
     def ratio(self) -> bool:
         """Whether the row compares two groups."""
         signs = sorted(a > 0 for a in self.terms.values())
-        return signs == [False, True] and self.offset == 0
+        return signs == [False, True] and self.row.offset == 0
 
     @property
-    def positive(self) -> bool:
-        """Whether the row bounds a sum from above."""
-        return not self.equal and all(a > 0 for a in self.terms.values())
+    def logarithmic(self) -> bool:
+        """Whether the row is convex in the logarithms of the scales: a ratio, or a sum bounded from above."""
+        return self.ratio or (not self.row.equal and all(a > 0 for a in self.terms.values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ class DeclaredScales(OwnRows):
             if asked.noise != self.noise or asked.sensitivities.shape != self.weights.shape:
                 raise DesignError("privacy: must be of the noise and the numbers that the scales are of")
         if self.order < 1 and not self.logarithmic:
-            label = self.labels[self.family[next(row.number for row in self.coupled if not _log(row))]]
+            label = next(one.row.label for one in self.coupled if not one.logarithmic)
             remedy = "mixes signs or is a sum from below, which a loss of order p below 1 does not allow: state ratios, equal scales, limits, or sums from above"
             raise DesignError(f"{label!r}: {remedy}")
 
@@ -135,86 +136,69 @@ class DeclaredScales(OwnRows):
         return found
 
     @cached_property
-    def _reduced(self) -> tuple[list[fmpq], list[fmpq | None], list[Coupled]]:
-        """Lower and upper limits of each group, and the coupled rows."""
+    def reduced(self) -> tuple[list[fmpq], list[fmpq | None], list[Coupled]]:
+        """Lower and upper limits of each group's scale, None without a limit, and the coupled rows."""
         low, high = [ZERO] * self.count, list[fmpq | None]([None] * self.count)
         coupled, member = list[Coupled](), self.member.tolist()
-        first = np.searchsorted(self.places[:, 0], np.arange(len(self.family) + 1)).tolist()
-        scales, values = self.places[:, 1].tolist(), self.coefficients.tolist()
-        for number, (offset, equal) in enumerate(zip(self.offsets.tolist(), self.equal.tolist())):
+
+        def refuted(rows: Iterable[Row]) -> InfeasibleError:
+            labels = dict.fromkeys(row.label for row in rows)
+            how = "recomputed by tangents" if {*labels} & {*self.curved} else "proved in rationals"
+            return InfeasibleError(f"no scales meet {' and '.join(map(repr, labels))} ({how})")
+
+        for number, row in enumerate(self.rows):
             terms: dict[int, fmpq] = {}
-            for j in range(first[number], first[number + 1]):
-                g = member[scales[j]]
-                terms[g] = terms.get(g, ZERO) + rational(values[j])
-            terms, k = {g: a for g, a in terms.items() if a}, rational(offset)
+            for j, a in row.terms:
+                terms[member[j]] = terms.get(member[j], ZERO) + a
+            terms = {g: a for g, a in terms.items() if a}
             if len(terms) > 1:
-                coupled.append(Coupled(number, bool(equal), terms, k))
-            elif not terms and (k > 0 or (equal and k)):
-                raise self._refuted([self.labels[self.family[number]]])
+                coupled.append(Coupled(number, row, terms))
+            elif not terms and (row.offset > 0 or (row.equal and row.offset)):
+                raise refuted([row])
             for g, a in terms.items() if len(terms) == 1 else ():
-                limit = -k / a
-                if a < 0 or equal:
+                limit = -row.offset / a
+                if a < 0 or row.equal:
                     low[g] = max(low[g], limit)
-                if a > 0 or equal:
+                if a > 0 or row.equal:
                     before = high[g]
                     high[g] = limit if before is None else min(before, limit)
         for g, (least, most) in enumerate(zip(low, high)):
             if most is not None and least > most:
-                raise self._refuted(self._limiting(g))
+                raise refuted(row for row in self.rows if any(member[j] == g for j, _ in row.terms))
         return low, high, coupled
-
-    def _refuted(self, families: list[str]) -> InfeasibleError:
-        """Return the error that no scales satisfy these families."""
-        how = "recomputed by tangents" if {*families} & {*self.curved} else "proved in rationals"
-        return InfeasibleError(f"no scales meet {' and '.join(map(repr, families))} ({how})")
-
-    def _limiting(self, group: int) -> list[str]:
-        """Return the families that limit a group by itself."""
-        inside = (self.matrix != 0) @ (self.member == group)
-        return list(dict.fromkeys(self.labels[f] for f in self.family[inside > 0].tolist()))
 
     def limited(self, groups: Array) -> list[int]:
         """Return the own rows that limit one group and are active at these scales, in doubles."""
         sides, size = self.sides(groups[self.member]), self.sizes(groups[self.member])
-        several = {row.number for row in self.coupled}
+        several = {one.number for one in self.coupled}
         return [n for n in np.flatnonzero(np.abs(sides) <= 1e-6 * size).tolist() if n not in several]
-
-    @property
-    def low(self) -> list[fmpq]:
-        """Lower limit of each group's scale."""
-        return self._reduced[0]
-
-    @property
-    def high(self) -> list[fmpq | None]:
-        """Upper limit of each group's scale; None without a limit."""
-        return self._reduced[1]
 
     @property
     def coupled(self) -> list[Coupled]:
         """Rows over several groups."""
-        return self._reduced[2]
+        return self.reduced[2]
 
     @cached_property
     def coupling(self) -> tuple[Array, Array, Flags, Flags]:
         """Coupled rows in doubles: coefficients of the groups, constants, which rows are equalities, and which are in logarithms."""
         matrix, rows = np.zeros((len(self.coupled), self.count)), self.coupled
-        for k, row in enumerate(rows):
-            matrix[k, [*row.terms]] = [*map(float, row.terms.values())]
-        offsets = np.array([float(row.offset) for row in rows])
-        equal = np.array([row.equal for row in rows], dtype=bool)
-        return matrix, offsets, equal, np.array([self.logarithmic and row.ratio for row in rows], dtype=bool)
+        for k, one in enumerate(rows):
+            matrix[k, [*one.terms]] = [*map(float, one.terms.values())]
+        offsets = np.array([float(one.row.offset) for one in rows])
+        equal = np.array([one.row.equal for one in rows], dtype=bool)
+        return matrix, offsets, equal, np.array([self.logarithmic and one.ratio for one in rows], dtype=bool)
 
     @cached_property
     def limits(self) -> tuple[Array, Array]:
         """The limits in doubles, rounded inward."""
-        low = [round_up(fraction(v)) for v in self.low]
-        high = [np.inf if v is None else round_down(fraction(v)) for v in self.high]
+        low = [round_up(fraction(v)) for v in self.reduced[0]]
+        high = [np.inf if v is None else round_down(fraction(v)) for v in self.reduced[1]]
         return np.array(low), np.maximum(np.array(high), np.where(np.isfinite(high), low, 0.0))
 
     @cached_property
     def logarithmic(self) -> bool:
         """Whether the problem is convex in the logarithms of the scales."""
-        return all(map(_log, self.coupled))
+        return all(one.logarithmic for one in self.coupled)
 
     def grouped(self, values: Array) -> Array:
         """Return sums over the members of each group."""
@@ -228,36 +212,6 @@ class DeclaredScales(OwnRows):
         """Return the sums of the sizes of the terms of the own rows, in doubles."""
         return np.asarray(abs(self.matrix) @ scales + abs(self.offsets))
 
-    def exact_side(self, number: int, scales: Array) -> fmpq:
-        """Return the left less the right side of an own row, exactly."""
-        span = slice(*np.searchsorted(self.places[:, 0], [number, number + 1]).tolist())
-        pairs = zip(self.coefficients[span].tolist(), scales[self.places[span, 1]].tolist())
-        return sum((rational(a) * rational(s) for a, s in pairs), rational(float(self.offsets[number])))
-
-    def missed(self, scales: Array) -> dict[int, fmpq]:
-        """Return the own rows that do not hold exactly, each with its violation; equalities that hold to `RESIDUAL` of their size are among them.
-
-        Double precision decides rows that are far from equality; the others are computed exactly.
-        """
-        size, found = self.sizes(scales), dict[int, fmpq]()
-        sides = self.sides(scales)
-        close = (np.abs(sides) <= 1e-12 * size) | (sides > 0) | (self.equal == 1)
-        for number in np.flatnonzero(close).tolist():
-            side = self.exact_side(number, scales)
-            if side > 0 or (side and self.equal[number]):
-                found[number] = side
-        return found
-
-    def broken(self, scales: Array) -> bool:
-        """Return whether an own row does not hold; an equality may be off by `RESIDUAL` of its size."""
-        size = self.sizes(scales)
-        missed = self.missed(scales).items()
-        return any(not self.equal[n] or abs(side) > rational(RESIDUAL * float(size[n])) for n, side in missed)
-
-
-def _log(row: Coupled) -> bool:
-    return row.ratio or row.positive
-
 
 _APART = (1e-10, 1e-7, 1e-4)
 """Relative distances from a minimum in doubles at which ends a and b are tried, in this order."""
@@ -269,17 +223,32 @@ class Multipliers:
 
     Parameters
     ----------
-    budgets : array, one entry a requirement
+    multipliers : ndarray, one entry a requirement
         y ≥ 0, the multipliers of the budgets.
-    rows : array, one entry a coupled row
-        ν, the multipliers of the rows; at least 0 for an inequality.
-    profiles : array, shape (requirements, K)
-        λ: the sensitivities, or a mix of the changes within several bounds.
+    rows : ndarray, optional
+        ν, the multipliers of rows over several scales.
+    prices : ndarray, shape (requirements, 3), optional
+        Under several bounds: the prices of a changed number, of L₁ and of L₂², which bound the budget of the worst change.
+    mixes, shares : ndarray, shape (requirements, K), optional
+        Under several bounds: profiles of mixes of changes, and how often each number changes in them.
     """
 
-    budgets: Array
-    rows: Array
-    profiles: Array
+    multipliers: Array
+    rows: Array | None = None
+    prices: Array | None = None
+    mixes: Array | None = None
+    shares: Array | None = None
+
+    def on_rows(self, asked: DeclaredScales) -> Array:
+        """Return the multipliers of the coupled rows; at least 0 for an inequality."""
+        return np.zeros(len(asked.coupled)) if self.rows is None else self.rows
+
+    def profiles(self, asked: Sequence[ScalesPrivacy]) -> list[Array]:
+        """Return the profile of each requirement: the sensitivities, or under several bounds a mix."""
+        return [
+            one.sensitivities if self.mixes is None or changes_within(one) is None else self.mixes[k]
+            for k, one in enumerate(asked)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,11 +269,13 @@ class Lagrangian:
         """Return the Lagrangian at these multipliers."""
         matrix, _, _, ratio = asked.coupling
         log, slope = (
-            found.rows @ part for part in (np.sign(matrix) * ratio[:, None], matrix * ~ratio[:, None])
+            found.on_rows(asked) @ part
+            for part in (np.sign(matrix) * ratio[:, None], matrix * ~ratio[:, None])
         )
         spent = np.full(asked.count, -np.inf)
         with np.errstate(divide="ignore"):
-            parts = np.log(found.budgets)[:, None] + asked.spend * np.log(found.profiles)
+            profiles = np.array(found.profiles(asked.privacy))
+            parts = np.log(found.multipliers)[:, None] + asked.spend * np.log(profiles)
             np.logaddexp.at(spent, asked.member, np.logaddexp.reduce(parts, axis=0))
         weight = np.log(absolute_moment(asked.noise, asked.order) * asked.grouped(asked.weights))
         return cls(asked.order, asked.spend, weight, spent, slope, log, *asked.limits)
@@ -353,19 +324,10 @@ def power(s: fmpq, exponent: float) -> arb:
     return arb(s) ** arb(exponent) if s else arb(0)
 
 
-@contextmanager
-def _precise() -> Iterator[None]:
-    before, ctx.prec = ctx.prec, 192
-    try:
-        yield
-    finally:
-        ctx.prec = before
-
-
 def cost_above(noise: str, order: float, weights: Array | None, scales: Array) -> Fraction:
     r"""Return :math:`\sum_i w_i E|T_i|^p`, rounded up."""
     held = [1.0] * len(scales) if weights is None else weights.tolist()
-    with _precise():
+    with ctx.workprec(_DIGITS):
         terms = zip(map(rational, held), map(rational, scales.tolist()))
         total = moment(noise, order) * sum((w * power(s, order) for w, s in terms), arb(0))
         return fraction(total.upper().fmpq())
@@ -381,12 +343,13 @@ def lower_bound(
     ResultFormatError
         They prove nothing.
     """
-    fits = found.budgets.shape == (len(asked.privacy),) and found.rows.shape == (len(asked.coupled),)
-    if not fits or found.profiles.shape != (len(asked.privacy), len(asked.weights)):
+    rows, profiles = found.on_rows(asked), found.profiles(asked.privacy)
+    fits = found.multipliers.shape == (len(asked.privacy),) and rows.shape == (len(asked.coupled),)
+    if not fits or any(profile.shape != asked.weights.shape for profile in profiles):
         raise ResultFormatError("multipliers do not fit the rows")
-    if (found.budgets < 0).any() or (found.rows[~asked.coupling[2]] < 0).any():
+    if (found.multipliers < 0).any() or (rows[~asked.coupling[2]] < 0).any():
         raise ResultFormatError("a multiplier of an inequality is negative")
-    with _precise():
+    with ctx.workprec(_DIGITS):
         total = _total(asked, found, costs, most)
         if not total.is_finite():
             raise ResultFormatError("multipliers prove nothing")
@@ -395,7 +358,7 @@ def lower_bound(
 
 def _total(asked: DeclaredScales, found: Multipliers, costs: bool, most: float) -> arb:
     start = Lagrangian.of(asked, found)
-    high = list(asked.high)
+    low, high = asked.reduced[0], list(asked.reduced[1])
     if not costs:
         start = replace(start, weight=np.full(asked.count, -np.inf))
     weights, spent, slope, log = ([ZERO] * asked.count for _ in range(4))
@@ -403,20 +366,20 @@ def _total(asked: DeclaredScales, found: Multipliers, costs: bool, most: float) 
     for g, w in zip(members, asked.weights.tolist()):
         weights[g] += rational(w)
     total = arb(0)
-    for asks, y, profile in zip(asked.privacy, found.budgets.tolist(), found.profiles.tolist()):
+    for asks, y, profile in zip(asked.privacy, found.multipliers.tolist(), found.profiles(asked.privacy)):
         multiplier = rational(y)
         total -= arb(multiplier * rational(asks.most))
-        for g, v in zip(members, profile):
+        for g, v in zip(members, profile.tolist()):
             if v and y:
                 spent[g] += multiplier * rational(v) ** asks.spend
-    for row, nu in zip(asked.coupled, map(rational, found.rows.tolist())):
-        if asked.logarithmic and row.ratio:
-            (g, a), (h, b) = sorted(row.terms.items(), key=lambda term: term[1] < 0)
+    for one, nu in zip(asked.coupled, map(rational, found.on_rows(asked).tolist())):
+        if asked.logarithmic and one.ratio:
+            (g, a), (h, b) = sorted(one.terms.items(), key=lambda term: term[1] < 0)
             log[g], log[h] = log[g] + nu, log[h] - nu
             total += arb(nu) * (arb(a) / arb(-b)).log()
             continue
-        total += arb(nu * row.offset)
-        for g, a in row.terms.items():
+        total += arb(nu * one.row.offset)
+        for g, a in one.terms.items():
             slope[g] += nu * a
     if asked.logarithmic and min(slope) < 0:
         raise ResultFormatError("multipliers leave a function that is not convex")
@@ -424,10 +387,10 @@ def _total(asked: DeclaredScales, found: Multipliers, costs: bool, most: float) 
     for g, s in enumerate(start.minimisers().tolist()):
         terms = unit * arb(weights[g]), spent[g], slope[g], log[g]
         if slope[g] < 0 and costs and most < math.inf:  # no single scale costs more than `most`
-            ceiling = max(((arb(most) / terms[0]) ** (1 / arb(asked.order))).upper().fmpq(), asked.low[g])
+            ceiling = max(((arb(most) / terms[0]) ** (1 / arb(asked.order))).upper().fmpq(), low[g])
             before = high[g]
             high[g] = ceiling if before is None else min(before, ceiling)
-        total += _least(asked.order, asked.spend, terms, asked.low[g], high[g], s)
+        total += _least(asked.order, asked.spend, terms, low[g], high[g], s)
     return total
 
 

@@ -28,7 +28,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
-from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, audit_rows
+from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import row_claims
@@ -38,7 +38,7 @@ from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
 from mechdesign.noise.pictures import draw_scales, draw_types
 from mechdesign.noise.profiles import disparity, gini
-from mechdesign.noise.scales_solving import ScalesProgram, Solved, largest_spent, solve_scales
+from mechdesign.noise.scales_solving import ScalesProgram, largest_spent, solve_scales
 from mechdesign.noise.separable import CLOSED, ROUNDING, Prices, changes_within, power, slack, weighted_moment
 from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, delta_at
 from mechdesign.plotting import COLOURS, figure, sized
@@ -122,10 +122,9 @@ class ScalesDesign(ModelledDesign):
             dual = math.nan if proof is None else float(proof.multipliers[k])
             active = left <= ACTIVE * one.budget
             budgets.append((one.label, 0, one.budget - left, one.budget, left, dual, active))
-        missed, equal = declared.missed(scales), declared.equal == 1
-        sides = np.where(equal, declared.sides(scales), np.minimum(declared.sides(scales), 0.0))
-        sides[[*missed]] = [float(side) for side in missed.values()]
-        room = np.where(equal, -np.abs(sides), -sides) + 0.0
+        exact = list(map(rational, scales.tolist()))
+        sides = np.array([float(row.at(exact)) for row in declared.rows])
+        room = np.where(declared.equal == 1, -np.abs(sides), -sides) + 0.0
         rows, first = np.unique(declared.places[:, 0], return_index=True)
         index = np.zeros(len(sides), dtype=int)
         index[rows] = declared.places[first, 1]
@@ -166,31 +165,14 @@ def scales_class(noise: str, asked: Iterable[ScalesPrivacy], within: str = "") -
 
 @serializable("allocation-proof")
 @dataclass(frozen=True, eq=False)
-class AllocationProof(Proof):
+class AllocationProof(Multipliers, Proof):
     r"""Scales that keep the budgets on the worst change keep the requirements, and multipliers bound their loss from below.
 
     Independent noise of scales s consumes :math:`\max_v \sum_i (|v_i|/s_i)^m`; Muthukrishnan and Kalyani, Theorems 4 and 5
     and Corollary 6, say which requirement a budget implies. The lower bound is that of the Lagrangian, which separates
     (`mechdesign.noise.lagrangian`), for any profile that is a mix of changes. Up to 2,000 numbers everything is in fractions and balls; beyond, the budget
     consumed is rounded up, and loss and lower bound are sums in doubles.
-
-    Parameters
-    ----------
-    multipliers : ndarray, one entry a requirement
-        y ≥ 0, the multipliers of the budgets.
-    rows : ndarray, optional
-        ν, the multipliers of rows over several scales.
-    prices : ndarray, shape (requirements, 3), optional
-        Under several bounds: the prices of a changed number, of L₁ and of L₂², which bound the budget of the worst change.
-    mixes, shares : ndarray, shape (requirements, K), optional
-        Under several bounds: profiles of mixes of changes, and how often each number changes in them.
     """
-
-    multipliers: Array
-    rows: Array | None = None
-    prices: Array | None = None
-    mixes: Array | None = None
-    shares: Array | None = None
 
     speaks_of = ("privacy", "value", "lower bound")
 
@@ -258,34 +240,19 @@ class AllocationProof(Proof):
         if design.exact:
             yield self.least(stated, self.proved(design, stated.value))
             return
-        dual, error = design.dual(Multipliers(self.multipliers, np.zeros(0), self._profiles(design)))
+        dual, error = design.dual(self)
         # half of the bound is more than the actual error; with a huge multiplier a larger reduction would leave nothing
         bound = dual - error / 2
         yield self.least(stated, bound + ROUNDING * abs(bound))
 
-    def _profiles(self, design: ScalesDesign) -> Array:
-        """Return the profile of each requirement: the sensitivities, or under several bounds a mix."""
-        profiles = []
-        for k, one in enumerate(design.asked):
-            mixed = self.mixes is not None and changes_within(one) is not None
-            profiles.append(self.mixes[k] if mixed else one.sensitivities)  # type: ignore[index]
-        return np.array(profiles)
-
-    def multiplied(self, design: ScalesDesign) -> Multipliers:
-        """Return the multipliers of the declared rows."""
-        count = len(design.declared.coupled)
-        rows = np.zeros(count) if self.rows is None else self.rows
-        return Multipliers(self.multipliers, rows, self._profiles(design))
-
     def duals(self, design: ScalesDesign, scales: Array) -> Array:
         """Return multipliers of the own rows; for active limits the slope of the Lagrangian, for equal scales NaN, as none is singled out."""
         declared = design.declared
-        several, found = {row.number for row in declared.coupled}, np.zeros(len(declared.family))
-        multipliers = self.multiplied(design)
-        found[[*several]] = multipliers.rows
+        several, found = [one.number for one in declared.coupled], np.zeros(len(declared.family))
+        found[several] = self.on_rows(declared)
         groups = np.zeros(declared.count)
         groups[declared.member] = scales
-        slopes = Lagrangian.of(declared, multipliers).slopes(groups)
+        slopes = Lagrangian.of(declared, self).slopes(groups)
         terms = np.diff(np.searchsorted(declared.places[:, 0], np.arange(len(found) + 1)))
         found[[n for n in np.flatnonzero(terms > 1).tolist() if n not in several]] = math.nan
         for n in declared.limited(groups):
@@ -297,7 +264,7 @@ class AllocationProof(Proof):
 
     def proved(self, design: ScalesDesign, value: float) -> Fraction:
         """Return the lower bound in rationals, for scales that cost at most `value`."""
-        return fraction(lower_bound(design.declared, self.multiplied(design), most=value))
+        return fraction(lower_bound(design.declared, self, most=value))
 
     def stated_bound(self, design: ScalesDesign, value: float) -> float:
         """Return the lower bound that a result states: rounded down, at most the value."""
@@ -394,26 +361,19 @@ class ScalesProblem(ScalesDesign, Problem):
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve, refine the multipliers, and make the scales exact; convex functions by their tangents."""
 
-        def solved(asked: DeclaredScales) -> tuple[Solved, Array]:
+        def solved(asked: DeclaredScales) -> tuple[tuple[Array, Multipliers, SolveReport], Array]:
             found = solve_scales(asked, solver, clock, options)
-            return found, found.scales
+            return found, found[0]
 
-        found = self.by_tangents(solved, self._equal_shares, clock)
+        scales, found, report = self.by_tangents(solved, self._equal_shares, clock)
         declared, design = self.declared, self.design or self
-        several = found.shares is not None
-        prices = np.array([price or (0.0, 0.0, 0.0) for price in found.prices]) if several else None
-        multipliers = found.multipliers
-        mixes = multipliers.profiles if several else None
-        rows = multipliers.rows if len(multipliers.rows) else None
-        proof = AllocationProof(multipliers.budgets, rows, prices, mixes, found.shares)
-        value = round_up(cost_above(declared.noise, declared.order, declared.weights, found.scales))
+        proof = AllocationProof(**vars(found))
+        value = round_up(cost_above(declared.noise, declared.order, declared.weights, scales))
         duals = pd.DataFrame(
-            {"family": "privacy", "index": range(len(self.asked)), "dual": multipliers.budgets}
+            {"family": "privacy", "index": range(len(self.asked)), "dual": proof.multipliers}
         )
         yield Bound(proof.stated_bound(self, value))
-        yield Law(
-            deployed(self.asked, found.scales), value, (proof,), found.report, design.said(value), duals
-        )
+        yield Law(deployed(self.asked, scales), value, (proof,), report, design.said(value), duals)
 
     def audit(self, result: Result) -> pd.DataFrame:
         return self.with_functions(super().audit(result), result.mechanism.scales)

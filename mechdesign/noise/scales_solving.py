@@ -19,7 +19,7 @@ that row and z of those that change, :math:`x \le z \le 1`: it may be rarer, and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import cvxpy as cp
@@ -29,7 +29,9 @@ from scipy import optimize
 from mechdesign import solvers
 from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
+from mechdesign.evidence.exact import rational
 from mechdesign.evidence.results import SolveReport
+from mechdesign.model.exactly import row_claims
 from mechdesign.model.problem import named
 from mechdesign.noise.lagrangian import DeclaredScales, Multipliers, lower_bound
 from mechdesign.noise.separable import (
@@ -51,19 +53,8 @@ _ACTIVE = 1e-8
 """Share below which what a row's multiplier pays does not name it as a reason for infeasibility."""
 
 
-ScalesPoint: TypeAlias = tuple[Array, list[Any]]
-"""Scales of all groups, and prices of each requirement or None."""
-
-
-@dataclass(frozen=True, eq=False)
-class Solved:
-    """Scales that keep all rows, the prices that prove it, the multipliers, and the report."""
-
-    scales: Array
-    prices: list[Any]
-    multipliers: Multipliers
-    shares: Array | None
-    report: SolveReport
+ScalesPoint: TypeAlias = tuple[Array, Array | None]
+"""Scales of all groups, and prices of the bounds of each requirement, if some has several."""
 
 
 class ScalesProgram:
@@ -87,20 +78,16 @@ class ScalesProgram:
         self.reference[self.moved] = np.clip(found, np.maximum(low[self.moved], 1e-300), high[self.moved])
         self._position = np.full(asked.count, -1)
         self._position[self.moved] = np.arange(len(self.moved))
-        self._check_quiet()
+        for one in asked.coupled:
+            if any(self._position[g] < 0 for g in one.terms):
+                remedy = (
+                    "is about a number that no change moves, whose scale is its lower limit: leave it out"
+                )
+                raise DesignError(f"{one.row.label!r}: {remedy}")
         self.variable = cp.Variable(len(self.moved), name="log_scales" if self.logarithmic else "scales")
         losses = weight[self.moved] * self.reference[self.moved] ** p
         self.total = float(losses.sum())
         self.loss = losses / self.total @ self.power(p)
-
-    def _check_quiet(self) -> None:
-        for row in self.asked.coupled:
-            if any(self._position[g] < 0 for g in row.terms):
-                label = self.asked.labels[int(self.asked.family[row.number])]
-                remedy = (
-                    "is about a number that no change moves, whose scale is its lower limit: leave it out"
-                )
-                raise DesignError(f"{label!r}: {remedy}")
 
     @property
     def sizes(self) -> Array:
@@ -160,17 +147,15 @@ class ScalesProgram:
         worst = named(f"worst {r}", cp.multiply(shares, power[places]) <= kept)
         return [named(f"level {r}", level), *curves, worst, named(f"budget {r}", total + room <= most)]
 
-    def prices(self, solution: Solution) -> list[Any]:
-        """Return the prices of each requirement's bounds, in the unit of the answers; None where each number has one bound."""
-        found = list[Any]()
+    def prices(self, solution: Solution) -> Array | None:
+        """Return the prices of each requirement's bounds, in the unit of the answers, 0 where each number has one bound; None if all have."""
+        found, several = np.zeros((len(self.asked.privacy), 3)), False
         for r, one in enumerate(self.asked.privacy):
-            if (changes := changes_within(one)) is None:
-                found.append(None)
-                continue
-            theta = np.maximum(np.ravel(solution.primal[f"prices {r}"]), 0.0) * one.budget
-            named = {row.name: float(t) / row.most for t, row in zip(theta, changes.rows())}
-            found.append(changes.in_units(named))
-        return found
+            if (changes := changes_within(one)) is not None:
+                several, theta = True, np.maximum(np.ravel(solution.primal[f"prices {r}"]), 0.0) * one.budget
+                named = {row.name: float(t) / row.most for t, row in zip(theta, changes.rows())}
+                found[r] = changes.in_units(named)
+        return found if several else None
 
 
 def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
@@ -208,8 +193,8 @@ def answered(
 
 def solve_scales(
     asked: DeclaredScales, solver: str | None, deadline: Deadline, options: dict[str, Any]
-) -> Solved:
-    """Solve the program and repair its scales."""
+) -> tuple[Array, Multipliers, SolveReport]:
+    """Solve the program and repair its scales; return them, the multipliers and prices that prove them, and the report."""
     program = ScalesProgram(asked)
     if solver in (None, "clarabel"):  # at closer tolerances it sometimes stalls
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
@@ -219,15 +204,13 @@ def solve_scales(
         )
     except InfeasibleError:
         raise explained(asked, deadline) from None
-    found, shares = _multipliers(program, solution)
     groups, prices = mended(asked, (program.scales(), program.prices(solution)), deadline)
-    return Solved(groups[asked.member], prices, found, shares, SolveReport.of(solution))
+    found = replace(_multipliers(program, solution), prices=prices)
+    return groups[asked.member], found, SolveReport.of(solution)
 
 
-def _multipliers(
-    program: ScalesProgram, solution: Solution, unit: float | None = None
-) -> tuple[Multipliers, Array | None]:
-    """Return multipliers of the problem from those of the program; under several bounds also the shares of its mixes of changes."""
+def _multipliers(program: ScalesProgram, solution: Solution, unit: float | None = None) -> Multipliers:
+    """Return multipliers of the problem from those of the program; under several bounds also its mixes of changes."""
     asked, dual = program.asked, solution.dual
     unit = program.total * absolute_moment(asked.noise, asked.order) if unit is None else unit
     budgets, profiles, shares = [], [], list[Array]()
@@ -247,8 +230,10 @@ def _multipliers(
         shares.append(share)
     nu = np.array([float(dual[f"row {k}"]) for k in range(len(asked.coupled))])
     rows = np.where(asked.coupling[2], nu, np.maximum(nu, 0.0)) * unit / program.sizes
-    mixed = any(changes_within(one) is not None for one in asked.privacy)
-    return Multipliers(np.array(budgets), rows, np.array(profiles)), np.array(shares) if mixed else None
+    if all(changes_within(one) is None for one in asked.privacy):
+        return Multipliers(np.array(budgets), rows if len(rows) else None)
+    mixes = np.array(profiles)
+    return Multipliers(np.array(budgets), rows if len(rows) else None, None, mixes, np.array(shares))
 
 
 def _mix(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
@@ -274,11 +259,8 @@ def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> Sca
     inner, part = _of_largest_slack(asked, deadline), 1e-16
     while part < 1:  # the least part, to a factor of 4, with which a mixture keeps all rows
         part = min(part * 4, 1.0)
-        mixed_prices = [
-            None if a is None or b is None else tuple((1 - part) * x + part * y for x, y in zip(a, b))
-            for a, b in zip(prices, inner[1])
-        ]
-        mixed = levelled(asked, groups + part * (inner[0] - groups)), mixed_prices
+        priced_at = None if prices is None or inner[1] is None else (1 - part) * prices + part * inner[1]
+        mixed = levelled(asked, groups + part * (inner[0] - groups)), priced_at
         if within(asked, mixed):
             return mixed
     message = "no scales were found that pass their own checks: rows may contradict each other, by less than the solver tells"
@@ -300,11 +282,16 @@ def levelled(asked: DeclaredScales, groups: Array) -> Array:
 
 
 def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
-    """Return whether scales satisfy all budgets and rows, exactly."""
+    """Return whether scales satisfy all budgets and rows, exactly; doubles decide first."""
     scales = point[0][asked.member]
-    if not np.isfinite(scales).all() or asked.broken(scales):
+    sides = asked.sides(scales) * np.where(asked.equal == 1, 0.0, 1.0)
+    if not np.isfinite(scales).all() or (sides > 1e-12 * asked.sizes(scales)).any():
         return False
-    return all(keeps(one, scales, price) for one, price in zip(asked.privacy, point[1]))
+    exact = list(map(rational, scales.tolist()))
+    prices = [None] * len(asked.privacy) if point[1] is None else point[1].tolist()
+    several = (None if changes_within(one) is None else price for one, price in zip(asked.privacy, prices))
+    kept = all(keeps(one, scales, price) for one, price in zip(asked.privacy, several))
+    return kept and all(claim.holds for claim in row_claims(asked, exact, exact))
 
 
 def _of_largest_slack(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
@@ -326,16 +313,16 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
     except InfeasibleError:
         words = " and ".join(map(repr, asked.labels))
         return InfeasibleError(f"no scales meet {words} (by the solver; not proved)")
-    found, _ = _multipliers(program, solution, unit=1.0)
+    found = _multipliers(program, solution, unit=1.0)
     try:
         proved = lower_bound(asked, found, costs=False) > 0
     except ResultFormatError:
         proved = False
     bound = asked.limited(program.scales())
-    paid = np.abs(found.rows) * program.sizes  # a multiplier is as small as its row is large
-    numbers = [row.number for row, share in zip(asked.coupled, paid) if share > _ACTIVE]
+    paid = np.abs(found.on_rows(asked)) * program.sizes  # a multiplier is as small as its row is large
+    numbers = [one.number for one, share in zip(asked.coupled, paid) if share > _ACTIVE]
     own = [asked.labels[f] for f in asked.family[[*bound, *numbers]].tolist()]
-    private = [one.label for one, y in zip(asked.privacy, found.budgets) if y * one.budget > _ACTIVE]
+    private = [one.label for one, y in zip(asked.privacy, found.multipliers) if y * one.budget > _ACTIVE]
     words = " and ".join(map(repr, dict.fromkeys([*private, *own])))
     tangents = bool({*own} & {*asked.curved})  # tangents would allow smaller budgets
     how = "recomputed by tangents" if tangents else "proved in rationals"
@@ -425,19 +412,13 @@ def _shares(worth: Array, prices: Array, entries: Array, rows: list[Row], q: flo
     return x, np.where(part > 0, np.minimum(x / part, 1.0), 1.0)
 
 
-class SeveralAllocated(NamedTuple):
-    """Scales within the budget, the prices that prove it, the worst mix, and the best scales against that mix."""
-
-    scales: Array
-    prices: Prices
-    worst: Worst
-    against: Allocated
-
-
 def allocate_several(
     changes: Changes, order: float, weights: Array | None, budget: float
-) -> SeveralAllocated:
-    """Find the least scales under several bounds by water-filling, and scale them by the least factor at which prices prove the budget kept."""
+) -> tuple[Array, Allocated, Multipliers]:
+    """Find the least scales under several bounds by water-filling, and scale them by the least factor at which prices prove the budget kept.
+
+    Return them, the best scales against the worst mix, and prices and mix as a proof holds them.
+    """
     worst, m = worst_mix(changes, order, weights), changes.spend
     best, scales = against(worst.mix, weights, order, m, budget).optimum(), np.zeros(len(worst.mix))
     scales[worst.mix > 0] = best.scales / (1 - LESS)
@@ -450,15 +431,16 @@ def allocate_several(
     while spent > budget:
         factor = (spent / budget) ** (1 / m) * (1 + margin)
         if not 0 < factor < math.inf:
-            ends = float(changes.sizes.min()), float(changes.sizes.max())
             allowed = (
                 "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
             )
-            raise DesignError.of("sensitivities", ends, allowed)
+            raise DesignError.of("sensitivities", (changes.sizes.min(), changes.sizes.max()), allowed)
         scales, margin = scales * factor, 2 * margin
         prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
         spent = changes.rounded(scales, prices)
-    return SeveralAllocated(scales, prices, worst, best)
+    shares = None if worst.shares is None else worst.shares[None]
+    multiplier = np.array([best.multiplier])
+    return scales, best, Multipliers(multiplier, None, np.array([prices]), worst.mix[None], shares)
 
 
 def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:

@@ -35,7 +35,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.gaussian import GaussianPrivacy
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.proofs import (
     PROVED,
@@ -50,15 +50,7 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named
 from mechdesign.model.scales import Scales, ScalesPrivacy, order_of
-from mechdesign.noise.coordinate_noise import (
-    COORDINATE_FAMILIES,
-    REACH,
-    Allocating,
-    CoordinateNoise,
-    MixedProblem,
-    mixed_scales,
-    within_budget,
-)
+from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise, MixedProblem
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
 from mechdesign.noise.profiles import check_bounds, check_groups, check_profile, profile_of
@@ -88,7 +80,7 @@ from mechdesign.problem.law_moments import FINITE, absolute_moment
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.typing import Array, Flags, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers
 
 Privacy: TypeAlias = PureDP | GaussianPrivacy
 
@@ -315,7 +307,7 @@ class NoiseAllocation(AllocationPage):
             "closed-form" is asked for with limits or several bounds; the loss overflows.
         """
         if self.searched:
-            yield from self._mixes(clock) if self.noise == "mixed" else self._of_family(clock)
+            yield from self._searched(clock)
             return
         unit, report = absolute_moment(self.noise, self.loss), self._way(algorithm)
         if self.changes is not None:
@@ -360,51 +352,20 @@ class NoiseAllocation(AllocationPage):
 
     # -- searched laws: a type or a law for each coordinate, composed exactly -----------------------------------
 
-    def _mixes(self, clock: Clock) -> Iterator[Law]:
-        """Yield both pure types in closed form, the cheaper one first, then mixes, each scaled until it is proved private."""
-        privacy, moved = instance("privacy", self.privacy, *get_args(Pointwise)), self.sensitivities > 0
-        weights = np.ones(len(moved)) if self.weights is None else self.weights
-        everywhere, best = np.ones(int(moved.sum()), dtype=bool), math.inf
-
-        def proved(scales: Array, kinds: Flags) -> Law | None:
-            full, types = np.zeros(len(moved)), np.zeros(len(moved), dtype=bool)
-            full[moved], types[moved] = scales, kinds
-            law = within_budget(full, types, self.sensitivities, privacy, clock)
-            if law is None:
-                return None
-            value = self._cost_of_laws(law)
-            return Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
-
-        normal, peaked = (self.of_one_type(kind).solve(certify=False) for kind in CLOSED)
-        pure = [one.mechanism.scales[moved] for one in (normal, peaked)]
-        closed = [proved(scales, kinds) for scales, kinds in zip(pure, (~everywhere, everywhere))]
-        for found in sorted(filter(None, closed), key=lambda law: law.value):
-            best = min(best, found.value)
-            yield found
-        kept = self.sensitivities[moved], weights[moved], float(self.loss), privacy
-        problem = MixedProblem(*kept, math.sqrt(normal.design.budget), *pure)
-        for value, scales, types in mixed_scales(problem, clock):
-            if value * math.exp(-REACH * float(self.loss)) > best:
-                break
-            if not types.all() and (law := proved(scales, types)) is not None:
-                best = min(best, law.value)
-                yield law
-        if best == math.inf:
-            raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
-
-    def _of_family(self, clock: Clock) -> Iterator[Law]:
-        """Yield one law of the family for all coordinates, then a law for each, the most promising choice first."""
-        moved, lam = self.sensitivities > 0, np.asarray(self.sensitivities)
-        weights = np.ones(len(lam)) if self.weights is None else self.weights
-        privacy = instance("privacy", self.privacy, *get_args(Pointwise))
-        costs = np.maximum((weights * lam**self.loss)[moved], 1e-300)
-        asked = Allocating(FAMILIES[self.noise], costs, float(self.loss), privacy)
-        for found in asked.laws(lam[moved], clock):
-            which = np.full(len(lam), -1)
-            which[moved] = found.which
-            law = CoordinateNoise(found.units, which, lam)
+    def _searched(self, clock: Clock) -> Iterator[Law]:
+        """Yield one type or one law of the family for all coordinates, then one for each, the most promising choice first."""
+        privacy, lam = instance("privacy", self.privacy, *get_args(Pointwise)), np.asarray(self.sensitivities)
+        asked = lam, np.ones(len(lam)) if self.weights is None else self.weights, float(self.loss), privacy
+        search: MixedProblem | Allocating
+        if self.noise == "mixed":
+            normal, peaked = (self.of_one_type(kind).solve(certify=False) for kind in CLOSED)
+            pure = normal.mechanism.scales, peaked.mechanism.scales
+            search = MixedProblem(*asked, math.sqrt(normal.design.budget), *pure)
+        else:
+            search = Allocating(*asked, FAMILIES[self.noise])
+        for law in search.laws(clock):
             value = self._cost_of_laws(law) * (1 + 1e-12)
-            if moved.any() and not 0 < value < math.inf:
+            if not 0 < value < math.inf:
                 raise DesignError.of("noise", self.noise, FINITE)
             yield Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
 

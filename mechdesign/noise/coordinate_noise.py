@@ -38,7 +38,7 @@ from scipy.special import logsumexp
 
 from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, loss_of
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, least_kept, round_up
 from mechdesign.evidence.proofs import PROVED
@@ -230,25 +230,28 @@ def _scaled(law: FrozenLaw, factor: float) -> FrozenLaw:
 
 
 class Allocating:
-    """The requirement on noise of one family on coordinates that all change.
+    """The search for a law of one family on each coordinate.
 
     Parameters
     ----------
-    family : Family
-    coefficients : ndarray, shape (K,)
-        Factors of E|U|^p in the cost, one a coordinate.
+    sensitivities, weights : ndarray, shape (K,)
     order : float
         p, 1 or 2.
     privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
+    family : Family
     """
 
-    def __init__(self, family: Family, coefficients: Array, order: float, privacy: Pointwise) -> None:
-        self.family, self.order, self.privacy = family, order, privacy
-        self.points = pairs_of(privacy)
+    def __init__(
+        self, sensitivities: Array, weights: Array, order: float, privacy: Pointwise, family: Family
+    ) -> None:
+        self.profile, self.family, self.order, self.privacy = sensitivities, family, order, privacy
+        self.points, moved = pairs_of(privacy), sensitivities > 0
         self.least = min(delta for _, delta in self.points)
-        self.which = _levels(coefficients, order)
-        self.counts = np.bincount(self.which)
-        self.costs = np.bincount(self.which, weights=coefficients) / self.counts
+        coefficients = np.maximum((weights * sensitivities**order)[moved], 1e-300)
+        levels, self.which = _levels(coefficients, order), np.full(len(moved), -1)
+        self.which[moved] = levels
+        self.counts = np.bincount(levels)
+        self.costs = np.bincount(levels, weights=coefficients) / self.counts
 
     def unit(self, shape: float, ratio: float, count: int = 1) -> AdditiveNoise:
         return AdditiveNoise(self.family.make(shape, 1 / ratio, 1.0), 1.0, count)
@@ -322,14 +325,20 @@ class Allocating:
                 fine |= {(s, ratio * step) for s in near for step in steps.tolist()}
             yield from (finest for *_, finest in self.choices(sorted(fine), np.array([order]), clock))
 
-    def laws(self, lam: Array, clock: Deadline) -> Iterator[CoordinateNoise]:
+    def noise(self, chosen: _Parameters, log: float) -> CoordinateNoise:
+        """Return noise of these parameters on the levels, its scales multiplied by e^log."""
+        each = zip(chosen, self.counts.tolist())
+        units = tuple(self.unit(shape, ratio * math.exp(-log), n) for (shape, ratio), n in each)
+        return CoordinateNoise(units, self.which, self.profile)
+
+    def laws(self, clock: Deadline) -> Iterator[CoordinateNoise]:
         """Yield noise that meets the requirement: one unit for all coordinates, then units for the levels."""
-        budget = budget_of(self.privacy)
-        design = Calibration(self.family.name, self.privacy, 1.0, len(lam), loss=_LOSSES[self.order])
+        budget, count = budget_of(self.privacy), int(self.counts.sum())
+        design = Calibration(self.family.name, self.privacy, 1.0, count, loss=_LOSSES[self.order])
         common = design.solve(certify=False, time_limit=clock.limit()).mechanism
         for wider in (1.0, 1 + 1e-4, 1.01):  # grids differ
             units = (replace(common, law=_scaled(common.law, wider)),)
-            alike = CoordinateNoise(units, np.zeros(len(lam), dtype=np.int64), lam)
+            alike = CoordinateNoise(units, np.minimum(self.which, 0), self.profile)
             if alike.composed(self.privacy)[0] <= budget:
                 yield alike
                 break
@@ -337,18 +346,13 @@ class Allocating:
             if clock.passed:
                 return
 
-            def noise(log: float, chosen: _Parameters = chosen) -> CoordinateNoise:
-                each = zip(chosen, self.counts.tolist())
-                units = tuple(self.unit(shape, ratio * math.exp(-log), n) for (shape, ratio), n in each)
-                return CoordinateNoise(units, self.which, lam)
-
-            def over(log: float, noise: Callable[[float], CoordinateNoise] = noise) -> float:
+            def over(log: float, chosen: _Parameters = chosen) -> float:
                 # the proof's width is finer
-                return excess(noise(log).composed(self.privacy, 1e-2)[0], budget)
+                return excess(self.noise(chosen, log).composed(self.privacy, 1e-2)[0], budget)
 
             factor = least_kept(over, 0.0, step=0.05, xtol=1e-5, rtol=1e-9, deadline=clock)
             if factor < math.inf:
-                yield noise(factor)
+                yield self.noise(chosen, factor)
 
 
 def _levels(coefficients: Array, order: float) -> Indices:
@@ -369,35 +373,35 @@ def _levels(coefficients: Array, order: float) -> Indices:
 # -- a type for each coordinate -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class MixedProblem:
-    """The search for a type on each coordinate: changes, costs and both pure types.
+    """The search for a type on each coordinate.
 
     Parameters
     ----------
-    sensitivities : ndarray, shape (K,)
-        Positive.
-    weights : ndarray, shape (K,)
-    order : float
-    privacy : ApproximateDP, MembershipAdvantage or TradeOff
+    sensitivities, weights, order, privacy
+        As of `Allocating`, for every order.
     mu : float
         μ of Gaussian noise that consumes the whole budget.
     normal, peaked : ndarray, shape (K,)
         Scales of Gaussian (P3) and of Laplace noise (P4) on all coordinates.
     """
 
-    sensitivities: Array
-    weights: Array
-    order: float
-    privacy: Pointwise
-    mu: float
-    normal: Array
-    peaked: Array
-
-    @cached_property
-    def ratios(self) -> Array:
-        """λ/β of Laplace noise, up to a factor."""
-        return self.sensitivities / self.peaked
+    def __init__(
+        self,
+        sensitivities: Array,
+        weights: Array,
+        order: float,
+        privacy: Pointwise,
+        mu: float,
+        normal: Array,
+        peaked: Array,
+    ) -> None:
+        self.profile, self.moved, self.order, self.privacy = sensitivities, sensitivities > 0, order, privacy
+        stated = sensitivities, weights, normal, peaked
+        self.sensitivities, self.weights, self.normal, self.peaked = (v[self.moved] for v in stated)
+        self.mu, self.ratios = mu, self.sensitivities / self.peaked
+        # coordinates by λ/σ of the Gaussian allocation, largest first
+        self.order_of_laplace = np.argsort(-self.sensitivities / self.normal, kind="stable")
 
     def levels(self, laplace: Flags) -> Array:
         """Return the Laplace ratios of these coordinates over the largest; many different ones are rounded to a few levels."""
@@ -412,11 +416,6 @@ class MixedProblem:
         """Largest number of coordinates with Laplace noise: smaller ratios gain nothing by it."""
         # a mix with ratios further apart than 16 takes 200 coordinates at least 14 times as long (results/ablations)
         return int((self.ratios > self.ratios.max() / 16).sum())
-
-    @cached_property
-    def order_of_laplace(self) -> Indices:
-        """Coordinates by λ/σ of the Gaussian allocation, largest first."""
-        return np.argsort(-self.sensitivities / self.normal, kind="stable")
 
     def cost(self, scales: Array, laplace: Flags) -> float:
         r"""Return Σ w E|T|^p."""
@@ -477,53 +476,68 @@ class MixedProblem:
             low, high = low - 3, low
         return 0.0
 
+    def mixes(self, deadline: Deadline) -> list[Mix]:
+        """Return mixes, the cheapest first: numbers of Laplace coordinates are doubled, then bisected around the best."""
+        found: dict[int, Mix | None] = {}
 
-def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[Mix]:
-    """Return mixes, the cheapest first: numbers of Laplace coordinates are doubled, then bisected around the best."""
-    found: dict[int, Mix | None] = {}
+        def cost(count: int) -> float:
+            if count not in found:
+                found[count] = self.best_of(count, deadline)
+            mix = found[count]
+            return math.inf if mix is None else mix[0]
 
-    def cost(count: int) -> float:
-        if count not in found:
-            found[count] = problem.best_of(count, deadline)
-        mix = found[count]
-        return math.inf if mix is None else mix[0]
+        best = math.inf
+        for k in range(self.most.bit_length()):
+            best = min(best, value := cost(2**k))
+            if value > 1.05 * best:
+                break  # all later ones are worse
+        cost(self.most)
+        for _ in range(6):
+            known = sorted(found)
+            at = known.index(min(known, key=cost))
+            around = known[max(at - 1, 0) : at + 2]
+            middle = {(a + b) // 2 for a, b in pairwise(around)} - set(found)
+            if not middle:
+                break
+            for count in sorted(middle):
+                cost(count)
+        return sorted(filter(None, found.values()), key=lambda mix: mix[0])
 
-    best = math.inf
-    for k in range(problem.most.bit_length()):
-        best = min(best, value := cost(2**k))
-        if value > 1.05 * best:
-            break  # all later ones are worse
-    cost(problem.most)
-    for _ in range(6):
-        known = sorted(found)
-        at = known.index(min(known, key=cost))
-        around = known[max(at - 1, 0) : at + 2]
-        middle = {(a + b) // 2 for a, b in pairwise(around)} - set(found)
-        if not middle:
-            break
-        for count in sorted(middle):
-            cost(count)
-    return sorted(filter(None, found.values()), key=lambda mix: mix[0])
+    def laws(self, clock: Deadline) -> Iterator[MixedNoise]:
+        """Yield noise that meets the requirement: both pure types, then mixes, the cheapest first."""
+        every, best = np.ones(len(self.sensitivities), dtype=bool), math.inf
 
+        def mixes() -> Iterator[Mix]:
+            for scales, types in (self.normal, ~every), (self.peaked, every):
+                yield self.cost(scales, types), scales, types
+            yield from (mix for mix in self.mixes(clock) if not mix[2].all())
 
-def within_budget(
-    scales: Array, laplace: Flags, sensitivities: Array, privacy: Pointwise, deadline: Deadline
-) -> MixedNoise | None:
-    """Return the noise scaled by the least common factor at which the composition is proved to keep δ; None if that lies beyond `REACH`.
+        for value, scales, types in mixes():
+            hopeful = value * math.exp(-REACH * self.order) <= best
+            if hopeful and (law := self.within_budget(scales, types, clock)) is not None:
+                best = min(best, self.cost(law.scales[self.moved], types))
+                yield law
+        if best == math.inf:
+            raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 
-    Laplace noise on all coordinates keeps its scales. At the deadline it is the least factor proved so far.
-    """
+    def within_budget(self, scales: Array, laplace: Flags, deadline: Deadline) -> MixedNoise | None:
+        """Return the noise scaled by the least common factor at which the composition is proved to keep δ; None if that lies beyond `REACH`.
 
-    def law(log_factor: float) -> MixedNoise:
-        return MixedNoise(scales * math.exp(log_factor), laplace, sensitivities)
+        Laplace noise on all coordinates keeps its scales. At the deadline it is the least factor proved so far.
+        """
+        full, types = np.zeros(len(self.moved)), np.zeros(len(self.moved), dtype=bool)
+        full[self.moved], types[self.moved] = scales, laplace
 
-    def over(log_factor: float) -> float:
-        return excess(law(log_factor).composed(privacy)[0], budget_of(privacy))
+        def law(log_factor: float) -> MixedNoise:
+            return MixedNoise(full * math.exp(log_factor), types, self.profile)
 
-    # a pure type within the budget is returned unchanged
-    if laplace[sensitivities > 0].all():  # by Corollary 6
-        return next((law(factor) for factor in (1e-12, REACH) if over(factor) <= 0), None)
-    factor = least_kept(
-        over, 1e-12, step=REACH, least=-REACH, most=REACH, xtol=2e-7, rtol=1e-9, deadline=deadline
-    )
-    return law(factor) if factor < math.inf else None
+        def over(log_factor: float) -> float:
+            return excess(law(log_factor).composed(self.privacy)[0], budget_of(self.privacy))
+
+        # a pure type within the budget is returned unchanged
+        if laplace.all():  # by Corollary 6
+            return next((law(factor) for factor in (1e-12, REACH) if over(factor) <= 0), None)
+        factor = least_kept(
+            over, 1e-12, step=REACH, least=-REACH, most=REACH, xtol=2e-7, rtol=1e-9, deadline=deadline
+        )
+        return law(factor) if factor < math.inf else None

@@ -8,10 +8,10 @@ their solution in ``scales_solving`` and ``lagrangian``, the mechanism in ``vect
 ``correlated_noise``), ``matrix_mechanism``, ``changes`` and ``strategies`` for counts and streams,
 ``buffered_toeplitz`` and ``buffered_noise`` for long streams, ``knorm`` and ``knorm_noise`` (``radial``, ``balls``).
 From *Grafting Laplace and Gaussian distributions*: ``laws``, ``families``, ``huber_guarantees``, ``additive`` and
-``calibration`` (``calibration_search``, ``symmetric_bound``, ``joint_calibration``). From Geng and Viswanath, and
+``calibration`` (``calibration_search``, ``joint_calibration``). From Geng and Viswanath, and
 Selvi, Liu and Wiesemann, *Differential privacy via distributionally robust optimization*: ``optimal``
-(``noise_question``, ``staircase_dual``, ``lattice``, ``subset_bound``) with noise on cells (``cell_noise``,
-``repeated_tail``). The wing stands on accounting, the privacy notions and the solvers, and imports nothing above it and
+(``noise_question``, ``staircase_dual``, ``lattice``, ``subset_bound``) with noise on cells (``cell_noise``).
+The wing stands on accounting, the privacy notions and the solvers, and imports nothing above it and
 no other wing.
 """
 

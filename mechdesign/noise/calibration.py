@@ -1,4 +1,4 @@
-"""Calibration: the least noise of a family that meets a privacy requirement.
+r"""Calibration: the least noise of a family that meets a privacy requirement.
 
 minimise    the variance (or E|T|) of the law, over its shape and scale subject to  δ(ε) ≤ δ in K dimensions, each
 coordinate of sensitivity Δ
@@ -7,7 +7,15 @@ coordinate of sensitivity Δ
 (`consumed`), on a different grid, which is the proof. The laws and their privacy losses: `laws`, flipped Huber noise
 among them, and `families`. δ(ε) of one number: `mechdesign.accounting.profile`; of K numbers:
 `mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`. Claims, audit and pages are below. The
-lower bound: `symmetric_bound`. Several mechanisms together: `joint_calibration`.
+lower bound: `least_symmetric`. Several mechanisms together: `joint_calibration`.
+
+**The lower bound in closed form.** A change v of the answer moves the statistic :math:`\sum_i v_i T_i/\lVert v\rVert_2` by
+:math:`\lVert v\rVert_2`; its variance is that of one coordinate, it is symmetric, and (ε, δ)-private as the answer is.
+In units of that move, its survival function S has S(0) = ½ and :math:`S(t + 1) \ge e^{-\varepsilon}(S(t) - \delta)`; if
+the law is log-concave, so is S, and between 0 and 1 it lies above the logarithmic chord. Var = ∫ 4tS(t) dt and E|T| = ∫ 2S(t) dt
+over t > 0 are then bounded from below by a sum. Rounds are more coordinates. A round that is sampled at rate q is
+(log(1 + (e^ε − 1)/q), δ/q)-private without sampling. Under zCDP the variance is at least
+:math:`\lVert v\rVert^2/(e^{\xi + 2\rho} - 1)` by the Hammersley–Chapman–Robbins inequality; under μ-GDP the exponent is μ².
 """
 
 from __future__ import annotations
@@ -23,43 +31,20 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.losses import AtomicLoss, loss_of
+from mechdesign.accounting.sampling import loss_before
 from mechdesign.errors import DesignError, MechdesignError, SolverError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.proofs import (
-    ABOUT_FILE,
-    INDEPENDENT_NOISE,
-    LOG_CONCAVE_NOISE,
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    ClosedBound,
-    LawProof,
-    MechanismClass,
-    family,
-)
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise import calibration_search as search
 from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters, worst_cases
-from mechdesign.noise.calibration_search import (
-    OFF,
-    Query,
-    Requirement,
-    budget_of,
-    consumed,
-    cost_of,
-    enclosure_of,
-    evaluated,
-    exceeds,
-    laws_of,
-    too_small,
-)
 from mechdesign.noise.families import FAMILIES, Family, family_of
 from mechdesign.noise.joint_calibration import JointCalibration
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.pictures import draw_laws
-from mechdesign.noise.symmetric_bound import least_symmetric
 from mechdesign.problem import checks
 from mechdesign.problem.checks import field
 from mechdesign.problem.law_moments import STAIRCASES, frozen_parts, law_variance
@@ -150,9 +135,9 @@ class Calibration(Design):
     default_gap = 1e-5  # composed scales leave some 1e-6 to the grids of those who check them
 
     @property
-    def among(self) -> MechanismClass:
+    def among(self) -> proofs.MechanismClass:
         """The laws of the family: other noise may cost less."""
-        return family(f"{law_name(self.family.member)} noise")
+        return proofs.family(f"{law_name(self.family.member)} noise")
 
     def protection(self) -> Protection:
         changes = Sensitivity.of(self.sensitivity)
@@ -198,9 +183,9 @@ class Calibration(Design):
         )  # refuses what is not accounted for
 
     @cached_property
-    def query(self) -> Query:
+    def query(self) -> search.Query:
         """Sensitivity, dimension, rounds and sampling."""
-        return Query(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
+        return search.Query(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
     @property
     def family(self) -> Family:
@@ -210,14 +195,17 @@ class Calibration(Design):
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the laws of the family that closed forms and a search find, and a lower bound for every law."""
         query, family = self.query, self.family
-        requirement = replace(Requirement.of(self.privacy, query), deadline=clock)
+        requirement = replace(search.Requirement.of(self.privacy, query), deadline=clock)
         noise = None
-        for law in laws_of(family, requirement, self.loss, clock):
-            if (priced := self._priced(law)) is None:
-                continue
-            noise, value, least = priced
+        for law in search.laws_of(family, requirement, self.loss, clock):
+            with np.errstate(under="ignore"):  # tails underflow, even if NumPy is set to raise
+                if not 0 < law_variance(law) < math.inf:  # a tiny ε has such members
+                    continue
+                noise = query.noise(law)
+                value = search.cost_of(noise, self.loss)
+                least = least_symmetric(noise, self.privacy, self.loss)
             if least:
-                yield Bound(least * (1 - OFF), ClosedBound(0.0))
+                yield Bound(least * (1 - search.OFF), proofs.ClosedBound(0.0))
             yield Law(noise, value, report=SolveReport("family search"))
         if noise is None:
             allowed = f"no {family.name} noise of finite, positive variance was found: raise it, or choose other units where doubles do not hold it"
@@ -226,18 +214,10 @@ class Calibration(Design):
             clock.certify
             and not clock.passed
             and family.scale_only
-            and (part := too_small(noise, self.privacy, clock))
+            and (part := search.too_small(noise, self.privacy, clock))
         ):
             power = 2 if self.loss == "squared" else 1
-            yield Bound(value * part**power * (1 - OFF), ClosedBound(part))
-
-    @np.errstate(under="ignore")  # tails underflow, even if NumPy is set to raise
-    def _priced(self, law: FrozenLaw) -> tuple[AdditiveNoise, float, float] | None:
-        """Return the mechanism, its cost, and a lower bound for every law; None if its variance is no double."""
-        if not 0 < law_variance(law) < math.inf:  # a tiny ε has such members
-            return None
-        noise = self.query.noise(law)
-        return noise, cost_of(noise, self.loss), least_symmetric(noise, self.privacy, self.loss)
+            yield Bound(value * part**power * (1 - search.OFF), proofs.ClosedBound(part))
 
     def certified(self, law: Law, clock: Clock) -> Law:
         """Enclose the budget that the law consumes, on a grid that no search uses.
@@ -248,17 +228,19 @@ class Calibration(Design):
             It is over the budget, or two evaluations contradict each other.
         """
         noise, privacy = law.mechanism, self.privacy
-        spent = consumed(noise, privacy, clock)
-        claims = evaluated(noise, privacy, self.loss, law.value, stated=spent, fresh=spent)
+        spent = search.consumed(noise, privacy, clock)
+        claims = search.evaluated(noise, privacy, self.loss, law.value, stated=spent, fresh=spent)
         if failed := [claim.claim for claim in claims if not claim.holds]:
-            found = f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {budget_of(privacy):.6g} allowed"
+            found = (
+                f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {search.budget_of(privacy):.6g} allowed"
+            )
             message = f"calibration check failed ({'; '.join(failed)}): {found}"
             raise SolverError(message, solver="calibrate", status="check")
-        return replace(law, proofs=(LawProof(spent),))
+        return replace(law, proofs=(proofs.LawProof(spent),))
 
     law_takes = DeltaInterval
 
-    def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
+    def law_claims(self, stated: proofs.Certificate, given: DeltaInterval) -> Iterator[proofs.Claim]:
         """Recompute the budget that all rounds of a law consume, and its cost.
 
         One coordinate: the exact profile (`mechdesign.accounting.profile`); Gaussian noise: that of Balle and Wang (2018);
@@ -267,22 +249,24 @@ class Calibration(Design):
         noise = checks.instance("law", stated.law, AdditiveNoise)
         fits = _fits(self, noise)
         if fits:  # a law for another question is not evaluated
-            fresh = consumed(noise, self.privacy)
-            yield from evaluated(noise, self.privacy, self.loss, stated.value, stated=given, fresh=fresh)
-        yield Claim(_FITS, PROVED, math.nan, fits, ABOUT_FILE)
+            fresh = search.consumed(noise, self.privacy)
+            yield from search.evaluated(
+                noise, self.privacy, self.loss, stated.value, stated=given, fresh=fresh
+            )
+        yield proofs.Claim(_FITS, proofs.PROVED, math.nan, fits, proofs.ABOUT_FILE)
 
-    bound_how = RECOMPUTED
+    bound_how = proofs.RECOMPUTED
     bound_takes = float
 
-    def bound_among(self, stated: Certificate, given: float) -> MechanismClass:
+    def bound_among(self, stated: proofs.Certificate, given: float) -> proofs.MechanismClass:
         """Return the class that the bound holds for: this family if a share of its scale is given, else log-concave noise, or for staircases independent noise of one law."""
         noise = checks.instance("law", stated.law, AdditiveNoise)
         if given and self.family.scale_only:
             return self.among
         # a symmetrised law is as private and costs as much: a bound for symmetric laws holds for all
-        return INDEPENDENT_NOISE if noise.law.dist.name in STAIRCASES else LOG_CONCAVE_NOISE
+        return proofs.INDEPENDENT_NOISE if noise.law.dist.name in STAIRCASES else proofs.LOG_CONCAVE_NOISE
 
-    def least_cost(self, stated: Certificate, given: float) -> float:
+    def least_cost(self, stated: proofs.Certificate, given: float) -> float:
         """Return a lower bound on the cost of every symmetric law that is as private (log-concave, if the mechanism's is), or of every scale of this law.
 
         The first is a closed form (`least_symmetric`). The second is the cost at the share `given` of the law's scale, where the scale alone was free and that
@@ -292,18 +276,16 @@ class Calibration(Design):
         if not _fits(self, noise):
             return 0.0
         least = least_symmetric(noise, self.privacy, self.loss)
-        if share and self.family.scale_only and exceeds(noise, self.privacy, share):
+        if share and self.family.scale_only and search.exceeds(noise, self.privacy, share):
             power = 2 if self.loss == "squared" else 1
-            least = max(least, cost_of(noise, self.loss) * share**power)
+            least = max(least, search.cost_of(noise, self.loss) * share**power)
         return min(least, stated.value)
 
     # -- what a result asks --------------------------------------------------------------------------------
 
     def audit(self, result: Result) -> pd.DataFrame:
-        if (spent := enclosure_of(result)) is None:
+        if (spent := search.enclosure_of(result)) is None:
             return super().audit(result)
-        budget = budget_of(self.privacy)
-        slack = budget - spent.upper
         units: dict[type, str] = {
             ZeroConcentratedDP: "ρ",
             GaussianDP: "μ",
@@ -313,8 +295,7 @@ class Calibration(Design):
         unit = units.get(type(self.privacy), "ε")
         if isinstance(self.privacy, ApproximateDP) and self.privacy.delta:
             unit = f"δ at ε = {self.privacy.epsilon:g}"
-        row = ("privacy", unit, spent.upper, budget, slack, math.nan, slack <= 1e-2 * budget)
-        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+        return search.budget_row(unit, spent.upper, search.budget_of(self.privacy))
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return one row: the law and its cost."""
@@ -324,7 +305,7 @@ class Calibration(Design):
 
     def lines(self, result: Result) -> list[str]:
         """Say what the law is, whether its worst change is exact, how it is released, and what it consumes."""
-        noise, spent = result.mechanism, enclosure_of(result)
+        noise, spent = result.mechanism, search.enclosure_of(result)
         out = [noise.summary()]
         if not noise.worst_cases.exact and not isinstance(self.privacy, PureDP):
             out.append(
@@ -332,17 +313,19 @@ class Calibration(Design):
             )
         out.append(release_words(noise))
         if spent is not None:
-            ends = f"[{at_least(spent.lower)}, {at_most(spent.upper)}] of {shown(budget_of(self.privacy))}"
+            ends = f"[{at_least(spent.lower)}, {at_most(spent.upper)}] of {shown(search.budget_of(self.privacy))}"
             out.append(f"enclosed apart from the search: {ends}")
         return out
 
     def describe(self, result: Result) -> Description:
-        noise, spent, size = result.mechanism, enclosure_of(result), self.dimension
+        noise, spent, size = result.mechanism, search.enclosure_of(result), self.dimension
         family, deviation = law_name(noise.law), shown(noise.standard_deviation)
         each = "the number" if size == 1 else "a number"
         consumed = ""
         if spent is not None:
-            consumed = f"consumes at most {at_most(spent.upper, 4)} of {shown(budget_of(self.privacy))}"
+            consumed = (
+                f"consumes at most {at_most(spent.upper, 4)} of {shown(search.budget_of(self.privacy))}"
+            )
         numbers = "one number" if size == 1 else f"{size} numbers"
         return Description(
             title=f"{family[0].upper()}{family[1:]} noise for {numbers}",
@@ -450,3 +433,76 @@ def calibrate(
     return Calibration(noise, privacy, sensitivity, dimension, loss, rounds, sampling_rate).solve(
         time_limit=time_limit
     )
+
+
+# -- the lower bound --------------------------------------------------------------------------------------------------
+
+
+def least_symmetric(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:
+    """Return a lower bound on the cost of every symmetric law that is as private, log-concave unless `noise` is a staircase; 0 for discrete laws.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from mechdesign.problem.privacy import PureDP
+    >>> three = AdditiveNoise(stats.laplace(scale=3.0), 1.0, 3)
+    >>> round(least_symmetric(three, PureDP(1.0), "squared"), 2), three.variance   # three coordinates: 3 · 2/ε²
+    (6.0, 18.0)
+    """
+    if not noise.continuous:
+        return 0.0
+    if isinstance(privacy, TradeOff):
+        return max(least_symmetric(noise, part, loss) for part in parts_of(privacy))
+    top, square = _moves(noise)
+    rounds, rate = noise.rounds, noise.sampling_rate
+    if isinstance(privacy, ZeroConcentratedDP | GaussianDP):
+        exponent = privacy.mu**2 if isinstance(privacy, GaussianDP) else privacy.xi + 2 * privacy.rho
+        known = loss == "squared" and exponent < 700
+        return rounds * square / math.expm1(exponent) * (1 - search.OFF) if known else 0.0
+    epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
+    if rate < 1:
+        epsilon, delta, rounds = loss_before(epsilon, rate), delta / rate, 1
+    steps = isinstance(loss_of(noise.law, top), AtomicLoss)
+    least = unit_cost(epsilon * (1 + 1e-12), delta * (1 + 1e-12), loss, log_concave=not steps)
+    return least * (rounds * square if loss == "squared" else top) * (1 - search.OFF)
+
+
+def _moves(noise: AdditiveNoise) -> tuple[float, float]:
+    """Return the largest change of one coordinate, and the largest ‖v‖₂² of an allowed change."""
+    s, k = noise.sensitivity, noise.dimension
+    if isinstance(s, Sensitivity) and noise.sampling_rate < 1 and s.own is not None:
+        move = min(s.own, s.largest_l2(k))  # the other record may contribute nothing
+        return move, move * move
+    if not isinstance(s, Sensitivity):
+        return s, k * s * s
+    changes = s.attained(k)
+    return max(v[0][0] for v in changes), max(sum(count * size * size for size, count in v) for v in changes)
+
+
+def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = True) -> float:
+    """Return a lower bound on the variance or E|T| of every symmetric law that is (ε, δ)-private for a shift of 1.
+
+    Examples
+    --------
+    >>> round(unit_cost(0.1, 0.0, "squared"), 1)   # Laplace noise: 200
+    199.9
+    """
+    epsilon = max(epsilon, 1e-9)  # privacy at ε implies it above
+    after = math.exp(-epsilon) * (0.5 - delta)  # S(1)
+    if after <= 0:
+        return 0.0
+    reach = 60 / epsilon
+    if delta > 0:
+        reach = min(
+            reach, (math.log(-math.expm1(-epsilon) / (2 * delta) + math.exp(-epsilon)) + epsilon) / epsilon
+        )
+    t = (reach + 1) * np.linspace(0.0, 1.0, 20_001) ** 2
+    whole = np.floor(t)
+    part = t - whole
+    first = 0.5 * (2 * after) ** part if log_concave else np.where(part > 0, after, 0.5)
+    fallen = np.exp(-epsilon * whole)
+    spent = delta * math.exp(-epsilon) * np.expm1(-epsilon * whole) / math.expm1(-epsilon)
+    kept = first * fallen
+    survival = np.maximum(kept - spent - 1e-14 * (kept + spent) * (1 + whole * epsilon), 0.0)
+    moment = 2 * t**2 if loss == "squared" else 2 * t
+    return float(np.sum(survival[1:] * np.diff(moment))) * (1 - search.OFF)

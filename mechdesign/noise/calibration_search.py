@@ -22,6 +22,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import optimize
 
 from mechdesign.accounting.composition import affordable, composed_delta
@@ -43,7 +44,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import least_kept, round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import Result, audit_rows
 from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.noise.families import Family
 from mechdesign.problem.law_moments import frozen_parts, integrated_cost, is_gaussian, law_variance
@@ -218,6 +219,12 @@ def enclosure_of(result: Result) -> DeltaInterval | None:
     return next((given for given in found if isinstance(given, DeltaInterval)), None)
 
 
+def budget_row(unit: object, used: float, budget: float) -> pd.DataFrame:
+    """Return the audit of a budget, which counts as taken where a hundredth of it is left."""
+    slack = np.array([budget - used])
+    return audit_rows("privacy", [unit], used, budget, slack, active=slack <= 1e-2 * budget)
+
+
 # -- the search ---------------------------------------------------------------------------------------------------
 
 
@@ -237,19 +244,21 @@ class Query:
     dimension: int
     rounds: int = 1
     sampling_rate: float = 1.0
-    top: float = field(init=False)
-    """Largest change of one coordinate."""
-    replaced: bool = field(init=False)
-    """Whether neighbours replace a record."""
-    different: bool = field(init=False)
-    """Whether some change moves numbers by different amounts."""
 
-    def __post_init__(self) -> None:
-        changes = Sensitivity.of(self.sensitivity)
-        object.__setattr__(self, "top", changes.largest_linf(self.dimension))
-        object.__setattr__(self, "replaced", changes.neighbours == "replace")
-        attained = changes.attained(self.dimension)
-        object.__setattr__(self, "different", any(len(change) > 1 for change in attained))
+    @cached_property
+    def changes(self) -> Sensitivity:
+        """The changes allowed."""
+        return Sensitivity.of(self.sensitivity)
+
+    @cached_property
+    def top(self) -> float:
+        """Largest change of one coordinate."""
+        return self.changes.largest_linf(self.dimension)
+
+    @cached_property
+    def different(self) -> bool:
+        """Whether some change moves numbers by different amounts."""
+        return any(len(change) > 1 for change in self.changes.attained(self.dimension))
 
     def noise(self, law: FrozenLaw) -> AdditiveNoise:
         """Return noise of this law on every number, in all rounds."""
@@ -267,7 +276,7 @@ class Query:
     @property
     def norm(self) -> float:
         """Largest ℓ₂ norm, rounds included."""
-        return math.sqrt(self.rounds) * Sensitivity.of(self.sensitivity).largest_l2(self.dimension)
+        return math.sqrt(self.rounds) * self.changes.largest_l2(self.dimension)
 
 
 @dataclass(frozen=True)
@@ -312,17 +321,15 @@ class Requirement:
         DesignError
             δ is below what double precision certifies.
         """
-        if query.rounds == 1 and query.sampling_rate < 1 and not query.replaced:
+        if query.rounds == 1 and query.sampling_rate < 1 and query.changes.neighbours != "replace":
             return cls.of(_unsampled(privacy, query.sampling_rate), replace(query, sampling_rate=1.0))
         if isinstance(privacy, TradeOff):
             return _of_points(privacy, [cls.of(part, query) for part in parts_of(privacy)])
         if isinstance(privacy, GaussianDP):
-            mu = privacy.mu
-            return cls(
-                privacy, query, sigma := _above_rounding(query.norm / mu), mu, 1e-6, sigma, exact=False
-            )
+            sigma = query.norm / privacy.mu * (1 + 8e-15)  # above the rounding of the closed form
+            return cls(privacy, query, sigma, privacy.mu, 1e-6, sigma, exact=False)
         if isinstance(privacy, ZeroConcentratedDP):
-            sigma = _above_rounding(query.norm / math.sqrt(2 * privacy.rho))
+            sigma = query.norm / math.sqrt(2 * privacy.rho) * (1 + 8e-15)
             epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(1e-6))
             return cls(privacy, query, sigma, epsilon, 1e-6, sigma, exact=False)
         epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
@@ -359,9 +366,9 @@ class Requirement:
         """A function that bounds the budget a law consumes, fast enough for a search."""
         return _meter(self.privacy, self.query, self.deadline)
 
-    def final(self, law: FrozenLaw, *, fine: bool = False) -> float:
-        """Return the budget that the returned law consumes, from above; `fine`: as small as the verifier proves."""
-        return spent(self.query.noise(law), self.privacy, fine=fine, deadline=self.deadline)
+    def final(self, law: FrozenLaw) -> float:
+        """Return the budget that the returned law consumes, from above."""
+        return spent(self.query.noise(law), self.privacy, deadline=self.deadline)
 
 
 def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
@@ -373,11 +380,6 @@ def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
     )
     parts = parts_of(before)
     return parts[0] if len(parts) == 1 else before
-
-
-def _above_rounding(sigma: float) -> float:
-    """Return a scale above the rounding of a closed form."""
-    return sigma * (1 + 8e-15)
 
 
 def _of_points(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
@@ -394,11 +396,11 @@ def _of_points(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
 
 
 def spent(
-    noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False, deadline: Deadline | None = None
+    noise: AdditiveNoise, privacy: CentralPrivacy, *, coarse: bool = False, deadline: Deadline | None = None
 ) -> float:
-    """Return an upper bound on the budget that all rounds consume, on a coarse grid; `fine`: as small as the verifier proves."""
+    """Return an upper bound on the budget that all rounds consume, as near as the verifier proves; `coarse`: of sampled rounds a faster one."""
     if isinstance(privacy, TradeOff):
-        share = partial(spent, noise, fine=fine, deadline=deadline)
+        share = partial(spent, noise, coarse=coarse, deadline=deadline)
         return max(share(part) / budget_of(part) for part in parts_of(privacy))
     if not getattr(privacy, "delta", 0.0):
         # the verifier encloses the moments of laws without a closed form on cells, off by less than this
@@ -407,7 +409,8 @@ def spent(
         return consumed(noise, privacy).upper * (1 + room)
     epsilon, cases = privacy.epsilon, noise.worst_cases.alternatives  # type: ignore[union-attr]
     if noise.sampling_rate < 1:
-        return min(verified_delta(terms, epsilon, **noise.in_rounds, deadline=deadline) for terms in cases)
+        bound = partial(upper_delta, width=0.03) if coarse else verified_delta
+        return min(bound(terms, epsilon, **noise.in_rounds, deadline=deadline) for terms in cases)
 
     def one(terms: Terms) -> float:
         if is_gaussian(noise.law):
@@ -415,8 +418,7 @@ def spent(
         if len(terms) == terms[0].count == noise.rounds == 1:
             # in doubles: the certificate proves the one law that is left
             return profile_interval(noise.law, terms[0].sensitivity, epsilon)[1]
-        bound = verified_delta if fine else upper_delta
-        return bound(terms, epsilon, rounds=noise.rounds, deadline=deadline)
+        return upper_delta(terms, epsilon, rounds=noise.rounds, deadline=deadline)
 
     return min(map(one, cases))
 
@@ -426,61 +428,44 @@ def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
     if isinstance(privacy, TradeOff):
         parts = [(_meter(part, query, deadline), budget_of(part)) for part in parts_of(privacy)]
         return lambda law: max(meter(law) / budget for meter, budget in parts)
-    delta, epsilon = getattr(privacy, "delta", 0.0), getattr(privacy, "epsilon", 0.0)
-    if delta and query.sampling_rate == 1:
-        return _Planned(epsilon, delta, query, deadline)
-    if not delta:
-        return lambda law: spent(query.noise(law), privacy)
-
-    def sampled(law: FrozenLaw) -> float:
-        noise = query.noise(law)
-        return min(
-            upper_delta(terms, epsilon, width=0.03, deadline=deadline, **noise.in_rounds)
-            for terms in noise.worst_cases.alternatives
-        )
-
-    return sampled
+    if getattr(privacy, "delta", 0.0) and query.sampling_rate == 1:
+        return _planned(privacy, query, deadline)
+    return lambda law: spent(query.noise(law), privacy, coarse=True, deadline=deadline)
 
 
-class _Planned:
-    """Upper bound on δ at a fixed ε, cheap enough for a search.
+def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:
+    """Return an upper bound on δ at a fixed ε, cheap enough for a search.
 
     For one coordinate it is the exact profile. For several it is one upper bound on a grid for each worst case; step, tails and
     tilt come from a full plan, which is made again only where shape or scale have changed by more than a few percent.
     """
+    epsilon, plans = privacy.epsilon, dict[int, tuple[GridPlan, Array]]()
+    # below this no double differs from 0 next to δ, and a closer value takes seconds
+    nothing = 1e-18 * privacy.delta
 
-    def __init__(self, epsilon: float, delta: float, query: Query, deadline: Deadline) -> None:
-        self._epsilon, self._query, self._deadline = epsilon, query, deadline
-        # below this no double differs from 0 next to δ, and a closer value takes seconds
-        self._nothing = 1e-18 * delta
-        self._plans: dict[int, tuple[GridPlan, Array]] = {}
-
-    def __call__(self, law: FrozenLaw) -> float:
-        return min(self._one(case, terms) for case, terms in enumerate(self._query.worst(law)))
-
-    def _one(self, which: int, terms: Terms) -> float:
+    def one(which: int, terms: Terms) -> float:
         law = terms[0].law
-        terms = tuple(NoiseTerm(law, t.sensitivity, t.count * self._query.rounds) for t in terms)
+        terms = tuple(NoiseTerm(law, t.sensitivity, t.count * query.rounds) for t in terms)
         if len(terms) == terms[0].count == 1:
-            return fast_profile(law, terms[0].sensitivity, self._epsilon)
+            return fast_profile(law, terms[0].sensitivity, epsilon)
         if apart(terms):
             return 1.0
         # a shape may change much before the plan does, unless the loss turns into an atom
         kind = np.log([math.sqrt(law_variance(law)), *(1 + s**0.25 for s in frozen_parts(law)[1])])
-        plan, at = self._plans.get(which, (None, kind))
+        plan, at = plans.get(which, (None, kind))
         if plan is None or np.abs(kind - at).max() > 0.18 or len(plan.losses) != len(terms):
-            plan, at = plan_grid(terms, self._epsilon, 0.01), kind
+            plan, at = plan_grid(terms, epsilon, 0.01), kind
         plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
-        step, most = plan.align(plan.step), affordable(self._deadline)
+        step, most = plan.align(plan.step), affordable(deadline)
         try:
-            parts = plan.parts(step, pessimistic=True, epsilon=self._epsilon)
-            value, tilt = composed_delta(
-                parts, self._epsilon, guess=plan.theta, enough=self._nothing, most=most
-            )
+            parts = plan.parts(step, pessimistic=True, epsilon=epsilon)
+            value, tilt = composed_delta(parts, epsilon, guess=plan.theta, enough=nothing, most=most)
         except DesignError:  # too many points for the time
-            return in_time(plan, self._epsilon, 8 * step, self._deadline, pessimistic=True)
-        self._plans[which] = replace(plan, theta=tilt.theta), at
+            return in_time(plan, epsilon, 8 * step, deadline, pessimistic=True)
+        plans[which] = replace(plan, theta=tilt.theta), at
         return value
+
+    return lambda law: min(one(case, terms) for case, terms in enumerate(query.worst(law)))
 
 
 def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> Iterator[FrozenLaw]:
@@ -532,19 +517,11 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
     starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.losses)
     shape, scale = search.best(starts)
 
-    def kept(meter: Meter, guess: float) -> float:
-        return scale_for(lambda s: make(shape, s), meter, r, guess, safe=True, deadline=deadline)
-
-    scale = kept(r.final, scale)
-    near = make(shape, scale * (1 - 1e-3))
-    if not r.composed or is_gaussian(near):
-        return make(shape, scale)
-    finer = r.query.sampling_rate == 1 and not deadline.passed
-    finer = finer and not over_budget(r.query.noise(near), r.privacy, deadline)
-    if finer and r.final(near, fine=True) <= r.target:  # so coarse a grid that part of the budget was left
-        scale = min(scale, kept(partial(r.final, fine=True), scale))
-    # the verifier's grid splits atoms that lie on points of the search's grid: its δ is that much larger
-    return make(shape, scale * (1 + 4.5e-7))
+    scale = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=deadline)
+    if r.composed and not is_gaussian(make(shape, scale)):
+        # the verifier's grid splits atoms that lie on points of the search's grid: its δ is that much larger
+        scale *= 1 + 4.5e-7
+    return make(shape, scale)
 
 
 @np.errstate(under="ignore")

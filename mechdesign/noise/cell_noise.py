@@ -10,19 +10,24 @@ Finitely many sums therefore decide (ε, δ)-DP for every real shift up to the s
 over their total, so these sums are rational once :math:`e^\varepsilon` is bounded by a rational, and the cell is
 drawn with no rounding at all. Noise on the whole numbers is the middle of such a cell of width 1, and is protected at whole shifts.
 
-A tail whose outermost cells repeat for ever is summed in closed form (`mechdesign.noise.repeated_tail`).
+**Tails** whose outermost cells repeat for ever are summed in closed form. Let a period of length L hold cells of mass M in all, and its k-th repetition, k ≥ 1, the same cells shifted by kL,
+times :math:`r^k`. For t in the period with :math:`G(t)` of its mass beyond t, and any order of the sum,
+
+.. math:: P[T > t + kL] = r^k \Big(G(t) + \frac{Mr}{1 - r}\Big), \qquad
+          \sum_{k \ge 1} r^k (t + kL)^2 = \frac{r}{1-r} t^2 + \frac{2Lr}{(1-r)^2} t + \frac{L^2 r(1+r)}{(1-r)^3} .
+
+However small the budget, and so however slow the fall, nothing is cut off.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +41,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.release import noisy
-from mechdesign.noise.repeated_tail import RepeatedTail, fall
 from mechdesign.problem import checks
-from mechdesign.problem.losses import Loss, average_costs, tail_costs, tail_side
+from mechdesign.problem.losses import Loss, average_costs, tail_side
 from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
 
 if TYPE_CHECKING:
@@ -60,13 +64,28 @@ class _OnCells(Saved):
     """The law on cells."""
     ppf: Callable[[Numbers], Array]
 
-    @abstractmethod
-    def _cost(self, loss: Loss) -> Fraction:
-        """Return E ℓ(T)."""
+    _spread: int
+    """1 where masses are spread over their cells, 0 where they stay at the middles."""
 
     def cost(self, loss: object = "absolute") -> Fraction:
         """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a convex callable."""
-        return self._cost(Loss.of(loss))
+        law, held = self.cells, Loss.of(loss)
+        n, unit = law.cells_per_shift, Fraction(law.width) / 2
+        inner = n - Fraction(1 - self._spread, 2)
+        if law.decay and not inner <= -Fraction(law.start) / unit / 2 <= law.count - inner:
+            raise DesignError("start: must be such that the cells hold 0, where tails go on for ever")
+        half = (Fraction(law.start) / unit).denominator
+        unit /= half
+        ends = np.arange(1, law.count + 1, dtype=object if half > 1 else np.int64)
+        middles = int(Fraction(law.start) / unit) + half * (2 * ends - 1)
+        total = average_costs(held, middles, unit, half=half * self._spread).weighted(law.weights)
+        for part, sign in ((slice(n), -1), (slice(-n, None), 1)) if law.decay else ():
+            tail = tail_side(held, middles[part], unit, half * self._spread, sign * 2 * n * half, law.decay)
+            total += tail.weighted(law.weights[part])
+        if law.spike:
+            spike = average_costs(held, np.zeros(1, dtype=np.int64), Fraction(law.spike_width) / 2)
+            total += spike.weighted([law.spike])
+        return total / self.total
 
     def expected_loss(self, loss: object = "absolute") -> float:
         """Return E ℓ(T): to rounding for the absolute and squared losses, from above for a convex callable."""
@@ -189,6 +208,8 @@ class CellNoise(_OnCells):
     (0.75, Fraction(3, 4))
     """
 
+    _spread = 1
+
     weights: tuple[int, ...]
     width: float
     start: float
@@ -308,23 +329,6 @@ class CellNoise(_OnCells):
         value = np.where(q > 0.5, right.reached(1 - q), -left.reached(q, "right"))
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
-    def _cost(self, loss: Loss) -> Fraction:
-        n, unit = self.cells_per_shift, Fraction(self.width) / 2
-        if self.decay and not n <= -Fraction(self.start) / unit / 2 <= self.count - n:
-            raise DesignError("start: must be such that the cells hold 0, where tails go on for ever")
-        half = (Fraction(self.start) / unit).denominator
-        unit /= half
-        ends = np.arange(1, self.count + 1, dtype=object if half > 1 else np.int64)
-        middles = int(Fraction(self.start) / unit) + half * (2 * ends - 1)
-        total = average_costs(loss, middles, unit, half=half).weighted(self.weights)
-        for part, sign in ((slice(n), -1), (slice(-n, None), 1)) if self.decay else ():
-            tail = tail_side(loss, middles[part], unit, half, sign * 2 * n * half, self.decay)
-            total += tail.weighted(self.weights[part])
-        if self.spike:
-            spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(self.spike_width) / 2)
-            total += spike.weighted([self.spike])
-        return total / self.total
-
     # Sampling --------------------------------------------------------------------------------------------
 
     @cached_property
@@ -429,6 +433,8 @@ class IntegerNoise(_OnCells):
     True
     """
 
+    _spread = 0
+
     weights: tuple[int, ...]
     first: int
     change: int
@@ -469,15 +475,6 @@ class IntegerNoise(_OnCells):
     def ppf(self, q: Numbers) -> Array:
         """Quantile function."""
         return np.ceil(self.cells.ppf(q) - 0.5)
-
-    def _cost(self, loss: Loss) -> Fraction:
-        n, held, half = self.change, self.weights, Fraction(1, 2)
-        middles = 2 * np.arange(self.first, self.first + len(held))
-        total = average_costs(loss, middles, half, half=0).weighted(held)
-        if self.decay:
-            left, right = tail_costs(loss, middles, half, n, self.decay, half=0)
-            total += left.weighted(held[:n]) + right.weighted(held[-n:])
-        return total / self.total
 
     # Sampling --------------------------------------------------------------------------------------------
 
@@ -558,3 +555,100 @@ def shape_of(size: object) -> tuple[int, ...]:
     if size is None or isinstance(size, (tuple, list)):
         return tuple(checks.integer("size", n, 0, 2**40) for n in size or ())
     return (checks.integer("size", size, 0, 2**40),)
+
+
+# -- repeated tails ---------------------------------------------------------------------------------------------------
+
+
+def fall(decay: Fraction) -> float:
+    """Return −log r, accurate for a ratio r near 0 and near 1."""
+    return -math.log(decay) if 2 * decay < 1 else -math.log1p(-float(1 - decay))
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedTail:
+    """The right tail of a law of constant density on pieces; the left one is that of the mirrored law.
+
+    Parameters
+    ----------
+    body, ends : ndarray, shape (n,) and (n + 1,)
+        Masses of the pieces without the repetitions, and their edges.
+    masses, edges : ndarray, shape (m,) and (m + 1,)
+        Of the cells that repeat, which end where the body does.
+    decay : Fraction
+        r in [0, 1); 0 where nothing repeats.
+
+    Examples
+    --------
+    >>> half = np.array([0.25, 0.25])
+    >>> tail = RepeatedTail(half, np.array([0.0, 1.0, 2.0]), half[1:], np.array([1.0, 2.0]), Fraction(1, 2))
+    >>> tail.beyond(np.array([1.0, 2.0, 3.0])).tolist()
+    [0.5, 0.25, 0.125]
+    """
+
+    body: Array
+    ends: Array
+    masses: Array
+    edges: Array
+    decay: Fraction
+
+    @cached_property
+    def _above(self) -> Array:
+        """Mass of the body beyond its edges."""
+        return np.append(np.cumsum(self.body[::-1])[::-1], 0.0)
+
+    @cached_property
+    def _above_in_period(self) -> Array:
+        """Mass of a period beyond its edges."""
+        return np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
+
+    @cached_property
+    def rest(self) -> float:
+        """Mass of all repetitions."""
+        return float(self.masses.sum()) * float(self.decay / (1 - self.decay))
+
+    @cached_property
+    def _rate(self) -> float:
+        return fall(self.decay) if self.decay else math.inf
+
+    def _falls(self, turns: Array) -> Array:
+        """Return r to the power of the number of repetitions."""
+        return np.exp(-self._rate * turns) if self.decay else np.where(turns > 0, 0.0, 1.0)
+
+    def folded(self, t: Array) -> tuple[Array, Array]:
+        """Return t moved back into the body, and the factor of the repetition's mass."""
+        length = self.edges[-1] - self.edges[0]
+        turns = np.where(t < self.ends[-1], 0.0, np.floor((t - self.ends[-1]) / length) + 1)
+        return t - turns * length, self._falls(turns)
+
+    def beyond(self, t: Array) -> Array:
+        """Return P[T > t], for t from the body's first edge on."""
+        back, lighter = self.folded(t)
+        inside = np.interp(t, self.ends, self._above) + self.rest
+        return np.where(
+            t < self.ends[-1],
+            inside,
+            lighter * (np.interp(back, self.edges, self._above_in_period) + self.rest),
+        )
+
+    def reached(self, p: Array, side: Literal["left", "right"] = "left") -> Array:
+        """Return the least t, or with "right" the largest, at which P[T > t] is p."""
+        if not self.rest:
+            return _point_beyond(p, self._above, self.ends, side)
+        beyond = (p < self.rest) & (p > 0)
+        turns = np.where(beyond, np.floor(np.log(self.rest / np.where(beyond, p, 1.0)) / self._rate) + 1, 0.0)
+        length = self.edges[-1] - self.edges[0]
+        outside = (
+            _point_beyond(p / self._falls(turns) - self.rest, self._above_in_period, self.edges, side)
+            + turns * length
+        )
+        found = np.where(beyond, outside, _point_beyond(p - self.rest, self._above, self.ends, side))
+        return np.where(p <= 0, math.inf, found)
+
+
+def _point_beyond(p: Array, above: Array, edges: Array, side: Literal["left", "right"]) -> Array:
+    """Return the point beyond which the mass is p, in a piece that has mass."""
+    piece = np.clip(np.searchsorted(-above, -p, side=side) - 1, 0, len(edges) - 2)
+    mass = above[piece] - above[piece + 1]
+    share = np.divide(above[piece] - p, mass, out=np.zeros_like(mass), where=mass > 0)
+    return np.asarray(edges[piece] + np.clip(share, 0.0, 1.0) * (edges[piece + 1] - edges[piece]))

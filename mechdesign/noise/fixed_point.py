@@ -38,7 +38,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from scipy import linalg, optimize
@@ -88,11 +87,26 @@ class Balance:
         """(tr S)²: no covariance costs less, at μ = 1."""
         return float(self.singular.sum()) ** 2
 
+    @property
+    def logs(self) -> Array:
+        """Logarithms of the weights, followed by those of the loads."""
+        with np.errstate(divide="ignore"):
+            return np.log(_joined(self.weights, self.loads))
+
+    @property
+    def gains(self) -> Array:
+        """Logarithms of the shares and burdens."""
+        return np.log(np.maximum(_joined(self.share, self.burden), 1e-300))
+
+
+def _joined(first: Array, second: Array | None) -> Array:
+    return first if second is None else np.concatenate([first, second])
+
 
 def balance(
     vectors: Array, weights: Array, answers: Array | None = None, loads: Array | None = None
 ) -> Balance | None:
-    """Return the balance of `weights` and `loads`; None if a direction has no weight.
+    """Return the balance of `weights` and `loads`; None if a direction has no weight, or where one is no number.
 
     Parameters
     ----------
@@ -103,6 +117,8 @@ def balance(
     loads : ndarray, shape (m,), optional
     """
     rank = vectors.shape[1]
+    if np.isnan(weights).any() or (loads is not None and np.isnan(loads).any()):
+        return None
     weights = weights / weights.sum()
     right = _root(vectors, weights, most=2 * rank)
     left = None
@@ -138,35 +154,12 @@ def _root(rows: Array, weights: Array, *, most: int) -> Array:
     return scaled
 
 
-class Weighing(Protocol):
-    """A problem whose balances are functions of the logarithms of weights and loads."""
-
-    @property
-    def equal(self) -> Array:
-        """Logarithms of equal weights, minus infinity where a row is zero."""
-
-    @property
-    def sure(self) -> float:
-        """Power of the gains at which the lower bound provably increases."""
-
-    def at(self, logs: Array) -> Balance | None:
-        """Return the balance of these weights; None if a direction has no weight."""
-
-
-def iterate(problem: Weighing, gap: float, deadline: Deadline) -> tuple[Balance, int]:
+def iterate(problem: Dense | Chain, gap: float, deadline: Deadline) -> tuple[Balance, int]:
     """Iterate from equal weights until upper and lower bound are within `gap`, or until the deadline; return the best balance and the number of steps.
 
-    Raise SolverError where squares underflow. It runs on one thread: factorizations of this size gain little from more, and lose much on a busy machine.
+    Raise SolverError where squares underflow.
     """
-    with one_thread():
-        return _iterated(problem, gap, deadline)
-
-
-def _iterated(problem: Weighing, gap: float, deadline: Deadline) -> tuple[Balance, int]:
-    def at(logs: Array) -> Balance | None:
-        return None if np.isnan(logs).any() else problem.at(logs)
-
-    now = at(problem.equal)
+    now = problem.at(problem.equal)
     if now is None:
         raise SolverError(
             "the vectors are further apart in size than doubles can square",
@@ -178,12 +171,12 @@ def _iterated(problem: Weighing, gap: float, deadline: Deadline) -> tuple[Balanc
     # 2,000 steps that shrink the gap by less than a hundredth are enough
     while best.excess > gap and not deadline.passed and step - seen[0] < 2000:
         step += 1
-        logs, gains = _logs_of(now), _gains(now)
+        logs, gains = now.logs, now.gains
         path = [*path[-5:], (logs, gains)]  # an extrapolation looks back six steps
-        new = _rising(at(_extrapolated(path)), now) if len(path) > 1 else None
-        if new is None:
+        new = problem.at(_extrapolated(path)) if len(path) > 1 else None
+        if new is None or new.lower_bound < now.lower_bound * (1 - 1e-13):
             path = path[-1:]
-            new = at(logs + problem.sure * gains) or now
+            new = problem.at(logs + problem.sure * gains) or now
         now = new
         best = min(best, now, key=lambda found: found.excess)
         if best.excess < 0.99 * seen[1]:
@@ -195,24 +188,6 @@ def weights_of(logs: Array) -> Array:
     """Return weights from their logarithms, the largest 1."""
     found: Array = np.exp(logs - logs.max())
     return found
-
-
-def _logs_of(now: Balance) -> Array:
-    """Return the logarithms of the weights, followed by those of the loads."""
-    with np.errstate(divide="ignore"):
-        found: Array = np.log(now.weights if now.loads is None else np.concatenate([now.weights, now.loads]))
-    return found
-
-
-def _gains(now: Balance) -> Array:
-    shares = now.share if now.burden is None else np.concatenate([now.share, now.burden])
-    found: Array = np.log(np.maximum(shares, 1e-300))
-    return found
-
-
-def _rising(new: Balance | None, now: Balance) -> Balance | None:
-    """Return the new balance if its lower bound is no worse, else None."""
-    return new if new is not None and new.lower_bound >= now.lower_bound * (1 - 1e-13) else None
 
 
 def _extrapolated(path: list[tuple[Array, Array]]) -> Array:
@@ -242,20 +217,6 @@ class Solved:
     multipliers: Multipliers
     lower_bound: float
     steps: int = 0
-
-
-class Program(Protocol):
-    """A saddle point over changes and answers."""
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Numbers of weights on changes and of loads on answers; no loads for the total error."""
-
-    def solved(self, gap: float, deadline: Deadline) -> Solved:
-        """Return the strategy and the multipliers that prove it, to a relative gap or as far as time allows."""
-
-    def bound(self, weights: Array, loads: Array | None) -> float:
-        """Return the lower bound at μ = 1 that these weights and loads prove for every covariance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,21 +255,27 @@ class Dense:
 
     @property
     def equal(self) -> Array:
+        """Logarithms of equal weights, minus infinity where a row is zero."""
         vectors, answers, _ = self.plain
         parts = [vectors] if answers is None else [vectors, answers]
         return np.concatenate([np.where(rows.any(axis=1), 0.0, -np.inf) for rows in parts])
 
     @property
     def sure(self) -> float:
+        """Power of the gains at which the lower bound provably increases."""
         return 1.0 if self.answers is None else 0.5
 
     def at(self, logs: Array) -> Balance | None:
+        """Return the balance of these weights; None if a direction has no weight."""
         vectors, answers, _ = self.plain
         loads = None if answers is None else weights_of(logs[len(vectors) :])
         return balance(vectors, weights_of(logs[: len(vectors)]), answers, loads)
 
     def solved(self, gap: float, deadline: Deadline) -> Solved:
-        (best, steps), size = iterate(self, gap, deadline), self.plain[2]
+        with (
+            one_thread()
+        ):  # factorizations of this size gain little from more, and lose much on a busy machine
+            (best, steps), size = iterate(self, gap, deadline), self.plain[2]
         bound = best.lower_bound * size**2 * (1 - 1e-12)
         return Solved(best.whitening @ self.root, ((best.weights, best.loads),), bound, steps)
 
@@ -503,6 +470,10 @@ class Symmetric:
                 y.sum()
             )
         return found / n if self.largest else found
+
+
+Program = Dense | Chain | Symmetric
+"""A saddle point over changes and answers: each solves itself, counts its weights and loads, and proves a bound of some."""
 
 
 def multiplied(programs: tuple[Program, ...], gap: float, deadline: Deadline) -> Solved:

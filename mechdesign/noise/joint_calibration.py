@@ -26,10 +26,10 @@ from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, LawProof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, stated_parameters
-from mechdesign.noise.calibration_search import enclosure_of
+from mechdesign.noise.calibration_search import budget_row, enclosure_of
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.law_moments import frozen_parts
@@ -198,10 +198,7 @@ class JointCalibration(Design):
 
     def audit(self, result: Result) -> pd.DataFrame:
         spent = (enclosure_of(result) or self._consumed(result.mechanism)).upper
-        budget = self.privacy.delta
-        unit, slack = f"δ at ε = {self.privacy.epsilon:g}", budget - spent
-        row = ("privacy", unit, spent, budget, slack, math.nan, slack <= 1e-2 * budget)
-        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+        return budget_row(f"δ at ε = {self.privacy.epsilon:g}", spent, self.privacy.delta)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each mechanism."""

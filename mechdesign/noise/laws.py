@@ -414,8 +414,8 @@ def _mass(epsilon: Values, gamma: Values) -> Values:
     return (gamma + b * (1 - gamma)) / -np.expm1(-epsilon)
 
 
-def _scaled_moment(p: int, epsilon: Values, gamma: Values) -> Values:
-    r"""Return ε^{p+1}/p! times ∫_0^∞ t^p (levels 1, b, b², …) dt, b = e^{-ε}: of order one whatever p.
+def _moment(p: int, epsilon: Values, gamma: Values) -> Values:
+    r"""Return ∫_0^∞ t^p (levels 1, b, b², …) dt, b = e^{-ε}, by p!/ε^{p+1} times a sum of order one.
 
     Shell k has level b^k on [k, k + γ) and b^{k+1} on [k + γ, k + 1); expanding (k + γ)^{p+1} leaves sums Σ k^j b^k,
     here times ε^{j+1}/j!, which obey the Eulerian recursion Σ k^j b^k = b/(1-b) Σ_{i<j} C(j, i) Σ k^i b^k.
@@ -428,17 +428,10 @@ def _scaled_moment(p: int, epsilon: Values, gamma: Values) -> Values:
     sums = [unit]
     for j in range(1, p + 1):
         sums.append(b * unit * sum(sums[i] * powers[j - i - 1] for i in range(j)))
-    total = 0.0
-    for j in range(p + 1):
-        low = gamma ** (p + 1 - j)
-        total = total + sums[j] * powers[p - j] * (low + b * (1 - low))
-    return total
-
-
-def _moment(p: int, epsilon: Values, gamma: Values) -> Values:
-    """Return ∫_0^∞ t^p (levels 1, b, b², …) dt."""
+    lows = [gamma ** (p + 1 - j) for j in range(p + 1)]
+    total = sum(sums[j] * powers[p - j] * (low + b * (1 - low)) for j, low in enumerate(lows))
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # infinite where a tiny ε makes it so
-        return math.factorial(p) * _scaled_moment(p, epsilon, gamma) / epsilon ** (p + 1)
+        return math.factorial(p) * total / epsilon ** (p + 1)
 
 
 class Staircase(SymmetricLaw):
@@ -466,18 +459,6 @@ class Staircase(SymmetricLaw):
         left = (b / 2 - s * np.exp(epsilon * k)) * 2 * _mass(epsilon, gamma) + gamma + b * (1 - gamma)
         rest = np.where(left <= gamma, left, gamma + (left - gamma) / b)
         return np.where(s > 0, k + np.clip(rest, 0, 1), np.inf)
-
-    def _rvs(
-        self, *shapes: Values, size: tuple[int, ...] | None = None, random_state: Values = None
-    ) -> Values:
-        epsilon, gamma = shapes
-        # Shell, side of the step, place within it, sign: exact, no inversion of rounded tails.
-        b = np.exp(-epsilon)
-        k = random_state.geometric(-np.expm1(-epsilon), size) - 1
-        first = random_state.random(size) < gamma / (gamma + b * (1 - gamma))
-        place = random_state.random(size)
-        u = k + np.where(first, gamma * place, gamma + (1 - gamma) * place)
-        return np.where(random_state.random(size) < 0.5, -u, u)
 
     def _absolute_moment(self, p: float, epsilon: Values, gamma: Values) -> Values:
         with np.errstate(invalid="ignore"):
@@ -545,12 +526,6 @@ class AnsweringStaircase(SymmetricLaw):
     def _reach(self, s: Values, epsilon: Values, gamma: Values, answered: Values) -> Values:
         whole = s / (1 - answered)
         return np.where(whole < 0.5, staircase._reach(np.minimum(whole, 0.5), epsilon, gamma), 0.0)
-
-    def _rvs(
-        self, *shapes: Values, size: tuple[int, ...] | None = None, random_state: Values = None
-    ) -> Values:
-        drawn = staircase._rvs(*shapes[:2], size=size, random_state=random_state)
-        return np.where(random_state.random(size) < shapes[2], 0.0, drawn)
 
     def _absolute_moment(self, p: float, epsilon: Values, gamma: Values, answered: Values) -> Values:
         return (1 - answered) * staircase._absolute_moment(p, epsilon, gamma)

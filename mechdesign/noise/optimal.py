@@ -57,7 +57,7 @@ from mechdesign.model.problem import Minimize
 from mechdesign.noise import laws
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration, release_words
-from mechdesign.noise.calibration_search import budget_of, consumed, evaluated
+from mechdesign.noise.calibration_search import budget_of, budget_row, consumed, evaluated
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.lattice import MOST_CELLS, LatticeProblem, free_lattice, reach, refined
 from mechdesign.noise.laws import truncated_laplace
@@ -457,9 +457,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         law, moved = _cells(result), self.moved
         rows: list[tuple[object, ...]] = []
         if law is None:
-            lhs, limit = consumed(result.mechanism, self.privacy).upper, budget_of(self.privacy)
-            rows.append(("privacy", 0, lhs, limit, limit - lhs, math.nan, limit - lhs <= 1e-2 * limit))
-            return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+            return budget_row(0, consumed(result.mechanism, self.privacy).upper, budget_of(self.privacy))
         prices = self._prices(result)
         for at, (epsilon, delta) in enumerate(self.points):
             several = len(self.points) > 1

@@ -183,23 +183,11 @@ class ExactNoise:
             raise DesignError.of("law", f"gennorm({self.shapes[0]:g})", "must be log-concave: beta >= 1")
         self.discrete = isinstance(self.dist, stats.rv_discrete)
         self._wanted = step
-        self._answered = Fraction(0)
+        self._answered, self._means = Fraction(0), dict[int, Fraction]()
         if isinstance(self.dist, AnsweringStaircase):
             *shapes, answered = self.shapes
             self._answered, self.law = Fraction(answered), staircase(*shapes, scale=self.scale)
             self.dist, self.shapes = self.law.dist, tuple(shapes)
-
-    @cached_property
-    def _means(self) -> dict[int, Fraction]:
-        """Values of `_mean`: many draws may lie in the half step where a staircase falls."""
-        return {}
-
-    def _mean(self, k: int) -> Fraction:
-        if (found := self._means.get(k)) is None:
-            found = self._mean_of(k)
-            if len(self._means) < 1 << 10:
-                self._means[k] = found
-        return found
 
     @cached_property
     def _reach(self) -> float:
@@ -236,12 +224,8 @@ class ExactNoise:
         """Return the logarithm of the density over that at 0, at t or surely left (−1) or right (1) of it: doubles may miss on which side of a step t lies."""
         unit = np.asarray(t) / self.scale * (1 if self.discrete else 1 + side * 2.0**-50)
         log = self.dist._logpmf if self.discrete else self.dist._logpdf
-        found: Array = np.asarray(log(unit, *self.shapes) - log(np.zeros(1), *self.shapes), dtype=float)
-        return (
-            found
-            if math.isinf(top := float(self.law.support()[1]))
-            else np.where(unit * self.scale <= top, found, -np.inf)
-        )
+        found = np.asarray(log(unit, *self.shapes) - log(np.zeros(1), *self.shapes), dtype=float)
+        return np.where(unit * self.scale <= float(self.law.support()[1]), found, -np.inf)
 
     @cached_property
     def _sizes(self) -> Indices:
@@ -269,11 +253,8 @@ class ExactNoise:
         heights = [int(_UNIT * math.exp(v) * (1 + _SLACK)) + 1 for v in self._log_ratio(left, -1).tolist()]
         heights[0] = math.ceil(_UNIT * self._mean(0))
         if math.isfinite(float(self.law.support()[1])):
-            return (
-                [*heights[:-1], 0],
-                Fraction(0),
-                np.log(np.maximum(np.array(heights[:-1], dtype=float), 1) / float(_UNIT)),
-            )
+            heights[-1] = 0
+            return heights, Fraction(0), np.log(np.maximum(np.array(heights, float), 1) / float(_UNIT))
         # In the tail a log-concave density falls from cell to cell by at least as much as over its first cell. A staircase does
         # so only over a whole step: its hat must be higher by the fall of one step.
         steps = isinstance(self.dist, Staircase)
@@ -360,6 +341,11 @@ class ExactNoise:
         heights, ratio, _ = self._hat
         beyond = max(0, cell - (len(heights) - 1))
         return self._mean(k) / (Fraction(heights[min(cell, len(heights) - 1)], _UNIT) * ratio**beyond)
+
+    def _mean(self, k: int) -> Fraction:
+        if k not in self._means:  # many draws may lie in the half step where a staircase falls
+            self._means[k] = self._mean_of(k)
+        return self._means[k]
 
     def _mean_of(self, k: int) -> Fraction:
         """Return the mean density over half step k, over the density at 0 as a double."""

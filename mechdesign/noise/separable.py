@@ -35,7 +35,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import fmpq
@@ -161,10 +161,7 @@ class Separable:
         scales = power(self.sensitivity, m / (p + m))
         if self.weight is not None:
             scales /= power(self.weight, 1 / (p + m))
-        if self.weight is None and p in _STEPS:
-            total = blocked_sum(len(scales), lambda k, work: power(scales[k], p, out=work))
-        else:
-            total = self._spent(scales)
+        total = weighted_moment(scales, p, self.weight)
         # 2e-14 more keeps the budget by `spent` at once
         scales *= (total / self.budget) ** (1 / m) * (1 + 2e-14)
         if not scales.max() < math.inf:
@@ -173,30 +170,11 @@ class Separable:
                 (float(self.sensitivity.min()), float(self.sensitivity.max())),
                 "lie too far apart for doubles",
             )
-        return scales, self._least(total)
-
-    def least_loss(self) -> float:
-        """Return the loss of the optimal scales when no limit binds, to 12 digits, in one pass that does not form the scales."""
-        p, m = self.order, self.spend
-
-        def terms(k: slice, work: Array) -> Array:
-            np.log(self.sensitivity[k], out=work)
-            work *= p
-            if self.weight is not None:
-                work += np.log(self.weight[k])
-            work *= m / (p + m)
-            return np.asarray(np.exp(work, out=work))
-
-        return self._least(blocked_sum(len(self.sensitivity), terms))
-
-    def _least(self, total: float) -> float:
-        """Return the least loss, where both sums at :math:`s^0` are `total`."""
-        p, m = self.order, self.spend
         with np.errstate(over="ignore"):
             loss = float(total * np.float64((total / self.budget) ** (1 / m)) ** p)
         if not math.isfinite(loss):
             raise overflowing(p)
-        return loss
+        return scales, loss
 
     def spent(self, scales: Array) -> float:
         """Return Σ (Λ_g / s_g)^m, rounded up."""
@@ -231,21 +209,17 @@ class Separable:
         scales = self.clip(scales)
         if self.keeps(scales):
             return scales
-        spent = self.spent(scales)
-        if self.lower is not None or self.upper is not None:
-            start = scales
 
-            def excess(u: float) -> float:
-                return self.spent(self.clip(start * math.exp(u))) - self.budget
+        def wider(u: float) -> Array:
+            with np.errstate(over="ignore"):
+                return self.clip(scales * math.exp(u))
 
-            if excess(700.0) > 0 and self.keeps(widest := self.clip(start * math.exp(700.0))):
-                return widest  # the limits take all of the budget
-            return self.clip(start * math.exp(safe_root(excess, 0.0, 700.0, xtol=1e-16)))
-        while spent > self.budget:
-            # two roundings: that of the factor and those of the products
-            scales = scales * ((spent / self.budget) ** (1 / self.spend) * (1 + 4e-16))
-            spent = self.spent(scales)
-        return scales
+        def excess(u: float) -> float:
+            return self.spent(wider(u)) - self.budget
+
+        if excess(700.0) > 0 and self.keeps(wider(700.0)):
+            return wider(700.0)  # the limits take all of the budget
+        return wider(safe_root(excess, 0.0, 700.0, xtol=1e-16))
 
     def optimum(self) -> Allocated:
         """Return the optimal scales: a formula without limits, one root with them."""
@@ -417,52 +391,35 @@ class Changes:
         if not self.priced(scales, prices):
             return math.inf
         keep = self.sizes > 0
-        if keep.sum() <= EXACT:
-            a, s = ([Fraction(v) for v in values[keep].tolist()] for values in (self.sizes, scales))
-            one, two, three = map(Fraction, prices)
-            terms = sum((self._term(x, y, one, two, three) for x, y in zip(a, s, strict=True)), Fraction(0))
-            return (
-                terms
-                + one * Fraction(self.l0 or 0)
-                + two * Fraction(self.l1 or 0)
-                + three * Fraction(self.l2 or 0) ** 2
-            )
-        return self.rounded(scales, prices)
+        if keep.sum() > EXACT:
+            return self.rounded(scales, prices)
+        exact: Any = np.frompyfunc(Fraction, 1, 1)
+        held = exact(self.sizes[keep]), exact(scales[keep])
+        return Fraction(sum(self._paid(*held, *map(Fraction, prices))))
 
     def rounded(self, scales: Array, prices: Prices) -> float:
         """Return the same upper bound in doubles, rounded up."""
         if not self.priced(scales, prices):
             return math.inf
         keep = self.sizes > 0
-        return self._spent(self.sizes[keep], scales[keep], *prices)
+        with np.errstate(over="ignore"):
+            terms = self._paid(self.sizes[keep], scales[keep], *prices, room=SUM_ERROR)
+        return math.fsum(terms) * (1 + SUM_ERROR)
 
-    def _term(self, a: Fraction, s: Fraction, one: Fraction, two: Fraction, three: Fraction) -> Fraction:
-        """Return the largest budget of a change of one coordinate less its price, at least 0."""
-        if self.spend == 2:
-            return max((a / s) ** 2 - one - two * a - three * a * a, Fraction(0))
-        rate = 1 / s - two
-        if rate <= 0:
-            return Fraction(0)
-        v = a if not three else min(a, rate / (2 * three))
-        return max(v * rate - three * v * v - one, Fraction(0))
+    def _paid(self, a: Array, s: Array, one: Any, two: Any, three: Any, *, room: float = 0) -> list[Any]:
+        """Return the largest budget of a change of each coordinate less its price, at least 0, and what the bounds cost.
 
-    def _spent(self, a: Array, s: Array, one: float, two: float, three: float) -> float:
-        # gains are rounded up and prices down: they may nearly cancel
-        up, down = 1 + SUM_ERROR, 1 - SUM_ERROR
+        Gains are rounded up and prices down by the room: they may nearly cancel.
+        """
+        up, down = 1 + room, 1 - room
         if self.spend == 2:
-            terms = np.maximum((a / s) ** 2 * up - (one + two * a + three * a * a) * down, 0.0)
+            gains = (a / s) ** 2 * up - (one + two * a + three * a * a) * down
         else:
-            rate = np.maximum(up / s - two * down, 0.0)
-            inner = rate < 2 * three * a
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                best = np.where(inner, rate * rate / (4 * three), a * rate * up - three * a * a * down)
-            terms = np.maximum(best * up - one * down, 0.0)
-        return (math.fsum(terms.tolist()) + self.paid((one, two, three))) * up
-
-    def paid(self, prices: Prices) -> float:
-        """Return the cost of the bounds at these prices."""
-        bounds = self.l0 or 0, self.l1 or 0.0, (self.l2 or 0.0) ** 2
-        return math.fsum(price * bound for price, bound in zip(prices, bounds))
+            rate = np.maximum(up / s - two * down, 0)
+            v = np.minimum(a, rate / (2 * three)) if three else a
+            gains = (v * rate * up - three * v * v * down) * up - one * down
+        bounds = (type(one)(bound or 0) for bound in (self.l0, self.l1, self.l2))
+        return [*np.maximum(gains, 0), *(p * b**k for p, b, k in zip((one, two, three), bounds, (1, 1, 2)))]
 
 
 @lru_cache(maxsize=8)

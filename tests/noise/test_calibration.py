@@ -19,8 +19,8 @@ import mechdesign as md
 from mechdesign.accounting.interval import delta_interval, joint_interval
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.serialize import dumps
+from mechdesign.noise.calibration import unit_cost
 from mechdesign.noise.laws import flipped_huber
-from mechdesign.noise.symmetric_bound import unit_cost
 from mechdesign.verifier import verify
 from tests import cheap
 

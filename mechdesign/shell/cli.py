@@ -16,28 +16,8 @@ from typing import Annotated
 import typer
 
 from mechdesign.errors import MechdesignError
-from mechdesign.shell.commands import (
-    Delta,
-    Epsilon,
-    Page,
-    Rho,
-    audit,
-    calibrate,
-    certificate,
-    compare,
-    plan,
-    privacy_of,
-    release,
-    report,
-    solve,
-    verify,
-)
+from mechdesign.shell.commands import Delta, Epsilon, Page, Rho, app, examples, privacy_of
 from mechdesign.shell.studykit import Study, all_studies, check_study, contents_of, get_study, run_study
-
-
-def examples(*lines: str) -> str:
-    """Return the examples at the end of a command's help."""
-    return "Examples:\n\n" + "\n\n".join(f"  mechdesign {line}" for line in lines)
 
 
 def _version(asked: bool) -> None:
@@ -48,16 +28,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_show_locals=False,
-    epilog=examples(
-        "calibrate gaussian --epsilon 1 --delta 1e-6 --sensitivity 1 --report report.html",
-        "solve design.toml -o result.json",
-        "verify result.json",
-    ),
-)
 study_app = typer.Typer(no_args_is_help=True, help="Regenerate published tables and figures.")
 app.add_typer(study_app, name="study", epilog=examples("study list", "study run optimal-noise -q"))
 
@@ -162,35 +132,6 @@ def study_check(
         typer.echo(problem, err=True)
     if problems:
         raise typer.Exit(1)
-
-
-app.command(epilog=examples("solve design.toml -o result.json", "solve design.toml --report report.html"))(
-    solve
-)
-app.command(
-    epilog=examples(
-        "calibrate laplace --epsilon 1 --sensitivity 1",
-        "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 --report report.html",
-        "calibrate gaussian --epsilon 4 --delta 1e-5 --l2 1 --rounds 1000 --sampling-rate 0.01",
-    )
-)(calibrate)
-app.command(
-    epilog=examples(
-        "compare --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 --integer --report report.html",
-        "compare --bits 2 --epsilon 2 --input-range -1 1",
-        "compare question.toml",
-    )
-)(compare)
-app.command(epilog=examples("report result.json", "report result.json -o report.html"))(report)
-app.command(epilog=examples("verify result.json"))(verify)
-app.command(epilog=examples("certificate channel.json --vipr bound.vipr"))(certificate)
-app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv", "audit table.csv --epsilon 1"))(
-    audit
-)
-
-
-app.command(epilog=examples("plan release.toml -o plan.json --engines scales.json"))(plan)
-app.command(epilog=examples("release plan.json answers.csv --ledger ledger.jsonl -o noisy.csv"))(release)
 
 
 @app.command(

@@ -48,11 +48,28 @@ Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds for e
 Rate = Annotated[float, typer.Option(help="Share of the records that a round samples (Poisson).")]
 
 
-def _check_outputs(spec: Path | None = None, /, **targets: Path | None) -> None:
-    """Refuse paths that cannot be written, or that another file has, before the work starts."""
+def examples(*lines: str) -> str:
+    """Return the examples at the end of a command's help."""
+    return "Examples:\n\n" + "\n\n".join(f"  mechdesign {line}" for line in lines)
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+    epilog=examples(
+        "calibrate gaussian --epsilon 1 --delta 1e-6 --sensitivity 1 --report report.html",
+        "solve design.toml -o result.json",
+        "verify result.json",
+    ),
+)
+
+
+def _check_outputs(*read: Path | None, **targets: Path | None) -> None:
+    """Refuse paths that cannot be written, or that another file has, before the work starts; `read` are the files that the command reads."""
     from mechdesign.evidence.files import check_writable
 
-    seen: dict[Path, str] = {} if spec is None else {Path(os.path.realpath(spec)): "the TOML file"}
+    seen = {Path(os.path.realpath(path)): "the file that is read" for path in read if path is not None}
     for name, target in targets.items():
         if target is not None:
             found = check_writable(target, name)
@@ -67,6 +84,7 @@ def _written(result: Exportable, csv: Path | None, out: Path | None, page: Path 
             typer.echo(f"written to {target}")
 
 
+@app.command(epilog=examples("solve design.toml -o result.json", "solve design.toml --report report.html"))
 def solve(
     spec: Annotated[Path, typer.Argument(help="TOML file that describes a design.")],
     out: Out = None,
@@ -88,21 +106,6 @@ def _solve(
     typer.echo(str(result))
     _written(result, None, out, report)
     return result
-
-
-def plan(
-    spec: Annotated[Path, typer.Argument(help="TOML file: privacy, rounds, and a table for every task.")],
-    out: Out = None,
-    report: Page = None,
-    engines: Annotated[Path | None, typer.Option(help="Write every scale, for other engines (JSON).")] = None,
-) -> None:
-    """Share one budget among all released tasks, with the least error."""
-    result = _solve(spec, "Plan", out, report, engines=engines)
-    if engines is not None:
-        from mechdesign.evidence.files import write_whole
-
-        write_whole(engines, json.dumps(result.mechanism.engines(), indent=1, ensure_ascii=False) + "\n")
-        typer.echo(f"written to {engines}")
 
 
 def privacy_of(
@@ -143,6 +146,13 @@ def sensitivity_of(
     return Sensitivity(linf=sensitivity, l1=l1, l2=l2, l0=l0)
 
 
+@app.command(
+    epilog=examples(
+        "calibrate laplace --epsilon 1 --sensitivity 1",
+        "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 --report report.html",
+        "calibrate gaussian --epsilon 4 --delta 1e-5 --l2 1 --rounds 1000 --sampling-rate 0.01",
+    )
+)
 def calibrate(
     noise: Annotated[
         str, typer.Argument(help="gaussian, laplace, staircase, discrete_laplace, flipped_huber, …")
@@ -205,6 +215,13 @@ def _import(modules: list[str]) -> None:
             ) from None
 
 
+@app.command(
+    epilog=examples(
+        "compare --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 --integer --report report.html",
+        "compare --bits 2 --epsilon 2 --input-range -1 1",
+        "compare question.toml",
+    )
+)
 def compare(
     spec: Annotated[
         Path | None,
@@ -341,6 +358,122 @@ def _checked(
     )
 
 
+@app.command(epilog=examples("report result.json", "report result.json -o report.html"))
+def report(
+    result: File,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Page to write; next to the file if not given.")
+    ] = None,
+    dataset: Said = None,
+    author: Said = None,
+    purpose: Said = None,
+    date: Said = None,
+    modules: Modules = None,
+) -> None:
+    """Write a result as one self-contained HTML page, to read, print and hand over; exit 1 if a claim does not hold."""
+    target = result.with_suffix(".html") if out is None and result.name else out or result
+    _check_outputs(result, out=target)
+    loaded, _, failed, _ = _checked(result, modules)  # refuses a file whose parts do not fit together
+    loaded.report(target, dataset=dataset, author=author, purpose=purpose, date=date)
+    typer.echo(f"written to {target}")
+    if failed:
+        raise DesignError(f"{result}: {'; '.join(failed)}")
+
+
+@app.command(epilog=examples("verify result.json"))
+def verify(
+    result: File,
+    modules: Modules = None,
+    seconds: Annotated[
+        float, typer.Option(help="Work allowed to the stand-alone verifier, beside a second a megabyte.")
+    ] = 5.0,
+) -> None:
+    """Check a result file twice: by the stand-alone verifier, and by the package; exit 1 if a claim does not hold.
+
+    The two were written separately and share no code. The stand-alone one needs Python's
+    standard library only (mechdesign/verifier); a kind of result that it does not cover is
+    checked by the package alone, and the output says so. In a comparison or a frontier every result is checked, and
+    whether the table shows them.
+    """
+    from mechdesign.evidence.digits import show
+    from mechdesign.evidence.files import read_text
+    from mechdesign.evidence.proofs import counted
+    from mechdesign.evidence.results import margin_of
+    from mechdesign.evidence.serialize import dumps
+
+    if not seconds >= 0:
+        raise DesignError.of("seconds", seconds, "must be 0 or more")
+    loaded, found, failed, claimed = _checked(result, modules)
+    counts, by = [], []
+    for one in found:
+        alone = one.result is loaded
+        rows, said = _stand_alone(read_text(result) if alone else dumps(one.result), seconds)
+        if alone:
+            if rows:
+                show(("claim", "how", "margin", "holds"), rows, "by the stand-alone verifier")
+            shown = ((c.claim, c.how, margin_of(c), c.holds) for c in one.claims.itertuples())
+            show(("claim", "how", "margin", "holds"), shown, "by the package")
+        failed += [f"does not hold: {one.title}{claim}" for claim, *_, holds in rows if not holds]
+        counts += [f"{one.title}stand-alone verifier: {said}", f"{one.title}package: {counted(one.claims)}"]
+        by.append("two programs" if rows else "the package alone")
+    if failed:
+        raise DesignError(f"{result}: {'; '.join(dict.fromkeys(failed))}")
+    for line in [*claimed, *counts]:
+        typer.echo(line)
+    if len(by) == 1:
+        typer.echo(f"verified by {by[0]}: {result}")
+        return
+    both = by.count("two programs")
+    typer.echo(
+        f"verified, and as its table shows them: {len(by)} results of {result}, "
+        f"{both} by two programs, {len(by) - both} by the package alone"
+    )
+
+
+def _stand_alone(text: str, seconds: float) -> tuple[list[tuple[str, str, str, bool]], str]:
+    """Return the claims that the stand-alone verifier checked, and its summary."""
+    from mechdesign.verifier.reading import NotCovered, Refused
+    from mechdesign.verifier.verify import verify as stand_alone
+
+    try:
+        account = stand_alone(text, seconds)
+    except NotCovered as error:
+        return [], error.said
+    except Refused as error:
+        return [("the file can be read", "proved", "yes or no", False)], f"refused ({error})"
+    rows = [(claim, how, account.margin(claim, how), holds) for claim, how, holds in account.rows]
+    return rows, account.summary()
+
+
+@app.command(epilog=examples("certificate channel.json --vipr bound.vipr"))
+def certificate(
+    result: File,
+    vipr: Annotated[Path, typer.Option("--vipr", help="File to write, in the format VIPR 1.0.")],
+    modules: Modules = None,
+) -> None:
+    """Write a result's lower bound for third-party checkers, as a linear program in rationals with its multipliers.
+
+    viprchk and the formally verified cake_vipr read it. Exit 2 if the bound rests on no finite linear program (closed
+    forms, bounds within one family, a continuum of multipliers), and 1 if its proof does not hold.
+    """
+    from mechdesign.evidence.results import Result
+    from mechdesign.evidence.serialize import load
+    from mechdesign.evidence.vipr import NoProgramError
+
+    _check_outputs(result, vipr=vipr)
+    _import(modules or [])
+    loaded = load(result)
+    try:
+        if not isinstance(loaded, Result):
+            raise NoProgramError(f"holds a {type(loaded).__name__}, not one result with a lower bound")
+        loaded.to_vipr(vipr)
+    except NoProgramError as error:
+        typer.echo(f"error: {result}: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"written to {vipr}: {loaded.lower_bound!r} is a lower bound of {loaded.among}")
+
+
+@app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv", "audit table.csv --epsilon 1"))
 def audit(
     result: Annotated[Path, typer.Argument(help="Result file, or a table of probabilities (CSV).")],
     rows: Annotated[
@@ -374,8 +507,7 @@ def audit(
     from mechdesign.evidence.digits import show
     from mechdesign.evidence.proofs import counted, tightest
 
-    if csv is not None:
-        _check_target(csv, result, "csv")
+    _check_outputs(result, csv=csv)
     if result.suffix.lower() == ".csv":
         from mechdesign.quantizers.printed_table import audit_table
 
@@ -426,63 +558,23 @@ def _show_table(table: Path, found: Any, rows: int, csv: Path | None) -> None:
         raise DesignError(f"{table}: does not keep the privacy that it claims")
 
 
-def _check_target(target: Path, result: Path, name: str) -> None:
-    """Refuse a target that cannot be written or is the result file itself."""
-    from mechdesign.evidence.files import check_writable
-
-    if check_writable(target, name).exists() and result.exists() and target.samefile(result):
-        raise DesignError.of(name, str(target), "is the result file itself: give another path")
-
-
-def verify(
-    result: File,
-    modules: Modules = None,
-    seconds: Annotated[
-        float, typer.Option(help="Work allowed to the stand-alone verifier, beside a second a megabyte.")
-    ] = 5.0,
+@app.command(epilog=examples("plan release.toml -o plan.json --engines scales.json"))
+def plan(
+    spec: Annotated[Path, typer.Argument(help="TOML file: privacy, rounds, and a table for every task.")],
+    out: Out = None,
+    report: Page = None,
+    engines: Annotated[Path | None, typer.Option(help="Write every scale, for other engines (JSON).")] = None,
 ) -> None:
-    """Check a result file twice: by the stand-alone verifier, and by the package; exit 1 if a claim does not hold.
+    """Share one budget among all released tasks, with the least error."""
+    result = _solve(spec, "Plan", out, report, engines=engines)
+    if engines is not None:
+        from mechdesign.evidence.files import write_whole
 
-    The two were written separately and share no code. The stand-alone one needs Python's
-    standard library only (mechdesign/verifier); a kind of result that it does not cover is
-    checked by the package alone, and the output says so. In a comparison or a frontier every result is checked, and
-    whether the table shows them.
-    """
-    from mechdesign.evidence.digits import show
-    from mechdesign.evidence.files import read_text
-    from mechdesign.evidence.proofs import counted
-    from mechdesign.evidence.results import margin_of
-    from mechdesign.evidence.serialize import dumps
-
-    if not seconds >= 0:
-        raise DesignError.of("seconds", seconds, "must be 0 or more")
-    loaded, found, failed, claimed = _checked(result, modules)
-    counts, by = [], []
-    for one in found:
-        alone = one.result is loaded
-        rows, said = _stand_alone(read_text(result) if alone else dumps(one.result), seconds)
-        if alone:
-            if rows:
-                show(("claim", "how", "margin", "holds"), rows, "by the stand-alone verifier")
-            shown = ((c.claim, c.how, margin_of(c), c.holds) for c in one.claims.itertuples())
-            show(("claim", "how", "margin", "holds"), shown, "by the package")
-        failed += [f"does not hold: {one.title}{claim}" for claim, *_, holds in rows if not holds]
-        counts += [f"{one.title}stand-alone verifier: {said}", f"{one.title}package: {counted(one.claims)}"]
-        by.append("two programs" if rows else "the package alone")
-    if failed:
-        raise DesignError(f"{result}: {'; '.join(dict.fromkeys(failed))}")
-    for line in [*claimed, *counts]:
-        typer.echo(line)
-    if len(by) == 1:
-        typer.echo(f"verified by {by[0]}: {result}")
-        return
-    both = by.count("two programs")
-    typer.echo(
-        f"verified, and as its table shows them: {len(by)} results of {result}, "
-        f"{both} by two programs, {len(by) - both} by the package alone"
-    )
+        write_whole(engines, json.dumps(result.mechanism.engines(), indent=1, ensure_ascii=False) + "\n")
+        typer.echo(f"written to {engines}")
 
 
+@app.command(epilog=examples("release plan.json answers.csv --ledger ledger.jsonl -o noisy.csv"))
 def release(
     plan: Annotated[Path, typer.Argument(help="Result file of a plan.")],
     answers: Annotated[
@@ -505,9 +597,7 @@ def release(
     from mechdesign.plan.ledger import Ledger
     from mechdesign.plan.mechanism import PlannedRelease
 
-    targets = {"out": out} if ledger is None else {"ledger": ledger, "out": out}
-    _check_outputs(plan, **targets)
-    _check_outputs(answers, **targets)
+    _check_outputs(plan, answers, ledger=ledger, out=out)
     result, _, failed, _ = _checked(plan, modules)
     mechanism = result.mechanism if isinstance(result, Result) else None
     if failed or not isinstance(result, Result) or not isinstance(mechanism, PlannedRelease):
@@ -563,66 +653,3 @@ def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
             except ValueError:
                 raise DataError(f"{path}, line {at}: {name} must be a number") from None
     return {name: x[0] if len(x) == 1 else x for name, x in found.items()}  # type: ignore[misc]
-
-
-def certificate(
-    result: File,
-    vipr: Annotated[Path, typer.Option("--vipr", help="File to write, in the format VIPR 1.0.")],
-    modules: Modules = None,
-) -> None:
-    """Write a result's lower bound for third-party checkers, as a linear program in rationals with its multipliers.
-
-    viprchk and the formally verified cake_vipr read it. Exit 2 if the bound rests on no finite linear program (closed
-    forms, bounds within one family, a continuum of multipliers), and 1 if its proof does not hold.
-    """
-    from mechdesign.evidence.results import Result
-    from mechdesign.evidence.serialize import load
-    from mechdesign.evidence.vipr import NoProgramError
-
-    _check_target(vipr, result, "vipr")
-    _import(modules or [])
-    loaded = load(result)
-    try:
-        if not isinstance(loaded, Result):
-            raise NoProgramError(f"holds a {type(loaded).__name__}, not one result with a lower bound")
-        loaded.to_vipr(vipr)
-    except NoProgramError as error:
-        typer.echo(f"error: {result}: {error}", err=True)
-        raise typer.Exit(2) from None
-    typer.echo(f"written to {vipr}: {loaded.lower_bound!r} is a lower bound of {loaded.among}")
-
-
-def _stand_alone(text: str, seconds: float) -> tuple[list[tuple[str, str, str, bool]], str]:
-    """Return the claims that the stand-alone verifier checked, and its summary."""
-    from mechdesign.verifier.reading import NotCovered, Refused
-    from mechdesign.verifier.verify import verify as stand_alone
-
-    try:
-        account = stand_alone(text, seconds)
-    except NotCovered as error:
-        return [], error.said
-    except Refused as error:
-        return [("the file can be read", "proved", "yes or no", False)], f"refused ({error})"
-    rows = [(claim, how, account.margin(claim, how), holds) for claim, how, holds in account.rows]
-    return rows, account.summary()
-
-
-def report(
-    result: File,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Page to write; next to the file if not given.")
-    ] = None,
-    dataset: Said = None,
-    author: Said = None,
-    purpose: Said = None,
-    date: Said = None,
-    modules: Modules = None,
-) -> None:
-    """Write a result as one self-contained HTML page, to read, print and hand over; exit 1 if a claim does not hold."""
-    target = result.with_suffix(".html") if out is None and result.name else out or result
-    _check_target(target, result, "out")
-    loaded, _, failed, _ = _checked(result, modules)  # refuses a file whose parts do not fit together
-    loaded.report(target, dataset=dataset, author=author, purpose=purpose, date=date)
-    typer.echo(f"written to {target}")
-    if failed:
-        raise DesignError(f"{result}: {'; '.join(failed)}")

@@ -161,7 +161,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_result_is_not_overwritten(saved: Path, words: str, target: str, capsys, monkeypatch) -> None:
     before = saved.read_bytes()
     code, _, error = ended([*words.split(), target], capsys, monkeypatch)
-    assert code == 1 and "is the result file itself" in error and error.count("\n") == 1
+    assert code == 1 and "is the path of the file that is read too" in error and error.count("\n") == 1
     assert saved.read_bytes() == before
 
 

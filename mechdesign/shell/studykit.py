@@ -65,12 +65,13 @@ class Study:
         function(report)
 
 
+@dataclass
 class Report:
     """Collect a study's output and write it to a folder.
 
     Parameters
     ----------
-    name, title, paper : str
+    study : Study
     folder : Path
         An existing folder.
     data_dir : Path, optional
@@ -87,40 +88,31 @@ class Report:
         Formats to write besides CSV and SVG: "markdown" and "latex" for tables, "png" for figures.
     """
 
-    def __init__(
-        self,
-        name: str,
-        title: str,
-        paper: str,
-        folder: Path,
-        *,
-        data_dir: Path | None = None,
-        console: Console | None = None,
-        jobs: int = 1,
-        bars: bool = False,
-        quick: bool = False,
-        further: Collection[str] = (),
-    ) -> None:
-        self.name, self.folder, self.data_dir, self.jobs = name, folder, data_dir, jobs
-        self.quick, self._further = quick, further
-        self._absent: list[str] = []
-        self._console, self._bars = console, bars
-        self._title = title
+    study: Study
+    folder: Path
+    data_dir: Path | None = None
+    console: Console | None = None
+    jobs: int = 1
+    bars: bool = False
+    quick: bool = False
+    further: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        title, paper = self.study.title, self.study.paper
         self._lines = [f"# {title}", ""] + ([f"*{paper}*", ""] if paper else [])
         self._tables: dict[str, dict[str, object]] = {}
-        self._figures: list[str] = []
-        self._records: dict[str, Any] = {}
-        self._paper = paper
         self._sections: list[Section] = []
+        self._figures, self._absent = list[str](), list[str]()
+        self._records: dict[str, Any] = {}
         self._started = time.perf_counter()
-        if console is not None:
-            console.rule(title)
+        if self.console is not None:
+            self.console.rule(title)
 
     def rng(self, stream: str) -> np.random.Generator:
         """Return a generator seeded by the study's and the stream's name: the same in every run."""
         import numpy as np
 
-        seed = int.from_bytes(hashlib.sha256(f"{self.name}/{stream}".encode()).digest()[:8], "big")
+        seed = int.from_bytes(hashlib.sha256(f"{self.study.name}/{stream}".encode()).digest()[:8], "big")
         self._records.setdefault("seeds", {})[stream] = seed
         return np.random.default_rng(seed)
 
@@ -129,21 +121,22 @@ class Report:
         found = None if self.data_dir is None else self.data_dir / file
         if found is not None and found.exists():
             return found
-        if file not in self._absent:
-            self._absent.append(file)
-            self.text(f"Not computed: what needs `{file}`, which is not in the folder given as `--data-dir`.")
+        self._leave_out(file, f"`{file}`, which is not in the folder given as `--data-dir`.")
         return None
 
     def library(self, name: str, extra: str) -> bool:
         """Whether an optional library is installed; if not, the study leaves out its tables, as without a data file."""
         from importlib.util import find_spec
 
-        if find_spec(name) is not None:
-            return True
+        found = find_spec(name) is not None
+        if not found:
+            self._leave_out(name, f"{name}: `pip install 'mechdesign[{extra}]'`.")
+        return found
+
+    def _leave_out(self, name: str, needed: str) -> None:
         if name not in self._absent:
             self._absent.append(name)
-            self.text(f"Not computed: what needs {name}: `pip install 'mechdesign[{extra}]'`.")
-        return False
+            self.text(f"Not computed: what needs {needed}")
 
     def record(self, **facts: object) -> None:
         """Put facts about this run into the manifest."""
@@ -170,10 +163,10 @@ class Report:
             return
         self._lines += [markdown.strip(), ""]
         self._section("", markdown.strip())
-        if self._console is not None:
+        if self.console is not None:
             from rich.markdown import Markdown
 
-            self._console.print(Markdown(markdown.strip()))
+            self.console.print(Markdown(markdown.strip()))
 
     def table(
         self,
@@ -213,9 +206,9 @@ class Report:
         frame = frame.drop(columns=list(timings))
         frame.to_csv(self.folder / f"{name}.csv", index=False, float_format=f"%.{max(digits, KEPT)}g")
         pattern = f".{digits}g"
-        if "markdown" in self._further:
+        if "markdown" in self.further:
             (self.folder / f"{name}.md").write_text(frame.to_markdown(index=False, floatfmt=pattern) + "\n")
-        if "latex" in self._further:
+        if "latex" in self.further:
             latex = as_latex(frame, float_format=f"%{pattern}", caption=caption or None)
             (self.folder / f"{name}.tex").write_text(latex)
         self._tables[name] = {"rows": len(frame), "rtol": rtol, "atol": atol, "volatile": list(volatile)}
@@ -224,25 +217,25 @@ class Report:
         if len(frame) <= inline:
             self._lines += [frame.to_markdown(index=False, floatfmt=pattern), ""]
         self._lines += [f"File: [{name}.csv]({name}.csv)", ""]
-        if self._console is not None:
+        if self.console is not None:
             rows = frame.head(show).itertuples(index=False)
-            width = self._console.width
-            self._console.print(
+            width = self.console.width
+            self.console.print(
                 tabulated(frame.columns, rows, caption or name, digits=min(digits, 5), width=width)
             )
             if show is not None and len(frame) > show:
-                self._console.print(f"… {len(frame) - show} more rows in {name}.csv")
+                self.console.print(f"… {len(frame) - show} more rows in {name}.csv")
 
     def figure(self, name: str, fig: Figure, *, caption: str = "") -> None:
         """Write a figure as SVG."""
         from mechdesign.plotting import write_figure
 
-        write_figure(fig, self.folder / name, png="png" in self._further)
+        write_figure(fig, self.folder / name, png="png" in self.further)
         self._figures.append(f"{name}.svg")
         self._section(caption or name, figure=lambda: fig, alt=caption or name)
         self._lines += [f"![{caption or name}]({name}.svg)", "", caption, ""]
-        if self._console is not None:
-            self._console.print(f"figure: {name}.svg" + (f"  {caption}" if caption else ""))
+        if self.console is not None:
+            self.console.print(f"figure: {name}.svg" + (f"  {caption}" if caption else ""))
 
     def _section(self, title: str, text: str = "", **parts: Any) -> None:
         from mechdesign.evidence.page import Section
@@ -252,7 +245,7 @@ class Report:
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Callable[[], None]]:
         """Show a progress bar if the report has bars."""
-        if not self._bars:
+        if not self.bars:
             yield lambda: None
             return
         from mechdesign.solvers.deadline import progress_bar
@@ -268,18 +261,18 @@ class Report:
         """
         from mechdesign.evidence.page import page, versions
 
-        html = page(self._title, self._sections, subtitle=self._paper, kind="mechdesign study")
+        html = page(self.study.title, self._sections, subtitle=self.study.paper, kind="mechdesign study")
         (self.folder / "report.html").write_text(html, encoding="utf-8")
         (self.folder / "README.md").write_text("\n".join(self._lines).rstrip() + "\n")
         contents = {
-            "study": self.name,
-            "title": self._title,
+            "study": self.study.name,
+            "title": self.study.title,
             "tables": self._tables,
             "figures": sorted(self._figures),
         }
         (self.folder / "contents.json").write_text(json.dumps(contents, indent=1) + "\n")
         manifest = {
-            "study": self.name,
+            "study": self.study.name,
             "seconds": round(time.perf_counter() - self._started, 3),
             "versions": dict(versions("pandas", "dp-accounting", "POT").itertuples(index=False)),
             "absent": self._absent,
@@ -312,21 +305,11 @@ def get_study(name: str) -> Study:
     return found[name]
 
 
-def run_study(
-    chosen: Study,
-    out: Path,
-    *,
-    data_dir: Path | None = None,
-    console: Console | None = None,
-    jobs: int = 1,
-    bars: bool = False,
-    quick: bool = False,
-    further: Collection[str] = (),
-) -> Path:
+def run_study(chosen: Study, out: Path, *, quick: bool = False, **options: Any) -> Path:
     """Run one study into ``out/<name>``, its quick variant into ``out/<name>/quick``, and return that folder.
 
     The study writes into a new folder, which replaces the old one when it is complete; files in the old one that no
-    study wrote stay.
+    study wrote stay. Options are those of `Report`.
 
     Raises
     ------
@@ -349,18 +332,7 @@ def run_study(
     fresh = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))
     try:
         fresh.chmod(0o755)
-        report = Report(
-            chosen.name,
-            chosen.title,
-            chosen.paper,
-            fresh,
-            data_dir=data_dir,
-            console=console,
-            jobs=jobs,
-            bars=bars,
-            quick=quick,
-            further=further,
-        )
+        report = Report(chosen, fresh, quick=quick, **options)
         import scipy.linalg  # noqa: F401  only a loaded BLAS can be limited
 
         from mechdesign.solvers.deadline import one_thread
@@ -380,8 +352,8 @@ def run_study(
         shutil.rmtree(before, ignore_errors=True)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    if console is not None:
-        console.print(f"{chosen.name}: written to {folder}")
+    if report.console is not None:
+        report.console.print(f"{chosen.name}: written to {folder}")
     return folder
 
 

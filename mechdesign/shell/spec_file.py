@@ -41,7 +41,7 @@ from scipy import stats
 import mechdesign
 from mechdesign import choose
 from mechdesign.choose.questions import Question
-from mechdesign.errors import DesignError, unlike
+from mechdesign.errors import DesignError, InfeasibleError, unlike
 from mechdesign.model.grid import Grid
 from mechdesign.problem import privacy
 from mechdesign.problem.checks import instance, interval, number, one_of
@@ -97,7 +97,10 @@ def design_from_toml(path: str | os.PathLike[str], only: str | None = None) -> t
         options = instance("solve", given.pop("solve", {}), dict)
         kinds, name = designs(), given.pop("design", only)
         made = _made("design", kinds[one_of("design", name, (only,) if only else tuple(kinds))], given)
-        _check_call("solve", type(made).solve, options, made)
+        try:
+            inspect.signature(type(made).solve).bind(made, **options)
+        except TypeError as error:
+            raise DesignError(f"solve: {error}") from None
     return made, options
 
 
@@ -136,7 +139,7 @@ def located(path: str | os.PathLike[str]) -> Iterator[None]:
     """Put the file's path before the message of an error that one of its keys causes."""
     try:
         yield
-    except DesignError as error:
+    except (DesignError, InfeasibleError) as error:
         raise DesignError(f"{path}: {error}") from None
 
 
@@ -166,26 +169,17 @@ def designs() -> dict[str, Callable[..., Design]]:
 
 
 def _made(word: str, kind: Any, given: Mapping[str, object]) -> Any:
-    """Make the design or question with these arguments."""
+    """Make a design, a question, or what the table `word` describes, with these arguments."""
     name, fields = kind.__name__, inspect.signature(kind).parameters
-    for key in given:
+    any_name = any(field.kind is field.VAR_KEYWORD for field in fields.values())
+    for key in () if any_name else given:
         if key not in fields:
             said = f"{name} has no such argument: {unlike([key], fields, needed=False)}"
             raise DesignError(f"{key}: {said}; it takes {', '.join(fields)}")
     needed = {key for key, field in fields.items() if field.default is field.empty}
-    if missing := sorted(needed - set(given)):
+    if not any_name and (missing := sorted(needed - set(given))):
         raise DesignError(f"{word}: {name} needs {', '.join(missing)}")
     return kind(**{key: _value(key, value) for key, value in given.items()})
-
-
-def _check_call(
-    key: str, function: Callable[..., object], arguments: Mapping[str, object], *first: object
-) -> None:
-    """Raise DesignError if a function does not take these arguments."""
-    try:
-        inspect.signature(function).bind(*first, **arguments)
-    except TypeError as error:
-        raise DesignError(f"{key}: {error}") from None
 
 
 def _value(key: str, value: object) -> Any:
@@ -199,9 +193,8 @@ def _value(key: str, value: object) -> Any:
     if key not in _TABLES:
         return value
     fields, kinds = dict(value), _TABLES[key]
-    make = kinds[one_of(f"{key}.kind", fields.pop("kind", next(iter(kinds))), tuple(kinds))]
-    _check_call(key, make, fields)
-    return make(**fields)
+    kind = one_of(f"{key}.kind", fields.pop("kind", next(iter(kinds))), tuple(kinds))
+    return _made(key, kinds[kind], fields)
 
 
 def _task(key: str, given: object) -> Any:
@@ -211,15 +204,15 @@ def _task(key: str, given: object) -> Any:
 
 
 def _law(key: str, fields: dict[str, object]) -> object:
-    """Return a law of SciPy, clipped or truncated if the table says so, or a prior's samples."""
-    if set(fields) == {"samples"}:
-        return fields["samples"]
+    """Return a law of SciPy, clipped or truncated if the table says so, or a prior's samples or weights by name."""
+    if "law" not in fields:
+        return fields["samples"] if set(fields) == {"samples"} else fields
     cuts = {
         word: interval(f"{key}.{word}", fields.pop(word)) for word in ("clip", "truncate") if word in fields
     }
     if len(cuts) > 1:
         raise DesignError(f"{key}: clip or truncate, not both")
-    name = fields.pop("law", None)
+    name = fields.pop("law")
     law = getattr(stats, name, None) if isinstance(name, str) else None
     if not isinstance(law, stats.rv_continuous):
         raise DesignError.of(f"{key}.law", name, "must be the name of a continuous law of scipy.stats")

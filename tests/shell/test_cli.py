@@ -323,9 +323,11 @@ def test_every_design_is_read_and_solved(name: str, tmp_path: Path) -> None:
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "norm"\n', "prior = "),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "uniform"\nseed = 1\n', "uniform takes loc, scale"),
         ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\n[prior]\nlaw = "beta"\na = 1\n', "prior.b is missing: beta"),
-        ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {eahc = [1.0]}\n', "sensitivities: "),
+        ('design = "NoiseAllocation"\nnoise = "laplace"\nprivacy = {epsilon = 1.0}\nsensitivities = {eahc = [1.0]}\n', "eahc: Sensitivity has no such argument"),
+        ('design = "OptimalNoise"\nprivacy = {epsilon = 1.0, rho = 1.0}\n', "'rho' is unknown; it takes epsilon"),
+        ('design = "RQM"\nm = 4\nprivacy = {epsilon = 1.0}\nprior = {a = 0.5, b = 0.5}\n', "prior = {'a': 0.5, 'b': 0.5}: must be"),
     ],
-    ids=range(10),
+    ids=range(12),
 )  # fmt: skip
 def test_mistakes_name_file_and_key(text: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)

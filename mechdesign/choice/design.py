@@ -31,7 +31,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -53,31 +53,14 @@ from mechdesign.model.exactly import Exact, Face
 from mechdesign.model.problem import Minimize, named
 from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
-from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import (
-    UP,
-    Checked,
-    answers,
-    array,
-    field,
-    generator,
-    integer,
-    magnitude,
-    number,
-    one_of,
-    positive,
-    probability,
-)
+from mechdesign.problem import checks
+from mechdesign.problem.checks import UP, Checked, field
 from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import NEIGHBOURS, neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
-from mechdesign.typing import Array, Indices, Randomness
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from mechdesign.typing import Array, Indices
 
 SPREADS = {"one vote": 1.0, "approvals": 1.0, "replaced vote": 2.0}
 """Largest change of the difference of two candidates' scores between neighbours."""
@@ -142,11 +125,11 @@ class PrivateChoice(Choosing, TableDesign):
 
     candidates: int | tuple[str, ...] = field(check=names_of)
     privacy: Asked = field(PureDP, ApproximateDP, ZeroConcentratedDP)
-    neighbours: str = field(check=one_of, allowed=(*SPREADS, *NEIGHBOURS), default="one vote")
-    spread: float | None = field(check=magnitude, side=UP, default=None)
-    largest: int | None = field(check=integer, least=1, most=MOST_INPUTS, default=None)
-    objective: str = field(check=one_of, allowed=("worst", "mean"), default="worst")
-    choose: int = field(check=integer, least=1, most=1000, default=1)
+    neighbours: str = field(check=checks.one_of, allowed=(*SPREADS, *NEIGHBOURS), default="one vote")
+    spread: float | None = field(check=checks.magnitude, side=UP, default=None)
+    largest: int | None = field(check=checks.integer, least=1, most=MOST_INPUTS, default=None)
+    objective: str = field(check=checks.one_of, allowed=("worst", "mean"), default="worst")
+    choose: int = field(check=checks.integer, least=1, most=1000, default=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -392,17 +375,11 @@ class PrivateChoice(Choosing, TableDesign):
         found = pd.DataFrame(self.counts, columns=[f"count {r + 1}" for r in range(self.size)])
         return found.assign(**{f"P[{r + 1}]": result.mechanism.probabilities[:, r] for r in range(self.size)})
 
-    def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the probability of the best candidate, by its lead."""
+    def _lead(self, result: Result) -> tuple[Any, ...]:
         if self.largest is None:
-            return super().plot(result, **options)
-        fig, axis = figure(**sized(options, 5.0, 3.0))
-        ahead = self.counts[:, 0] - self.counts[:, 1]
-        gaps = np.arange(self.largest + 1)
-        best = [result.mechanism.probabilities[ahead == gap, 0].mean() for gap in gaps]
-        axis.plot(gaps, best, "o-", color=COLOURS[0])
-        axis.set(xlabel="by how much the best is ahead", ylabel="probability of choosing it", ylim=(0, 1.02))
-        return fig
+            return super()._lead(result)
+        ahead, gaps = self.counts[:, 0] - self.counts[:, 1], np.arange(self.largest + 1)
+        return gaps, [result.mechanism.probabilities[ahead == gap, 0].mean() for gap in gaps], "o-"
 
 
 @serializable("choice-table")
@@ -446,9 +423,9 @@ class CandidateGrid(Checked):
     low, high, step : float
     """
 
-    low: float = field(check=number)
-    high: float = field(check=number)
-    step: float = field(check=positive)
+    low: float = field(check=checks.number)
+    high: float = field(check=checks.number)
+    step: float = field(check=checks.positive)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -463,7 +440,7 @@ def _candidates(name: str, value: Any) -> CandidateGrid | Array:
         return value
     if isinstance(value, tuple) and len(value) == 3:
         return CandidateGrid(*value)
-    found = np.unique(array(name, value))
+    found = np.unique(checks.array(name, value))
     if len(found) > 10**7:
         raise DesignError.of(name, len(found), "are too many: give a grid (low, high, step)")
     return found
@@ -531,7 +508,7 @@ class QuantileRule(Scored):
 
     def scores(self, values: Any) -> tuple[Indices, Indices, Indices]:
         """Return for each group of equal scores the index of its first candidate, its size, and Q times its score."""
-        x = answers("values", values)
+        x = checks.answers("values", values)
         if x.ndim != 1:
             raise DataError("values: must be a list of numbers, one a person")
         x = np.sort(x)
@@ -545,50 +522,26 @@ class QuantileRule(Scored):
         score = -np.maximum(0, np.maximum(q * under - p * n, p * n - q * over))
         return starts, np.diff(np.append(starts, self.size)), score
 
-    def sample(self, values: Any, *, rng: Randomness = None) -> float:
-        """Draw a quantile in doubles with a seeded generator: for simulation; `release` deploys.
-
-        Parameters
-        ----------
-        values : array_like
-            One number a person.
-        rng : int or numpy Generator, optional
-        """
-        source = generator(rng)
-        starts, counts, score = self.scores(values)
-        k = self._drawn(score.max() - score, counts, source)
-        return float(self._candidate(starts[k] + source.integers(counts[k])))
-
-    def release(self, values: Any) -> float:
-        """Draw a quantile with exactly the analysed probabilities, from the operating system's randomness; without data, any candidate.
-
-        Parameters
-        ----------
-        values : array_like
-            One number a person.
-
-        Raises
-        ------
-        DataError
-            A number that is not finite. The guarantee does not cover that refusal.
-        """
-        starts, counts, score = self.scores(values)
-        k = self._released((score.max() - score).astype(float), counts, score)
-        return float(self._candidate(starts[k] + uniform_integers(int(counts[k]), 1)[0]))
+    def _answer(self, x: Any, source: np.random.Generator | None) -> float:
+        starts, counts, score = self.scores(x)
+        k = self._drawn(score, counts, source)
+        size = int(counts[k])
+        among = uniform_integers(size, 1)[0] if source is None else source.integers(size)
+        return float(self._candidate(starts[k] + among))
 
     def probabilities(self, values: Any) -> pd.DataFrame:
         """Tabulate groups of candidates with equal scores: first, last, size, and the probability of the group."""
         starts, counts, score = self.scores(values)
-        each = chances(self.rule, (score.max() - score).astype(float), counts.astype(float), self.rate)
         ends = {"first": self._candidate(starts), "last": self._candidate(starts + counts - 1)}
-        return pd.DataFrame({**ends, "candidates": counts, "probability": counts * each})
+        return pd.DataFrame(
+            {**ends, "candidates": counts, "probability": counts * self._chances(score, counts)}
+        )
 
     def errors(self, values: Any) -> Accuracy:
         """Return the errors in ranks, the regrets, at these numbers; they reveal the numbers."""
         _, counts, score = self.scores(values)
-        off = (score.max() - score).astype(float)
-        each = chances(self.rule, off, counts.astype(float), self.rate)
-        return Accuracy.of(off / self.share.denominator, counts * each)
+        each = self._chances(score, counts)
+        return Accuracy.of((score.max() - score) / self.share.denominator, counts * each)
 
 
 @serializable("private-quantile")
@@ -621,7 +574,7 @@ class PrivateQuantile(Choosing):
     True
     """
 
-    q: float = field(check=probability)
+    q: float = field(check=checks.probability)
     candidates: CandidateGrid | Array = field(check=_candidates)
     privacy: Asked = field(PureDP, ApproximateDP, ZeroConcentratedDP)
     neighbours: str = neighbours_field()

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,18 +40,9 @@ from scipy import optimize
 
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.page import Saved
-from mechdesign.evidence.proofs import (
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    LawProof,
-    MechanismClass,
-    family,
-    same,
-)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
@@ -193,8 +184,34 @@ class Scored(Checked, Saved):
         """Return the scores of the data, or raise DataError before anything is drawn."""
         raise NotImplementedError
 
+    def sample(self, x: Any, *, rng: Randomness = None) -> Any:
+        """Draw an answer in doubles with a seeded generator: for simulation; `release` deploys.
+
+        Parameters
+        ----------
+        x : object
+            Scores, an array_like of shape (k,) or a mapping by name; for a quantile the numbers.
+        rng : int or numpy Generator, optional
+        """
+        return self._answer(x, generator(rng))
+
     def release(self, x: Any) -> Any:
-        """Draw with the exact law."""
+        """Draw an answer with exactly the analysed probability, from the operating system's randomness.
+
+        Parameters
+        ----------
+        x : object
+            Scores, an array_like of shape (k,) or a mapping by name; for a quantile the numbers: without any, each candidate is as likely.
+
+        Raises
+        ------
+        DataError
+            Scores that are not finite, or not one for each candidate; numbers that are not finite. The guarantee does not cover that refusal.
+        """
+        return self._answer(x, None)
+
+    def _answer(self, x: Any, source: np.random.Generator | None) -> Any:
+        """Draw in doubles, or exactly without a source."""
         raise NotImplementedError
 
     def _noise(self, x: Array) -> Array:
@@ -207,12 +224,18 @@ class Scored(Checked, Saved):
                 exponential if self.rule == PERMUTE else np.where(x > _LOG2, _LOG2 - x, exponential - _LOG2)
             )
 
-    def _drawn(self, gaps: Array, counts: npt.NDArray[Any], rng: np.random.Generator) -> int:
-        """Draw a group in doubles."""
-        return int(np.argmax(self._noise(rng.exponential(size=len(gaps)) / counts) - self.rate * gaps))
+    def _chances(self, scores: npt.NDArray[Any], counts: npt.NDArray[Any]) -> Array:
+        """Return the probability of each single candidate, for groups of `counts` candidates with one score."""
+        return chances(self.rule, _gaps(scores), counts.astype(float), self.rate)
 
-    def _released(self, gaps: Array, counts: npt.NDArray[Any], exact: npt.NDArray[Any]) -> int:
-        """Draw a group with its exact probability; `gaps` are the rounded distances of the `exact` scores to the largest."""
+    def _drawn(
+        self, scores: npt.NDArray[Any], counts: npt.NDArray[Any], source: np.random.Generator | None
+    ) -> int:
+        """Draw a group of `counts` candidates with one score: in doubles, or without a source with its exact probability."""
+        gaps = _gaps(scores)
+        if source is not None:
+            noise = self._noise(source.exponential(size=len(gaps)) / counts)
+            return int(np.argmax(noise - self.rate * gaps))
         words = random_words(len(gaps))
         # −log U at both ends of the cell of U: through 1 − U if U is near 1
         ends = []
@@ -228,7 +251,7 @@ class Scored(Checked, Saved):
         open_ = np.flatnonzero(high >= low.max()).tolist()
         if len(open_) == 1:
             return int(open_[0])
-        held = {i: Fraction(exact[i].item()) for i in open_}
+        held = {i: Fraction(scores[i].item()) for i in open_}
         best = max(held.values())
         lost = {i: (best - q) * Fraction(self.rate) for i, q in held.items()}
         return self._settled({i: int(words[i]) for i in open_}, lost, counts)
@@ -238,13 +261,10 @@ class Scored(Checked, Saved):
         bits = 64
         while len(words) > 1:
             words, bits = {i: (w << 64) | int(random_words(1)[0]) for i, w in words.items()}, bits + 64
-            before, ctx.prec = ctx.prec, 2 * bits
-            try:
+            with ctx.workprec(2 * bits):
                 ends = {i: self._enclosed(w, bits, lost[i], int(counts[i])) for i, w in words.items()}
                 highest = max(low for low, _ in ends.values())
                 words = {i: words[i] for i, (_, high) in ends.items() if not high < highest}
-            finally:
-                ctx.prec = before
         return next(iter(words))
 
     def _enclosed(self, word: int, bits: int, lost: Fraction, count: int) -> tuple[arb, arb]:
@@ -303,38 +323,13 @@ class ChoiceRule(Scored):
         """Return scores as doubles in the order of the candidates, or raise DataError."""
         return scores_of(scores, self.candidates)
 
-    def sample(self, scores: Any, *, rng: Randomness = None) -> Any:
-        """Draw a candidate in doubles with a seeded generator: for simulation; `release` deploys.
-
-        Parameters
-        ----------
-        scores : array_like of shape (k,), or mapping by name
-        rng : int or numpy Generator, optional
-        """
-        source = generator(rng)
-        return self._peeled(scores, lambda held: self._drawn(_gaps(held), np.ones(held.size), source))
-
-    def release(self, scores: Any) -> Any:
-        """Draw a candidate with exactly the analysed probability, from the operating system's randomness.
-
-        Parameters
-        ----------
-        scores : array_like of shape (k,), or mapping by name
-
-        Raises
-        ------
-        DataError
-            Scores that are not finite, or not one for each candidate. The guarantee does not cover that refusal.
-        """
-        return self._peeled(scores, lambda held: self._released(_gaps(held), np.ones(held.size), held))
-
-    def _peeled(self, scores: Any, draw: Callable[[Array], int]) -> Any:
-        """Draw `choose` candidates without replacement."""
-        held, found = self.scores(scores), list[Any]()
+    def _answer(self, x: Any, source: np.random.Generator | None) -> Any:
+        held, found = self.scores(x), list[Any]()
         left = np.arange(held.size)
         for _ in range(self.choose):
-            k = draw(held[left])
-            found.append(self._name(int(left[k])))
+            k = self._drawn(held[left], np.ones(left.size), source)
+            at = int(left[k])
+            found.append(at if isinstance(self.candidates, int) else self.candidates[at])
             left = np.delete(left, k)
         return found if self.choose > 1 else found[0]
 
@@ -349,9 +344,6 @@ class ChoiceRule(Scored):
         held = self.scores(scores)
         chance, gaps = self.probabilities(held), _gaps(held)
         return Accuracy.of(gaps[chance > 0], chance[chance > 0])  # infinite gaps have probability 0
-
-    def _name(self, k: int) -> Any:
-        return k if isinstance(self.candidates, int) else self.candidates[k]
 
 
 def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:
@@ -375,10 +367,10 @@ def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:
     return found
 
 
-def _gaps(scores: Array) -> Array:
+def _gaps(scores: npt.NDArray[Any]) -> Array:
     """Return the gaps to the largest score, infinite beyond doubles."""
     with np.errstate(over="ignore"):
-        return np.asarray(scores.max() - scores)
+        return np.asarray(scores.max() - scores, dtype=float)
 
 
 Asked = PureDP | ApproximateDP | ZeroConcentratedDP
@@ -467,19 +459,23 @@ class Choosing(Design):
         return None
 
     @property
-    def among(self) -> MechanismClass:
+    def among(self) -> proofs.MechanismClass:
         """The two rules."""
-        return family("permute-and-flip or exponential mechanism")
+        return proofs.family("permute-and-flip or exponential mechanism")
 
     def rule(self, name: str, rate: float) -> Scored:
         """Return the mechanism of a rule at a rate."""
         raise NotImplementedError
 
+    def _check_own(self, law: Scored) -> Fraction:
+        """Return η of a rule for these candidates; raise DesignError if the law is none."""
+        if getattr(self, "largest", None) is not None or not proofs.same(law, self.rule(law.rule, law.rate)):
+            raise DesignError("law: is no rule for the design's candidates")
+        return Fraction(law.rate) * Fraction(self.moved)
+
     def check_rule(self, law: Scored) -> None:
         """Raise DesignError unless the law is a rule for these candidates that meets the requirement."""
-        if getattr(self, "largest", None) is not None or not same(law, self.rule(law.rule, law.rate)):
-            raise DesignError("law: is no rule for the design's candidates")
-        if not keeps(law.rule, self.each, Fraction(law.rate) * Fraction(self.moved)):
+        if not keeps(law.rule, self.each, self._check_own(law)):
             raise DesignError.of("rate", law.rate, f"is too large for {self.privacy}")
 
     def rates(self) -> dict[str, float]:
@@ -494,25 +490,23 @@ class Choosing(Design):
         """Return the law of one rule, at the largest rate at which it provably meets the requirement."""
         if not (rate := largest_rate(one_of("rule", rule, RULES), self.each, self.moved)):
             raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
-        return Law(self.rule(rule, rate), self.regretted(rule, rate), (LawProof(),))
+        return Law(self.rule(rule, rate), self.regretted(rule, rate), (proofs.LawProof(),))
 
-    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
+    def law_claims(self, stated: proofs.Certificate, given: None) -> Iterator[proofs.Claim]:
         r"""Check that the rule at η = c s meets the requirement, and that its largest expected regret is at most the value.
 
         For report noisy max the value is the largest regret if all but the best have the same gap. Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).
         """
         law: Any = instance("law", stated.law, Scored)
-        if getattr(self, "largest", None) is not None or not same(law, self.rule(law.rule, law.rate)):
-            raise DesignError("law: is no rule for the design's candidates")
-        loss = Fraction(law.rate) * Fraction(self.moved)
+        loss = self._check_own(law)
         room = largest_rate(law.rule, self.each, self.moved) - law.rate
         times = f", {self.choose} times" if self.choose > 1 else ""
         claim = f"{law.rule} at η = {float(loss)!r} keeps {self.privacy}{times}"
-        yield Claim(claim, PROVED, room, keeps(law.rule, self.each, loss))
+        yield proofs.Claim(claim, proofs.PROVED, room, keeps(law.rule, self.each, loss))
         regret = self.regretted(law.rule, law.rate) * (1 - 9e-13)  # the value is 1e-12 above it
         where = " where all others are equally far behind" if law.rule == NOISY_MAX else ""
         claim = f"the expected regret is at most {stated.value!r}{where}"
-        yield Claim(claim, RECOMPUTED, stated.value - regret, regret <= stated.value)
+        yield proofs.Claim(claim, proofs.RECOMPUTED, stated.value - regret, regret <= stated.value)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the rule with the least worst-case regret."""
@@ -571,7 +565,11 @@ class Choosing(Design):
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the probability of the best candidate, by its lead over all others."""
         fig, axis = figure(**sized(options, 5.0, 3.0))
-        table = self.frame(result)
-        axis.plot(table["ahead"], table["best"], color=COLOURS[0])
+        axis.plot(*self._lead(result), color=COLOURS[0])
         axis.set(xlabel="by how much the best is ahead", ylabel="probability of choosing it", ylim=(0, 1.02))
         return fig
+
+    def _lead(self, result: Result) -> tuple[Any, ...]:
+        """Return leads of the best candidate, the probability of choosing it, and the style of their line."""
+        table = self.frame(result)
+        return table["ahead"], table["best"], "-"

@@ -21,18 +21,8 @@ from mechdesign.channels.linear_report import histogram
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
 from mechdesign.choice.rule import RULES
 from mechdesign.choice.rule import Asked as RulePrivacy
+from mechdesign.choose import questions
 from mechdesign.choose.clipping import at_best_range
-from mechdesign.choose.questions import (
-    CategoryReport,
-    ChoiceQuestion,
-    HistogramOfUsers,
-    LocalReport,
-    MetricReport,
-    NumericQuery,
-    Question,
-    check_same_privacy,
-    checked_question,
-)
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation import NoiseAllocation
@@ -84,14 +74,14 @@ class Candidate:
     together: bool = False
 
 
-def candidates(question: Question) -> dict[str, Candidate]:
+def candidates(question: questions.Question) -> dict[str, Candidate]:
     """Return the mechanisms that may answer a question, by name."""
     return _KNOWN[question.asks]
 
 
 def register(
     name: str,
-    question: type[Question],
+    question: type[questions.Question],
     designs: Callable[..., Design | Iterable[Design]],
     *,
     assumes: str = "",
@@ -121,18 +111,18 @@ def register(
     """
     if not isinstance(name, str) or not name:
         raise DesignError.of("name", name, "must be a text")
-    if not any(question is one for one in get_args(Question)):
-        kinds = ", ".join(kind.__name__ for kind in get_args(Question))
+    if not any(question is one for one in get_args(questions.Question)):
+        kinds = ", ".join(kind.__name__ for kind in get_args(questions.Question))
         raise DesignError.of("question", question, f"must be one of {kinds}")
     if not callable(designs):
         raise DesignError.of("designs", designs, "must be a function of a question and a privacy requirement")
     instance("assumes", assumes, str)
 
-    def solve(asked: Question, privacy: Privacy, deadline: Deadline) -> Result:
+    def solve(asked: questions.Question, privacy: Privacy, deadline: Deadline) -> Result:
         made = designs(asked, privacy)
         found = _best(made if isinstance(made, Iterable) else (made,), deadline)
         asked.check(name, found)
-        check_same_privacy(name, found, privacy)
+        questions.check_same_privacy(name, found, privacy)
         if found.certificate is None or not found.certificate.verify():
             raise DesignError(f"{name}: its own proofs do not hold")
         return found
@@ -142,23 +132,23 @@ def register(
 
 def solved(
     name: object,
-    question: Question,
+    question: questions.Question,
     privacy: Privacy,
     deadline: Deadline | None = None,
     others: Mapping[str, Result] | None = None,
 ) -> Result:
     """Solve one of the candidates as well as possible until the deadline; `others` are results of other candidates."""
-    checked_question(question).check_privacy(privacy)
+    questions.checked_question(question).check_privacy(privacy)
     known = candidates(question)
     if not isinstance(name, str) or name not in known:
         raise DesignError.of("mechanism", name, f"must be one of {', '.join(known)}")
     further = (others,) if known[name].last else ()
-    if isinstance(question, LocalReport) and question.clients is not None:
+    if isinstance(question, questions.LocalReport) and question.clients is not None:
         return _of_mean(name, question, privacy, Deadline.of(deadline))
     return known[name].solve(question, privacy, Deadline.of(deadline), *further)
 
 
-def _of_mean(name: str, q: LocalReport, privacy: Any, deadline: Deadline) -> Result:
+def _of_mean(name: str, q: questions.LocalReport, privacy: Any, deadline: Deadline) -> Result:
     """Return the mechanism at the clipping range best for the mean; searched outputs also at the best number of bits."""
 
     def solve(bits: int, ends: tuple[float, float]) -> Result:
@@ -197,8 +187,8 @@ def _stated(design: Design, law: Law) -> Result:
 # Noise ---------------------------------------------------------------------------------------------------------
 
 
-def _calibrated(family: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline], Result]:
-    def solve(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
+def _calibrated(family: str) -> Callable[[questions.NumericQuery, CentralPrivacy, Deadline], Result]:
+    def solve(q: questions.NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
         if FAMILIES[family].discrete and not q.integer:
             raise DesignError.of("integer", q.integer, _FOR_COUNTS)
         changes = q.bounds if isinstance(q.sensitivity, tuple) else q.sensitivity
@@ -209,7 +199,10 @@ def _calibrated(family: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline
 
 
 def _optimal_noise(
-    q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline, others: Mapping[str, Result] | None
+    q: questions.NumericQuery,
+    privacy: CentralPrivacy,
+    deadline: Deadline,
+    others: Mapping[str, Result] | None,
 ) -> Result:
     """Return the best independent noise within `_SECONDS`; it is at least as good as every family calibrated before."""
     design = _optimal(q, privacy)
@@ -217,13 +210,13 @@ def _optimal_noise(
     return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
 
 
-def _optimal_integer_noise(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
+def _optimal_integer_noise(q: questions.NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
     if not q.integer:
         raise DesignError.of("integer", q.integer, _FOR_COUNTS)
     return _optimal(q, privacy, whole=True).solve(gap=1e-6, time_limit=deadline.limit(most=_SECONDS))
 
 
-def _check_once(q: NumericQuery, noise: str, remedy: str = "") -> None:
+def _check_once(q: questions.NumericQuery, noise: str, remedy: str = "") -> None:
     """Raise DesignError unless the question has one round without sampling."""
     if q.rounds > 1:
         raise DesignError.of("rounds", q.rounds, f"{noise} is for one round{remedy}")
@@ -231,7 +224,7 @@ def _check_once(q: NumericQuery, noise: str, remedy: str = "") -> None:
         raise DesignError.of("sampling_rate", q.sampling_rate, f"{noise} is for everybody, not sampled")
 
 
-def _optimal(q: NumericQuery, privacy: Any, *, whole: bool = False) -> OptimalNoise:
+def _optimal(q: questions.NumericQuery, privacy: Any, *, whole: bool = False) -> OptimalNoise:
     if isinstance(privacy, ZeroConcentratedDP):
         raise DesignError.of("privacy", privacy, "optimal noise is known for pure and approximate privacy")
     _check_once(
@@ -251,8 +244,8 @@ def _densities(others: Mapping[str, Result]) -> dict[str, object]:
     }
 
 
-def _allocated(noise: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline], Result]:
-    def solve(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
+def _allocated(noise: str) -> Callable[[questions.NumericQuery, CentralPrivacy, Deadline], Result]:
+    def solve(q: questions.NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
         s = q.bounds
         if s.each is None:
             raise DesignError.of("each", None, "is what noise is allocated by: Sensitivity(each=...)")
@@ -265,7 +258,7 @@ def _allocated(noise: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline],
     return solve
 
 
-def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
+def _correlated(q: questions.NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     s = q.bounds
     _check_once(q, "correlated noise")
     if q.loss != "squared":
@@ -297,7 +290,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     return design.solve(time_limit=deadline.limit(most=_SECONDS))
 
 
-def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
+def _knorm(q: questions.NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     if q.dimension == 1:
         raise DesignError.of(
             "dimension", 1, "is one number, of which every norm is the same: staircase noise"
@@ -335,14 +328,16 @@ _NOISE: dict[str, Candidate] = {
 # Reports -------------------------------------------------------------------------------------------------------
 
 
-def _reach(q: LocalReport, privacy: PureDP) -> float:
+def _reach(q: questions.LocalReport, privacy: PureDP) -> float:
     """Return the largest absolute output: `_REACH` times the reach of two unbiased outputs."""
     low, high = q.input_range
     half = (high - low) / 2 / np.tanh(privacy.epsilon / 2)
     return float(max(abs((low + high) / 2 - _REACH * half), abs((low + high) / 2 + _REACH * half)))
 
 
-def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline, symmetric: bool | None = None) -> Result:
+def _searched(
+    q: questions.LocalReport, privacy: PureDP, deadline: Deadline, symmetric: bool | None = None
+) -> Result:
     """Search outputs for inputs centred at zero, where symmetry is recognised; then solve for the actual inputs with these outputs, shifted back."""
     about, centre = _about_zero(q)
     bins = BinSearch(q.outputs, _reach(about, privacy), starts=1, symmetric=symmetric)
@@ -355,7 +350,7 @@ def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline, symmetric: bo
     return OptimalQuantizer(outputs, privacy, q.prior, q.loss, input_range=q.input_range).solve(gap=1e-5)
 
 
-def _about_zero(q: LocalReport) -> tuple[LocalReport, float]:
+def _about_zero(q: questions.LocalReport) -> tuple[questions.LocalReport, float]:
     """Return the question with inputs centred at zero, and the centre."""
     low, high = q.input_range
     centre, half = low / 2 + high / 2, (high - low) / 2
@@ -371,7 +366,7 @@ def _about_zero(q: LocalReport) -> tuple[LocalReport, float]:
     return replace(q, prior=prior, input_range=(min(start, -half), max(stop, half))), centre
 
 
-def _spread(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
+def _spread(q: questions.LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     designs = (
         OptimalQuantizer(outputs, privacy, q.prior, q.loss, input_range=q.input_range)
         for outputs in _even(q, privacy)
@@ -379,7 +374,7 @@ def _spread(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     return _best(designs, deadline, gap=1e-5)
 
 
-def _even(q: LocalReport, privacy: PureDP) -> list[Array]:
+def _even(q: questions.LocalReport, privacy: PureDP) -> list[Array]:
     """Return evenly spaced outputs at several reaches, from the least reach of an unbiased report outwards.
 
     At 1.25 times that reach alone the error is 1% larger in 3 of 7 comparisons of the deployed grid, 13% at most.
@@ -389,7 +384,7 @@ def _even(q: LocalReport, privacy: PureDP) -> list[Array]:
     return [centre + t * half * np.linspace(-1, 1, q.outputs) for t in (1 + 1e-9, 1.1, 1.25, 1.5)]
 
 
-def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
+def _optm(q: questions.LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     outputs = _even(q, privacy)[1:3]
     if q.bits <= 3:  # a search of seconds; the places of more outputs matter less
         third = deadline.part(1 / 3)
@@ -405,8 +400,8 @@ def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     return _best((OPTM(bins, privacy, q.prior, q.loss, q.input_range) for bins in outputs[-2:]), deadline)
 
 
-def _family(kind: type[RQM] | type[ERM]) -> Callable[[LocalReport, PureDP, Deadline], Result]:
-    def solve(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
+def _family(kind: type[RQM] | type[ERM]) -> Callable[[questions.LocalReport, PureDP, Deadline], Result]:
+    def solve(q: questions.LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
         designs = (
             kind(m, privacy, q.prior, loss=q.loss, input_range=q.input_range) for m in _sizes(q.outputs)
         )
@@ -423,7 +418,7 @@ def _sizes(outputs: int) -> list[int]:
     return sorted({min(4, outputs), outputs})
 
 
-def _mvu(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
+def _mvu(q: questions.LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     return MVU(q.outputs, privacy, q.input_range, prior=q.prior, loss=q.loss).solve(
         starts=1, time_limit=deadline.limit()
     )
@@ -453,10 +448,10 @@ def fewest(result: Result) -> float:
 
 def _published(
     make: Callable[[MetricSpace, float, float | None], Any], *, remapped: bool = False
-) -> Callable[[MetricReport, MetricDP, Deadline], Result]:
+) -> Callable[[questions.MetricReport, MetricDP, Deadline], Result]:
     """Return a solver that makes a published channel exact and certifies it for the question's own loss."""
 
-    def solve(q: MetricReport, privacy: MetricDP, deadline: Deadline) -> Result:
+    def solve(q: questions.MetricReport, privacy: MetricDP, deadline: Deadline) -> Result:
         design, channel = q.design(privacy.epsilon), make(q.space, privacy.epsilon, deadline.limit())
         if remapped:
             channel = channel.remapped(design.losses, design.weights)
@@ -498,7 +493,7 @@ _CHANNELS: dict[str, Candidate] = {
 # Categories ----------------------------------------------------------------------------------------------------
 
 
-def _known(name: str) -> Callable[[CategoryReport, PureDP, Deadline], Result]:
+def _known(name: str) -> Callable[[questions.CategoryReport, PureDP, Deadline], Result]:
     return lambda q, privacy, _: q.design(privacy).answered_by(name)
 
 
@@ -514,14 +509,14 @@ _CATEGORIES: dict[str, Candidate] = {
 # Histograms of users -------------------------------------------------------------------------------------------
 
 
-def _of_users(by: str) -> Callable[[HistogramOfUsers, EMDPrivacy, Deadline], Result]:
+def _of_users(by: str) -> Callable[[questions.HistogramOfUsers, EMDPrivacy, Deadline], Result]:
     return lambda q, privacy, deadline: q.design(privacy, by).solve(time_limit=deadline.limit())
 
 
 # Choices -------------------------------------------------------------------------------------------------------
 
 
-def _optimal_choice(q: ChoiceQuestion, privacy: RulePrivacy, deadline: Deadline) -> Result:
+def _optimal_choice(q: questions.ChoiceQuestion, privacy: RulePrivacy, deadline: Deadline) -> Result:
     if q.largest is None:
         raise DesignError.of(
             "largest", None, "must be given: of scores without bounds there is no optimal table"
@@ -529,8 +524,8 @@ def _optimal_choice(q: ChoiceQuestion, privacy: RulePrivacy, deadline: Deadline)
     return q.design(privacy).solve(time_limit=deadline.limit())
 
 
-def _chosen_by(rule: str) -> Callable[[ChoiceQuestion, RulePrivacy, Deadline], Result]:
-    def solve(q: ChoiceQuestion, privacy: RulePrivacy, _: Deadline) -> Result:
+def _chosen_by(rule: str) -> Callable[[questions.ChoiceQuestion, RulePrivacy, Deadline], Result]:
+    def solve(q: questions.ChoiceQuestion, privacy: RulePrivacy, _: Deadline) -> Result:
         design = replace(q, largest=None).design(privacy)
         return _stated(design, design.by(rule))
 

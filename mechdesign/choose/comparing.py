@@ -9,15 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from joblib import effective_n_jobs
 
+from mechdesign.choose import questions
 from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
-from mechdesign.choose.questions import (
-    HistogramOfUsers,
-    MetricReport,
-    Question,
-    check_same_privacy,
-    checked_question,
-)
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.exact import least_kept
@@ -35,7 +29,7 @@ Tried = tuple[dict[str, object], Result | None]
 
 
 def compare(
-    question: Question | MetricSpace,
+    question: questions.Question | MetricSpace,
     privacy: Privacy | None = None,
     *,
     alpha: float | None = None,
@@ -143,12 +137,12 @@ def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None])
 
 
 def _parsed(
-    question: Question | MetricSpace, privacy: Privacy | None, alpha: float | None
-) -> tuple[Question, Privacy]:
+    question: questions.Question | MetricSpace, privacy: Privacy | None, alpha: float | None
+) -> tuple[questions.Question, Privacy]:
     if isinstance(question, MetricSpace):
-        question = MetricReport(question)
-    checked_question(question)
-    if isinstance(question, MetricReport | HistogramOfUsers):
+        question = questions.MetricReport(question)
+    questions.checked_question(question)
+    if isinstance(question, questions.MetricReport | questions.HistogramOfUsers):
         if (alpha is None) == (privacy is None):
             raise DesignError.of(
                 "alpha", alpha, "a metric space needs alpha, its privacy per unit of distance"
@@ -161,7 +155,7 @@ def _parsed(
     return question, question.check_privacy(privacy)
 
 
-def _own(also: object, question: Question, privacy: Privacy, names: list[str]) -> dict[str, Result]:
+def _own(also: object, question: questions.Question, privacy: Privacy, names: list[str]) -> dict[str, Result]:
     found = dict(instance("also", also, Mapping)) if also is not None else {}
     for name, result in found.items():
         if not isinstance(name, str) or name in names:
@@ -169,7 +163,7 @@ def _own(also: object, question: Question, privacy: Privacy, names: list[str]) -
         instance(f"also[{name!r}]", result, Result)
         title = f"also[{name!r}]"
         question.check(title, result)
-        check_same_privacy(title, result, privacy)
+        questions.check_same_privacy(title, result, privacy)
     return found
 
 
@@ -177,7 +171,7 @@ def _own(also: object, question: Question, privacy: Privacy, names: list[str]) -
 class _Try:
     """Solve one mechanism by name, and turn refusals into notes."""
 
-    question: Question
+    question: questions.Question
     privacy: Privacy
     time_limit: float | None = None
     others: Mapping[str, Result] = field(default_factory=dict)
@@ -214,7 +208,7 @@ MEASURES = ("standard_deviation", "absolute_error", "half_width")
 
 
 def accuracy(
-    mechanism: Result | str, question: Question | None = None, privacy: Privacy | None = None
+    mechanism: Result | str, question: questions.Question | None = None, privacy: Privacy | None = None
 ) -> Accuracy:
     """Return how accurate a mechanism is.
 
@@ -234,9 +228,9 @@ def accuracy(
     """
     if isinstance(mechanism, Result):
         if question is not None:
-            checked_question(question).check("mechanism", mechanism)
+            questions.checked_question(question).check("mechanism", mechanism)
         if privacy is not None:
-            check_same_privacy("mechanism", mechanism, privacy)
+            questions.check_same_privacy("mechanism", mechanism, privacy)
         return mechanism.errors(question)
     if not isinstance(mechanism, str):
         raise DesignError.of(
@@ -249,7 +243,7 @@ def accuracy(
 
 def least_epsilon(
     mechanism: str,
-    question: Question,
+    question: questions.Question,
     *,
     error: float,
     measure: str = "standard_deviation",
@@ -292,7 +286,7 @@ def least_epsilon(
         found = solved(mechanism, question, privacy).errors(question)
         return math.log(max(getattr(found, measure), 1e-300) / error)
 
-    fewest, most = checked_question(question).epsilons
+    fewest, most = questions.checked_question(question).epsilons
     least = least_kept(over, 0.0, least=math.log(fewest), most=math.log(most), xtol=5e-5, rtol=1e-6)
     if math.isinf(least):
         raise InfeasibleError(
@@ -301,9 +295,9 @@ def least_epsilon(
     return math.exp(least)
 
 
-def _privacy(question: Question, epsilon: float, delta: float) -> Privacy:
-    if isinstance(question, HistogramOfUsers):
+def _privacy(question: questions.Question, epsilon: float, delta: float) -> Privacy:
+    if isinstance(question, questions.HistogramOfUsers):
         return question.check_privacy(EMDPrivacy(epsilon, delta))  # type: ignore[no-any-return]
-    if isinstance(question, MetricReport):
+    if isinstance(question, questions.MetricReport):
         return MetricDP(epsilon)
     return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)

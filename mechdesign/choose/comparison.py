@@ -13,19 +13,9 @@ import pandas as pd
 from mechdesign.choose.candidates import candidates, fewest
 from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, shown, width
 from mechdesign.evidence.page import Exportable, Page, Section, page
-from mechdesign.evidence.proofs import (
-    CLAIMED,
-    OWN_WORDS,
-    PROVED,
-    RECOMPUTED,
-    Claim,
-    Scope,
-    agreement,
-    close,
-    fitting,
-)
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
@@ -104,24 +94,24 @@ class Comparison(Exportable):
         """The results by name."""
         return self.results
 
-    def agreements(self) -> list[Claim]:
+    def agreements(self) -> list[proofs.Claim]:
         """Check that each result answers the question at its privacy, and that the table agrees with the results.
 
         Every cell is recomputed except seconds and notes, which are not verified.
         """
-        rows: list[Claim] = []
+        rows: list[proofs.Claim] = []
         made = []
         for name, result in self.results.items():
             reason = ""
             try:
-                with fitting():
+                with proofs.fitting():
                     self.question.check(name, result)
                     check_same_privacy(name, result, self.privacy)
                     made.append(measured(name, self.question, self.privacy, result))
             except MechdesignError as error:
                 reason = f" ({error})"
             claim = f"{name}: answers the question at its privacy{reason}"
-            rows.append(agreement(claim, PROVED, not reason))
+            rows.append(proofs.agreement(claim, proofs.PROVED, not reason))
         rows.append(self._least_agrees())
         whole = list(self.table) == COLUMNS and len(made) == len(self.results)
         ranks = self.table["error"].notna() if whole else pd.Series(True, index=self.table.index)
@@ -132,23 +122,27 @@ class Comparison(Exportable):
             )
             for name in self.results:
                 for column in fresh.columns.difference(["seconds", "note"], sort=False):
-                    near = close(stated.loc[name, column], fresh.loc[name, column])
-                    rows.append(agreement(f"{name}: the table shows its {column}", RECOMPUTED, near))
+                    near = proofs.close(stated.loc[name, column], fresh.loc[name, column])
+                    rows.append(
+                        proofs.agreement(f"{name}: the table shows its {column}", proofs.RECOMPUTED, near)
+                    )
             blank = self.table[~ranks].drop(columns=["mechanism", "seconds", "note"])
             blanks = bool((blank.isna() | (blank == "")).all(axis=None))
             late = _late(kept, self.continuous)
             ordered = late.is_monotonic_increasing and ranks.is_monotonic_decreasing
             ordered &= all(part["error"].is_monotonic_increasing for _, part in kept.groupby(late))
             whole = blanks and ordered
-        rows.append(agreement("every mechanism that the table ranks has a result", PROVED, bool(whole)))
-        rows.append(agreement(OWN_WORDS, CLAIMED, True))
+        rows.append(
+            proofs.agreement("every mechanism that the table ranks has a result", proofs.PROVED, bool(whole))
+        )
+        rows.append(proofs.agreement(proofs.OWN_WORDS, proofs.CLAIMED, True))
         return rows
 
-    def _least_agrees(self) -> Claim:
+    def _least_agrees(self) -> proofs.Claim:
         """Check that the stated least error is that of a result's bound, or for reports at most one that is recomputed."""
         claim = "the least error is proved" if self.least is not None else "no least error is stated"
         try:
-            with fitting():
+            with proofs.fitting():
                 found, name = least_error(self.question, self.privacy, self.results)
                 holds = (self.least, self.least_name) == (found, name)
                 if not holds and isinstance(self.question, LocalReport) and self.least_name == name:
@@ -159,7 +153,7 @@ class Comparison(Exportable):
                     holds = 0 < stated <= most
         except MechdesignError:
             holds = False
-        return agreement(claim, RECOMPUTED, bool(holds))
+        return proofs.agreement(claim, proofs.RECOMPUTED, bool(holds))
 
     @property
     def best(self) -> Result:
@@ -232,9 +226,9 @@ class Comparison(Exportable):
         changes = getattr(self.question, "changes", None)  # bounds that hold for a list allow more than it
         for name in self.names if changes is None and not getattr(self.question, "integer", False) else ():
             result, of = self.results[name], self.results[name].among
-            if name in self.others or of is None or result.bound_how == CLAIMED:
+            if name in self.others or of is None or result.bound_how == proofs.CLAIMED:
                 continue
-            if of.scope in (Scope.INDEPENDENT, Scope.LOG_CONCAVE) and result.lower_bound:
+            if of.scope in (proofs.Scope.INDEPENDENT, proofs.Scope.LOG_CONCAVE) and result.lower_bound:
                 found[str(of)] = max(found.get(str(of), 0.0), result.lower_bound)
         return found
 
@@ -455,7 +449,7 @@ def least_error(
         (question.least(result), f"no {among.noun} does better")
         for result in results.values()
         if result.lower_bound is not None
-        and result.bound_how != CLAIMED
+        and result.bound_how != proofs.CLAIMED
         and (among := result.among) is not None
         and among.every
         and result.design.asked_by(question)

@@ -17,24 +17,11 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.digits import at_least, at_most, folded, gap_words, meaningful, width, within
 from mechdesign.evidence.page import Exportable, Fact, Page, Section, versions
-from mechdesign.evidence.proofs import (
-    ABOUT_FILE,
-    CLAIMED,
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    MechanismClass,
-    Proof,
-    Scope,
-    agreement,
-    check_proofs,
-    fitting,
-    tightest,
-)
+from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, Scope, fitting
 from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
 from mechdesign.typing import Array, Status, instance
 
@@ -216,7 +203,7 @@ class Result(Exportable):
             instance(name, getattr(self, name), pd.DataFrame, NoneType)
         if not hasattr(self.design, "solve"):
             raise DesignError.of("design", self.design, "must be a design")
-        check_proofs(self.proofs)
+        proofs.check_proofs(self.proofs)
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> Result:
@@ -375,16 +362,16 @@ class Result(Exportable):
         found = None if self.among is None else self.among.scope
         if found is not None or self.bound_class is not None:
             claim = f"the lower bound is of {self.bound_class or 'no class that is stated'}"
-            yield agreement(claim, PROVED, self.bound_class == found)
+            yield proofs.agreement(claim, proofs.PROVED, self.bound_class == found)
         if self.duals is not None and any(
             str(name).startswith("model:") for name in self.duals.get("family", ())
         ):
-            yield agreement(OF_SEARCH, CLAIMED, True)
+            yield proofs.agreement(OF_SEARCH, proofs.CLAIMED, True)
         if self.status in (Status.OPTIMAL, Status.BEST):
             claim = f"status {self.status.value!r}: value and lower bound are as close as was asked"
             left = math.nan if self.gap is None or self.asked_gap is None else self.asked_gap - self.gap
             closed = self.closed is self.status and bool(self.proofs)
-            yield Claim(claim, self.bound_how, left, closed, ABOUT_FILE)
+            yield Claim(claim, self.bound_how, left, closed, proofs.ABOUT_FILE)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the main table, tidy."""
@@ -519,9 +506,9 @@ _ROWS = 80
 _ONE_IN = 0.01
 """Share of the innocent accused by the attackers that a page bounds."""
 _HOW = {
-    PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
-    RECOMPUTED: "computed anew in floating-point numbers, with an estimate of the error",
-    CLAIMED: "stated by the solver or the design, and not checked here",
+    proofs.PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
+    proofs.RECOMPUTED: "computed anew in floating-point numbers, with an estimate of the error",
+    proofs.CLAIMED: "stated by the solver or the design, and not checked here",
 }
 
 
@@ -545,7 +532,7 @@ def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> 
     closed = result.status in (Status.OPTIMAL, Status.BEST)
     asked = f"to a gap of {100 * result.asked_gap:.3g}%" if closed and result.asked_gap is not None else ""
     facts.append(("Status", result.status.value, asked))
-    file = table["about"] == ABOUT_FILE
+    file = table["about"] == proofs.ABOUT_FILE
     made, agrees = table[~file], bool(table[file]["holds"].all())
     # The certificate of another mechanism proves nothing about this one.
     held = int(made["holds"].sum()) if agrees else 0
@@ -589,7 +576,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
             rows=12,
             caption=f"The best of {len(trials)} that were tried",
         )
-    file = table["about"] == ABOUT_FILE
+    file = table["about"] == proofs.ABOUT_FILE
     kinds = [how for how in _HOW if (table[~file]["how"] == how).any()]
     yield Section(
         "What is proved, and how",
@@ -609,7 +596,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
     )
     constraints = result.audit()
     if len(constraints):
-        least = tightest(constraints, 12)[["family", "index", "lhs", "rhs", "slack"]]
+        least = proofs.tightest(constraints, 12)[["family", "index", "lhs", "rhs", "slack"]]
         yield Section(
             "Tightest constraints",
             "Recomputed from the mechanism alone. A slack of 0 means that the requirement is used up, not that it is broken.",
@@ -622,7 +609,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
 
 def margin_of(claim: Any) -> float | str:
     """Return the slack of a claim, or why nothing is measured."""
-    unmeasured = "not checked" if claim.how == CLAIMED else "yes or no"
+    unmeasured = "not checked" if claim.how == proofs.CLAIMED else "yes or no"
     return unmeasured if math.isnan(claim.margin) else float(claim.margin)
 
 

@@ -17,21 +17,9 @@ from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, ga
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.choice.rule import Choosing
 from mechdesign.errors import DesignError, InfeasibleError, unlike
+from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, least_kept, round_down
-from mechdesign.evidence.proofs import (
-    ABOUT_FILE,
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    ClosedBound,
-    LawProof,
-    MechanismClass,
-    agreement,
-    menu,
-    same,
-)
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration_search import budget_of
@@ -285,11 +273,11 @@ class Plan(PlanPage):
         return float(left / asked)
 
     @property
-    def among(self) -> MechanismClass:
+    def among(self) -> proofs.MechanismClass:
         """Plans of the menu; other noise, or correlated noise, may cost less."""
         families = ["gaussian"] if self._normal else self.families
         alike = ", like tasks alike" if self._search.privacy is not None and self.targets is None else ""
-        return menu(f"plan of independent {' or '.join(families)} noise{alike}")
+        return proofs.menu(f"plan of independent {' or '.join(families)} noise{alike}")
 
     @property
     def default_gap(self) -> float:  # type: ignore[override]
@@ -410,7 +398,7 @@ class Plan(PlanPage):
                 yield Law(even, self.cost(even), report=SolveReport("even split"))
             chosen, _ = search.separable(self._order, clock if search.spare else None)
             if self._reached:
-                yield Bound(self._least, ClosedBound())
+                yield Bound(self._least, proofs.ClosedBound())
             yield self._law(chosen, self._left, clock)
             return
         if self.weights is None:
@@ -435,12 +423,12 @@ class Plan(PlanPage):
             return
         cover, least = Cover(self._search, value, _COVERED, clock), 1 / (1 - clock.gap)
         if value <= _RATIOS[0] * cover.alone:
-            yield Bound(min(cover.alone, value), ClosedBound())
+            yield Bound(min(cover.alone, value), proofs.ClosedBound())
         for ratio in [*(r for r in _RATIOS if r > least), least]:
             if value > ratio * cover.alone:
                 if not cover.proves(value / ratio * (1 + 1e-6)):
                     return
-                yield Bound(value / ratio * (1 + 1e-9), ClosedBound())
+                yield Bound(value / ratio * (1 + 1e-9), proofs.ClosedBound())
 
     def _mechanism(self, chosen: Sequence[Choice], factor: float = 0.0) -> PlannedRelease:
         made = {
@@ -477,7 +465,7 @@ class Plan(PlanPage):
 
     def certified(self, law: Law, clock: Clock) -> Law:
         spent = law.mechanism.consumed(self.granted(law.value))
-        return replace(law, proofs=(LawProof(spent),))
+        return replace(law, proofs=(proofs.LawProof(spent),))
 
     def _least_budget(self) -> Iterator[Law | Bound]:
         """Yield the plan of least budget for the targets: items at their targets' scales, the cheapest by some order of divergence."""
@@ -518,7 +506,7 @@ class Plan(PlanPage):
             reason = f"the targets need a budget of {need}, more than {search.budget:.9g}, of {guarantee(self.privacy)}"
             raise InfeasibleError(reason, smallest_epsilon=least if known else None)
         if not composes and self._reached:
-            yield Bound(self._least, ClosedBound())
+            yield Bound(self._least, proofs.ClosedBound())
         yield Law(mechanism, least, report=SolveReport("search"))
 
     @cached_property
@@ -539,9 +527,9 @@ class Plan(PlanPage):
     # -- what proofs ask ---------------------------------------------------------------------------------
 
     law_takes = DeltaInterval
-    bound_how = RECOMPUTED
+    bound_how = proofs.RECOMPUTED
 
-    def law_claims(self, stated: Certificate, given: DeltaInterval) -> Iterator[Claim]:
+    def law_claims(self, stated: proofs.Certificate, given: DeltaInterval) -> Iterator[proofs.Claim]:
         """Recompute the joint consumption of all parts in all rounds, check that the interval `given` encloses it, and recompute the errors.
 
         Largest losses and ρ add up (Bun and Steinke 2016); δ is that of the composition of all losses, each for the worst change
@@ -549,27 +537,29 @@ class Plan(PlanPage):
         """
         law, value = instance("law", stated.law, PlannedRelease), stated.value
         fits = self.choices(law) is not None
-        yield agreement("the noise is of the menu, for the tasks asked", PROVED, fits)
+        yield proofs.agreement("the noise is of the menu, for the tasks asked", proofs.PROVED, fits)
         if not fits:
             return
         privacy = self.granted(value)
         fresh, budget = law.consumed(privacy), budget_of(privacy)
         room = budget - fresh.upper
-        yield Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
+        yield proofs.Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
         agrees, claim = given.vouched(fresh, budget), "the enclosure stored is that of the plan"
-        yield Claim(claim, RECOMPUTED, given.upper - fresh.upper, agrees, ABOUT_FILE)
+        yield proofs.Claim(claim, proofs.RECOMPUTED, given.upper - fresh.upper, agrees, proofs.ABOUT_FILE)
         if self.targets is None:
             room = value * (1 + _ROUND) - self.cost(law)
-            yield Claim(f"the error is at most {value:.9g}", RECOMPUTED, room, room >= 0)
+            yield proofs.Claim(f"the error is at most {value:.9g}", proofs.RECOMPUTED, room, room >= 0)
             return
         room = self._search.budget - value
-        yield Claim(f"the least budget is at most {value:.9g}", PROVED, room, room >= 0)
+        yield proofs.Claim(f"the least budget is at most {value:.9g}", proofs.PROVED, room, room >= 0)
         for name, parts in law.parts.items():
             target = self.targets[name]
             room = target**2 * (1 + _ROUND) - worst_error(parts)
-            yield Claim(f"the error of {name} is at most {target:.9g}", RECOMPUTED, room, room >= 0)
+            yield proofs.Claim(
+                f"the error of {name} is at most {target:.9g}", proofs.RECOMPUTED, room, room >= 0
+            )
 
-    def least_cost(self, stated: Certificate, given: None) -> float:
+    def least_cost(self, stated: proofs.Certificate, given: None) -> float:
         """Return a lower bound of the cost of all plans of the menu.
 
         Under (ε, δ) it is the stated bound, if all plans are covered by boxes of scales in which every plan costs at least that or exceeds
@@ -629,7 +619,7 @@ class Plan(PlanPage):
             return None
         own = replace(self._mechanism(found), noises=law.noises, chosen=self.chosen, rules=law.rules)  # type: ignore[arg-type]
         often = all((n.rounds, n.sampling_rate) == (self.rounds, 1.0) for n in law.noises)
-        return found if often and same(own, law) else None  # type: ignore[return-value]
+        return found if often and proofs.same(own, law) else None  # type: ignore[return-value]
 
     # -- what a result asks ------------------------------------------------------------------------------
 

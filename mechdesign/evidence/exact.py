@@ -209,45 +209,6 @@ def excess(value: float, budget: float) -> float:
     return math.log1p(over) if over > 0 else over
 
 
-class Kept:
-    """A falling function, evaluated once a point, and the bracket known of the least point at which it is at most 0.
-
-    Parameters
-    ----------
-    over : callable
-        Excess of a point over the budget.
-    deadline : Deadline
-        Past it, no further point is evaluated if one within the budget is known; a second later none at all.
-    """
-
-    def __init__(self, over: Callable[[float], float], deadline: Deadline) -> None:
-        self._over, self._clock, self._seen = over, deadline, dict[float, float]()
-
-    def __call__(self, x: float) -> float:
-        if x not in self._seen:
-            if self._clock.passed and (
-                self.ends[1] < math.inf or self._clock.elapsed > self._clock.seconds + 1
-            ):
-                raise too_late("root")
-            self._seen[x] = self._over(x)
-        return self._seen[x]
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Return the largest point seen over the budget, and the least within it."""
-        over = max((x for x, far in self._seen.items() if far > 0), default=-math.inf)
-        return over, min((x for x, far in self._seen.items() if far <= 0), default=math.inf)
-
-    def least(self, search: Callable[[], float]) -> float:
-        """Return the point that a search finds; past the deadline, the least point seen within the budget."""
-        try:
-            return search()
-        except SolverError:
-            if not self._clock.passed or self.ends[1] == math.inf:
-                raise
-            return self.ends[1]
-
-
 def least_kept(
     over: Callable[[float], float],
     start: float,
@@ -283,15 +244,29 @@ def least_kept(
     >>> round(least_kept(lambda x: excess(1 / x, 0.1), 1.0), 9), least_kept(lambda x: 1 - x, 0.0, most=0.5)
     (10.0, inf)
     """
-    kept = Kept(over, Deadline.of(deadline))
+    clock, seen = Deadline.of(deadline), dict[float, float]()
 
-    def search() -> float:
+    def ends() -> tuple[float, float]:
+        """Return the largest point seen over the budget, and the least within it."""
+        most_over = max((x for x, far in seen.items() if far > 0), default=-math.inf)
+        return most_over, min((x for x, far in seen.items() if far <= 0), default=math.inf)
+
+    def kept(x: float) -> float:
+        if x not in seen:
+            if clock.passed and (ends()[1] < math.inf or clock.elapsed > clock.seconds + 1):
+                raise too_late("root")
+            seen[x] = over(x)
+        return seen[x]
+
+    try:
         at, width, sign = start, step, 1 if kept(start) > 0 else -1
-        while math.inf in map(abs, kept.ends):
+        while math.inf in map(abs, ends()):
             if at == (most if sign > 0 else least):
                 return math.inf if sign > 0 else least
             at, width = min(max(at + sign * width, least), most), width * growth
             kept(at)
-        return safe_root(kept, *kept.ends, xtol=xtol, rtol=rtol)
-
-    return kept.least(search)
+        return safe_root(kept, *ends(), xtol=xtol, rtol=rtol)
+    except SolverError:
+        if not clock.passed or ends()[1] == math.inf:
+            raise
+        return ends()[1]

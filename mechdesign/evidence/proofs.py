@@ -15,7 +15,6 @@ design and its proof; a file that states another one is refused.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import json
 import math
@@ -26,7 +25,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 from numbers import Rational
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -248,27 +247,6 @@ class Proof(ABC):
         )
 
 
-@runtime_checkable
-class Theorems(Protocol):
-    """A question with theorems of its own about law and lower bound: every design."""
-
-    law_takes: ClassVar[type]
-    bound_takes: ClassVar[type]
-    bound_how: ClassVar[str]
-
-    def law_claims(self, stated: Certificate, given: Any) -> Iterator[Claim]:
-        """Recompute that the law is private, its bias, and that it costs at most the value."""
-
-    def privacy_checked(self, law: Any, given: Any) -> str:
-        """Return how `law_claims` checks privacy."""
-
-    def least_cost(self, stated: Certificate, given: Any) -> Fraction | float:
-        """Return a lower bound of the cost of every mechanism of `bound_among`."""
-
-    def bound_among(self, stated: Certificate, given: Any) -> MechanismClass:
-        """Return the class of mechanisms that `least_cost` covers."""
-
-
 @serializable("law-proof")
 @dataclass(frozen=True, eq=False)
 class LawProof(Proof):
@@ -284,16 +262,15 @@ class LawProof(Proof):
 
     speaks_of = ("privacy", "bias", "value")
 
-    def _theorems(self, stated: Certificate) -> Theorems:
-        question = instance("question", stated.question, Theorems)
-        instance("given", self.given, question.law_takes)
-        return question
-
     def privacy_checked(self, stated: Certificate) -> str:
-        return self._theorems(stated).privacy_checked(stated.law, self.given)
+        how: str = stated.question.privacy_checked(stated.law, self._given(stated))
+        return how
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        return self._theorems(stated).law_claims(stated, self.given)
+        yield from stated.question.law_claims(stated, self._given(stated))
+
+    def _given(self, stated: Certificate) -> Any:
+        return instance("given", self.given, stated.question.law_takes)
 
 
 @serializable("closed-bound")
@@ -312,25 +289,17 @@ class ClosedBound(Proof):
     speaks_of = ("lower bound",)
 
     def bound_checked(self, stated: Certificate) -> str:
-        return instance("question", stated.question, Theorems).bound_how
+        how: str = stated.question.bound_how
+        return how
 
     def among(self, stated: Certificate) -> MechanismClass:
-        return instance("question", stated.question, Theorems).bound_among(stated, self.given)
+        found: MechanismClass = stated.question.bound_among(stated, self.given)
+        return found
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        question = instance("question", stated.question, Theorems)
+        question = stated.question
         least = question.least_cost(stated, instance("given", self.given, question.bound_takes))
         yield self.least(stated, least if self.bound_checked(stated) == PROVED else least * (1 + _ROUNDING))
-
-
-@runtime_checkable
-class Rowed(Protocol):
-    """A question that numbers the rows of its linear programs, and states each in rationals: proofs hold numbers and multipliers."""
-
-    rows_take: ClassVar[type]
-
-    def linear_bound(self, rows: Indices, multipliers: tuple[Fraction, ...], given: Any) -> LinearBound:
-        """Return the program that is `given` with these rows, each with its multiplier, and no other."""
 
 
 @serializable("rows-bound")
@@ -362,10 +331,11 @@ class RowsBound(Proof):
         if len(self.rows) != len(self.multipliers) or (self.rows[1:] <= self.rows[:-1]).any():
             raise DesignError("rows: must be increasing numbers, each with its multiplier")
 
-    def program(self, question: object) -> LinearBound:
-        """Return the linear program of the rows with their multipliers."""
-        asked = instance("question", question, Rowed)
-        return asked.linear_bound(self.rows, self.multipliers, instance("given", self.given, asked.rows_take))
+    def program(self, question: Any) -> LinearBound:
+        """Return the linear program of the rows with their multipliers, and no other row, as the question numbers and states them (`linear_bound`)."""
+        given = instance("given", self.given, question.rows_take)
+        found: LinearBound = question.linear_bound(self.rows, self.multipliers, given)
+        return found
 
     def proved(self, question: object) -> Fraction:
         """Return the lower bound for this question: the program's, or `cost_floor` if the program's costs may be lower than any mechanism's."""
@@ -431,35 +401,31 @@ class Certificate(Saved):
         if agreements is not None and not callable(agreements):
             raise DesignError.of("agreements", agreements, "must be a function without arguments")
         object.__setattr__(self, "_agreements", agreements or tuple)
-        if not dataclasses.is_dataclass(self.question):
+        if not hasattr(self.question, "solve"):
             raise DesignError.of("question", self.question, "must be a design")
         check_proofs(self.proofs)
 
-    @property
-    def subjects(self) -> set[str]:
-        """Subjects that some proof covers."""
-        return {subject for proof in self.proofs for subject in proof.speaks_of}
+    def covering(self, subject: str) -> list[Proof]:
+        """Return the proofs that cover "privacy", "bias", "value" or "lower bound"."""
+        return [proof for proof in self.proofs if subject in proof.speaks_of]
 
     @property
     def bound_how(self) -> str:
         """How the lower bound is checked."""
-        ways = (proof.bound_checked(self) for proof in self.proofs if "lower bound" in proof.speaks_of)
-        return next(ways, CLAIMED)
+        return next((proof.bound_checked(self) for proof in self.covering("lower bound")), CLAIMED)
 
     @property
     def privacy_how(self) -> str:
         """How privacy is checked."""
-        ways = (proof.privacy_checked(self) for proof in self.proofs if "privacy" in proof.speaks_of)
-        return next(ways, CLAIMED)
+        return next((proof.privacy_checked(self) for proof in self.covering("privacy")), CLAIMED)
 
     @property
     def among(self) -> MechanismClass | None:
         """Class of mechanisms that the lower bound covers; None without a lower bound."""
         if self.lower_bound is None:
             return None
-        speaking = [proof for proof in self.proofs if "lower bound" in proof.speaks_of]
-        found: MechanismClass = speaking[0].among(self) if speaking else self.question.among
-        return found
+        found = next((proof.among(self) for proof in self.covering("lower bound")), None)
+        return found or self.question.among
 
     def claims(self) -> Iterator[Claim]:
         """Yield every claim, recomputed one proof after the other.
@@ -479,12 +445,11 @@ class Certificate(Saved):
                     if (claim.claim, holds) not in said:  # two proofs may cover one subject
                         yield claim._replace(margin=margin, holds=holds)
                     said.add((claim.claim, holds))
-        known = self.subjects
-        if "privacy" not in known:
+        if not self.covering("privacy"):
             yield Claim("privacy", CLAIMED, math.nan, False)
-        if "value" not in known:
+        if not self.covering("value"):
             yield Claim(f"the value is {self.value:.9g}", CLAIMED, math.nan, math.isfinite(self.value))
-        if self.lower_bound is not None and "lower bound" not in known:
+        if self.lower_bound is not None and not self.covering("lower bound"):
             # of a loss that is a function, which files do not hold, a bound may be claimed; else a proof speaks of it
             function = getattr(getattr(self.question, "loss", None), "function", None)
             below = function is not None and self.lower_bound <= self.value
@@ -498,7 +463,7 @@ class Certificate(Saved):
     def privacy_claim(self) -> Claim:
         """Return the claim of privacy, recomputed without the other proofs; the failed claim if one of its proof fails."""
         with fitting():
-            made = [c for proof in self.proofs if "privacy" in proof.speaks_of for c in proof.check(self)]
+            made = [claim for proof in self.covering("privacy") for claim in proof.check(self)]
         failed = [claim for claim in made if not claim.holds]
         own = [claim for claim in made if claim.about != ABOUT_FILE]
         of_privacy = [claim for claim in own if "priva" in claim.claim] or own
@@ -528,7 +493,7 @@ class Certificate(Saved):
         ...     "RTP range" in file.read_text()
         True
         """
-        target, proofs = check_writable(path), [p for p in self.proofs if "lower bound" in p.speaks_of]
+        target, proofs = check_writable(path), self.covering("lower bound")
         if self.lower_bound is None or self.among is None:
             raise NoProgramError(
                 "no lower bound is known of this result: there is no certificate in VIPR of it"

@@ -24,7 +24,6 @@ from functools import cache
 from importlib import metadata, resources
 from numbers import Real
 from typing import TYPE_CHECKING, TypedDict
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -296,9 +295,11 @@ def _file(name: str, text: str) -> dict[str, object]:
     }
 
 
-SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _BLACK = re.compile(r"(fill|stroke): (#000000|black)\b")
 _FONT = re.compile(r"font: ([^;\"]*?)([\d.]+px)[^;\"]*")
+_UNSEEN = re.compile(r"<!--.*?-->\s*|<(metadata|style)\b.*?</\1>\s*", re.S)
+_TAG = re.compile(r"<[^>]*>")
+_NAME = re.compile(r'(\bid="|\bhref="#|\burl\(#)')
 
 
 def inline_picture(figure: Figure, prefix: str, title: str, description: str, *, longest: int) -> str:
@@ -313,6 +314,7 @@ def inline_picture(figure: Figure, prefix: str, title: str, description: str, *,
     longest : int
         Characters; a longer drawing is embedded as pixels.
     """
+    from markupsafe import escape
     from matplotlib import rc_context
 
     buffer = io.StringIO()
@@ -321,37 +323,17 @@ def inline_picture(figure: Figure, prefix: str, title: str, description: str, *,
     text = buffer.getvalue()
     if len(text) > longest:
         return _pixels(figure, description)
-    root = ElementTree.fromstring(text[text.index("<svg") :])
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag in (f"{{{SVG}}}metadata", f"{{{SVG}}}style"):
-                parent.remove(child)
-    for element in root.iter():
-        for key, value in list(element.attrib.items()):
-            element.set(key, _attribute(key, value, prefix))
-    names = {tag: f"{prefix}{tag}" for tag in ("title", "desc")}
-    for place, (tag, words) in enumerate((("title", title), ("desc", description))):
-        child = ElementTree.Element(f"{{{SVG}}}{tag}", {"id": names[tag]})
-        child.text = words
-        root.insert(place, child)
-    root.set("role", "img")
-    root.set("aria-labelledby", f"{names['title']} {names['desc']}")
-    for key in ("width", "height", "version"):
-        root.attrib.pop(key, None)
-    ElementTree.register_namespace("", SVG)
-    ElementTree.register_namespace("xlink", XLINK)
-    return ElementTree.tostring(root, encoding="unicode")
 
+    def in_page(tag: re.Match[str]) -> str:
+        named = _NAME.sub(rf"\g<1>{prefix}", tag[0])
+        return _FONT.sub(r"font-size: \2; font-family: inherit", _BLACK.sub(r"\1: currentColor", named))
 
-def _attribute(key: str, value: str, prefix: str) -> str:
-    if key == "id":
-        return prefix + value
-    if key == f"{{{XLINK}}}href" and value.startswith("#"):
-        return f"#{prefix}{value[1:]}"
-    value = value.replace("url(#", f"url(#{prefix}")
-    if key == "style":
-        return _FONT.sub(r"font-size: \2; font-family: inherit", _BLACK.sub(r"\1: currentColor", value))
-    return value
+    root, _, drawn = _UNSEEN.sub("", text[text.index("<svg") :]).partition(">")
+    root = re.sub(r' (width|height|version)="[^"]*"', "", root)
+    return (
+        f'{root} role="img" aria-labelledby="{prefix}title {prefix}desc"><title id="{prefix}title">{escape(title)}</title>'
+        f'<desc id="{prefix}desc">{escape(description)}</desc>{_TAG.sub(in_page, drawn)}'
+    )
 
 
 def _pixels(figure: Figure, description: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, fields, replace
 from dataclasses import field as dataclass_field
 from fractions import Fraction
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any, get_args
 
 import numpy as np
@@ -37,7 +37,7 @@ from mechdesign.plan.mechanism import (
     stated_part,
     worst_error,
 )
-from mechdesign.plan.search import FAMILIES, Choice, Item, Search, composed, items_of, root, tally
+from mechdesign.plan.search import FAMILIES, VARIANCES, Choice, Item, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import UP, field, instance, integer, number, one_of, positive, settle
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -182,7 +182,7 @@ class Plan(PlanPage):
                     settled[name] = LinearQueries.best(task, self.neighbours, norms)
         settle(self, tasks=settled)
         for name, versions in self._versions:
-            if not any(self._items(name, part) for part in versions):
+            if not any(map(self._items, versions)):
                 allowed = f"have no noise for {name!r} under {self.privacy}: add another one"
                 raise DesignError.of("families", families, allowed)
             if not all(1e-70 < part.sensitivity.largest_l2(part.dimension) < 1e70 for part in versions):
@@ -336,19 +336,20 @@ class Plan(PlanPage):
             return self.targets is None
         return all(math.isclose(w, self._weights[name], rel_tol=1e-6) for name, w in self._relative.items())
 
-    def _items(self, name: str, part: Part) -> list[Item]:
+    def _items(self, part: Part) -> list[Item]:
         """Return items of noise for a part, at weight 1."""
         if isinstance(self.privacy, BY_MU):
             part = replace(part, whole=False)
-        return Item.of(part, self._families, 1.0, self.rounds)
+        found = [Item(part, family, 1.0, self.rounds) for family in self._families]
+        return [item for item in found if item.name in VARIANCES]
 
     @cached_property
     def _slots(self) -> list[list[Item]]:
         """Return items of noise for every part, at weight 1; equal parts share one list."""
         known: dict[tuple[Part, ...], list[Item]] = {}
-        for name, versions in self._versions:
+        for _, versions in self._versions:
             if versions not in known:
-                known[versions] = [i for part in versions for i in self._items(name, part)]
+                known[versions] = [item for part in versions for item in self._items(part)]
         return [known[versions] for _, versions in self._versions]
 
     @cached_property
@@ -392,18 +393,15 @@ class Plan(PlanPage):
         if self.targets is not None:
             yield from self._least_budget()
             return
+        if search.spare if search.privacy is None else self.weights is None:
+            even = self._with_choices(self._even_split)
+            yield Law(even, self.cost(even), report=SolveReport("even split"))
         if search.privacy is None:
-            if search.spare:
-                even = self._with_choices(self._even_split)
-                yield Law(even, self.cost(even), report=SolveReport("even split"))
             chosen, _ = search.separable(self._order, clock if search.spare else None)
             if self._reached:
                 yield Bound(self._least, proofs.ClosedBound())
             yield self._law(chosen, self._left, clock)
             return
-        if self.weights is None:
-            even = self._with_choices(self._even_split)
-            yield Law(even, self.cost(even), report=SolveReport("even split"))
         found = sorted(search.composable(clock.part(0.5)), key=search.cost)  # the rest is for proofs
         pure = [c for c in found if search.pure(c) and search.cost(c) <= _PURE * search.cost(found[0])]
         best, seen = math.inf, set()
@@ -498,8 +496,12 @@ class Plan(PlanPage):
         least = value(best)
         mechanism = self._mechanism(best)
         if composes and least < math.inf:
-            least = least_of(lambda privacy: mechanism.consumed(privacy).upper, least) * (1 + _VERIFIED)
+            narrower = self._mechanism(best, -_VERIFIED)
+            least = least_of(lambda privacy: narrower.consumed(privacy).upper, least)
             least = min(least, mechanism.consumed(PureDP(least)).upper)
+            # within the root's tolerance, as for a plan's own errors as targets
+            if search.budget < least < search.budget * (1 + 1e-8) and self._keeps(mechanism):
+                least = search.budget
         if least > search.budget:
             known = least < math.inf
             need = f"{at_most(least, 9)}" if known else f"more than {100 * search.budget:g}"
@@ -508,6 +510,9 @@ class Plan(PlanPage):
         if not composes and self._reached:
             yield Bound(self._least, proofs.ClosedBound())
         yield Law(mechanism, least, report=SolveReport("search"))
+
+    def _keeps(self, law: PlannedRelease) -> bool:
+        return law.consumed(self.privacy).upper <= budget_of(self.privacy)
 
     @cached_property
     def _aimed(self) -> list[list[Choice]]:
@@ -602,20 +607,15 @@ class Plan(PlanPage):
 
     def choices(self, law: PlannedRelease) -> list[Choice] | None:
         """Return the items and scales of a law; None if it is no plan of these tasks."""
-
-        @cache
-        def choice(items: int, noise: int) -> Choice | None:
-            held = law.noises[noise]
-            scales = ((i, i.scale_in(held.law)) for i in self._search.slots[items])
-            return next(
-                ((i, s) for i, s in scales if s is not None and i.part.sensitivity == held.sensitivity), None
-            )
-
-        first: dict[Any, int] = {}
-        same_law = [first.setdefault(law_key(noise), k) for k, noise in enumerate(law.noises)]
-        same_items = [first.setdefault(id(items), k) for k, items in enumerate(self._search.slots)]
-        found = [choice(*pair) for pair in zip(same_items, same_law)]
-        if len(found) != len(law.noises) or len(found) != len(self._versions) or None in found:
+        known: dict[Any, Choice | None] = {}
+        for items, noise in zip(self._search.slots, law.noises):
+            if (key := (id(items), law_key(noise))) not in known:
+                scales = (
+                    (i, i.scale_in(noise.law)) for i in items if i.part.sensitivity == noise.sensitivity
+                )
+                known[key] = next(((i, s) for i, s in scales if s is not None), None)
+        found = [known[id(items), law_key(noise)] for items, noise in zip(self._search.slots, law.noises)]
+        if len(law.noises) != len(self._versions) or None in found:
             return None
         own = replace(self._mechanism(found), noises=law.noises, chosen=self.chosen, rules=law.rules)  # type: ignore[arg-type]
         often = all((n.rounds, n.sampling_rate) == (self.rounds, 1.0) for n in law.noises)

@@ -69,7 +69,7 @@ def _whole_variance(s: float, top: float) -> float:
     return float(2 * (k * k) @ weights / (1 + 2 * weights.sum()))
 
 
-_VARIANCES: dict[str, Callable[[float, float], float]] = {
+VARIANCES: dict[str, Callable[[float, float], float]] = {
     "laplace": lambda s, top: 2 * s * s,
     "gaussian": lambda s, top: s * s,
     "staircase": _stair_variance,
@@ -106,12 +106,6 @@ class Item:
     family: str
     weight: float
     rounds: int
-
-    @staticmethod
-    def of(part: Part, families: tuple[str, ...], weight: float, rounds: int) -> list[Item]:
-        """Return the items of a part."""
-        found = [Item(part, name, weight, rounds) for name in families]
-        return [item for item in found if item.name in _VARIANCES]
 
     @property
     def name(self) -> str:
@@ -180,13 +174,13 @@ class Item:
     def cost(self, scale: float) -> float:
         """Return the weighted squared error of all numbers."""
         part = self.part
-        noise = part.worth * part.dimension * _VARIANCES[self.name](scale, self.top)
+        noise = part.worth * part.dimension * VARIANCES[self.name](scale, self.top)
         return self.weight * (noise + part.bias)
 
     def continuous(self, scale: float) -> float:
         """Return the standard deviation of the best continuous noise at this scale."""
         families = ("gaussian",) if self.normal else ("laplace", "staircase")
-        return math.sqrt(min(_VARIANCES[name](scale, self.top) for name in families))
+        return math.sqrt(min(VARIANCES[name](scale, self.top) for name in families))
 
     def consumed(self, scale: float, order: float) -> float:
         """Return D of this order, for all numbers and rounds."""
@@ -236,16 +230,13 @@ class Item:
         if not self.part.whole and self.family != "staircase":
             return near
 
-        def over(log_scale: float) -> float:
-            return _VARIANCES[self.name](math.exp(log_scale), self.top) / variance - 1
+        def over(less: float) -> float:  # falls as the scale does
+            return VARIANCES[self.name](math.exp(-less), self.top) / variance - 1
 
-        low = math.log(self.least)
-        if over(low) > 0:
-            return None
-        high = max(low, math.log(near)) + 0.1
-        while over(high) < 0:
-            high += 0.5
-        return max(math.exp(float(optimize.brentq(over, low, high, xtol=1e-14))) * (1 - 1e-13), self.least)
+        found = least_kept(
+            over, -math.log(max(near, self.least)), step=0.1, most=-math.log(self.least), xtol=1e-14
+        )
+        return None if found == math.inf else math.exp(-found)
 
     def scale_at(self, budget: float) -> float:
         """Return the scale at which the largest loss, or ρ of normal noise, equals `budget`; at least `least`."""

@@ -60,7 +60,7 @@ from mechdesign.problem.checks import (
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.exact_law import SelectionLaw
-from mechdesign.quantizers.table import LARGEST, accuracy, cell_edges, inside
+from mechdesign.quantizers.table import LARGEST, accuracy, cell_edges, inside, loss_from_floats
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
@@ -356,13 +356,9 @@ class BiasedQuantizer(Saved):
 
     def privacy_loss(self) -> float:
         """Return the exact ε, rounded up by the rounding error of its sums."""
-        low, high = self.extremes()
-        reachable = high > 0
-        if np.any(low[reachable] == 0):
-            return math.inf
         terms = len(self.bins) ** 2 + 16
         slack = 4 * terms * np.finfo(float).eps * (1 + 4 * self.beta * np.abs(self.bins).max())
-        return float(np.log(high[reachable] / low[reachable]).max() + slack)
+        return loss_from_floats(*self.extremes(), slack)
 
     def proved_loss(self) -> float:
         r"""Return an upper bound of ε proved in integers, with every logistic function enclosed through rational exponentials.

@@ -10,6 +10,7 @@ loss, and expected losses are sums over cells.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -35,15 +36,13 @@ RESOLVED = 16.0
 
 def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) -> Array:
     """Return inputs as an array, or raise `DataError` if one is outside the range (unless `clip`) or NaN."""
-    lower, upper = input_range
     one_of("clip", clip, (True, False))
     values = doubles(x)
-    if clip and not np.isnan(values).any():
-        return np.clip(values, lower, upper)
-    if clip:
+    if not clip:
+        check_inside(values, input_range)
+    elif np.isnan(values).any():
         raise DataError(f"x: inputs {FINITE}")
-    check_inside(values, input_range)
-    return values
+    return np.clip(values, *input_range) if clip else values
 
 
 def check_inside(values: Array, input_range: tuple[float, float]) -> None:
@@ -110,12 +109,13 @@ def solved_epsilon(epsilon: float, least: float, resolved: float = LARGEST_EPSIL
     return min(epsilon, max(resolved, least + 2.0))
 
 
-def loss_from_floats(low: Array, high: Array) -> float:
-    """Return the privacy loss of outputs with these least and largest probabilities, plus rounding errors."""
+def loss_from_floats(low: Array, high: Array, slack: float | None = None) -> float:
+    """Return the privacy loss of outputs with these least and largest probabilities, plus rounding errors: by default those of sums of positive terms."""
     reachable = high > 0
     if np.any(low[reachable] == 0):
         return math.inf
-    slack = 2 * (len(low) + 8) * np.finfo(float).eps
+    if slack is None:
+        slack = 2 * (len(low) + 8) * np.finfo(float).eps
     return float(np.log(high[reachable] / low[reachable]).max() + slack)
 
 
@@ -229,43 +229,40 @@ def loss_at(table: PiecewiseTable, x: Array, loss: Loss) -> Array:
     return means
 
 
-def _quadratics(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
-    """Return edges and coefficients (K', 3): on each cell E ℓ = a + b h + c h², h = x − left edge."""
-    bins = table.bins
-    edges, p, slope = table.cells()
-    left = edges[:-1]
-    d = bins[None, :] - left[:, None]
-    sign = np.where(bins[None, :] >= edges[1:, None], 1.0, -1.0)
-    total = np.zeros((len(left), 3))
-    if loss.absolute:
-        # |B − x| = s (d − h) on the cell
-        parts = [np.sum(p * sign * d, 1), np.sum(sign * (slope * d - p), 1), -np.sum(sign * slope, 1)]
-        total += loss.absolute * np.stack(parts, axis=1)
-    if loss.squared:
-        # (d − h)²; the cubic term has the factor Σ slope = 0
-        parts = [
-            np.sum(p * d * d, 1),
-            np.sum(slope * d * d - 2 * p * d, 1),
-            np.sum(p, 1) - 2 * np.sum(slope * d, 1),
-        ]
-        total += loss.squared * np.stack(parts, axis=1)
-    return edges, total
+def _on_cells(table: PiecewiseTable, loss: Loss) -> tuple[Array, Callable[[Any], Array]]:
+    """Return the edges of the cells, and E ℓ as a function of the share of each cell that is left of the input."""
+    edges, start, slope = table.cells()
+    width = np.diff(edges)
+
+    def value(share: Any) -> Array:
+        h = np.asarray(share * width)[..., None]
+        errors = table.bins - edges[:-1, None] - h
+        return np.asarray(np.sum((start + slope * h) * loss(errors), axis=-1))
+
+    return edges, value
+
+
+def _quadratics(value: Callable[[Any], Array]) -> tuple[Array, Array, Array]:
+    """Return a, b, c with E ℓ = a + b t + c t² on each cell, t the share of it left of the input."""
+    low, middle, high = (value(t) for t in (0.0, 0.5, 1.0))
+    return low, 4 * middle - 3 * low - high, 2 * (low + high - 2 * middle)
 
 
 def mean_loss(table: PiecewiseTable, prior: Prior, loss: Loss) -> float:
     """Return E ℓ(M(X) − X), by partial moments of order 0–2 on every cell, or adaptive quadrature for callables."""
+    edges, value = _on_cells(table, loss)
     if not loss.polynomial:
-        edges = table.cells()[0]
 
         def integrand(x: Array) -> Array:
             return loss_at(table, np.clip(x, *table.input_range), loss)[:, None]
 
         return float(prior.integrals(integrand, edges).sum())
-    edges, coefficients = _quadratics(table, loss)
-    a, b, c = coefficients.T
-    m0, m1, m2 = prior.moments(edges).T
-    left = edges[:-1]
-    return float(np.sum(a * m0 + b * (m1 - left * m0) + c * (m2 - 2 * left * m1 + left * left * m0)))
+    (a, b, c), (m0, m1, m2) = _quadratics(value), prior.moments(edges).T
+    left, width = edges[:-1], np.diff(edges)
+    # 0 ≤ E t² ≤ E t ≤ E 1, also where a cell is so narrow that rounding says otherwise
+    t1 = np.clip((m1 - left * m0) / width, 0.0, m0)
+    t2 = np.clip((m2 - 2 * left * m1 + left * left * m0) / width**2, 0.0, t1)
+    return float(np.sum(a * m0 + b * t1 + c * t2))
 
 
 def loss_peaks(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
@@ -273,32 +270,24 @@ def loss_peaks(table: PiecewiseTable, loss: Loss) -> tuple[Array, Array]:
 
     A quadratic's peak is exact; for callables the best of 33 points per cell is refined.
     """
+    edges, value = _on_cells(table, loss)
     if loss.polynomial:
-        edges, coefficients = _quadratics(table, loss)
-        a, b, c = coefficients.T
-        width = np.diff(edges)
-        peak = np.clip(np.divide(-b, 2 * c, out=np.zeros_like(b), where=c < 0), 0, width)
-        h = np.stack([np.zeros_like(width), width, peak])
-        values = a + b * h + c * h * h
+        a, b, c = _quadratics(value)
+        peak = np.clip(np.divide(-b, 2 * c, out=np.zeros_like(b), where=c < 0), 0, 1)
+        t = np.stack([np.zeros_like(peak), np.ones_like(peak), peak])
+        values = a + b * t + c * t * t
     else:
-        edges, p, slope = table.cells()
-        width = np.diff(edges)
-
-        def value(h: Array) -> Array:
-            rows = p + slope * h[..., None]
-            return np.asarray(np.sum(rows * loss(table.bins - (edges[:-1] + h)[..., None]), axis=-1))
-
         share = (1 - np.cos(np.linspace(0, np.pi, 33))) / 2
-        best = np.argmax(value(share[:, None] * width), axis=0)
-        low, high = (share[np.clip(best + step, 0, 32)] * width for step in (-1, 1))
+        best = np.argmax(value(share[:, None]), axis=0)
+        low, high = (share[np.clip(best + step, 0, 32)] for step in (-1, 1))
         for _ in range(60):
             third = (high - low) / 3
             right = value(low + third) < value(high - third)
             low, high = np.where(right, low + third, low), np.where(right, high, high - third)
-        h = np.stack([share[best] * width, low, high])
-        values = value(h)
+        t = np.stack([share[best], low, high])
+        values = value(t)
     first = np.argmax(values, axis=0)[None]
-    where = edges[:-1] + np.take_along_axis(h, first, 0)[0]
+    where = edges[:-1] + np.take_along_axis(t, first, 0)[0] * np.diff(edges)
     return np.minimum(where, edges[1:]), np.take_along_axis(values, first, 0)[0]
 
 

@@ -24,7 +24,7 @@ privacy loss computed.
 **At the edge of feasibility**, two outputs with exactly the reach that ε requires (Duchi et al.'s) admit one mechanism, which maximises
 :math:`P(B_m \mid hi)/P(B_m \mid lo)`; rounding to doubles moves such outputs slightly inwards or outwards. Outputs too far in are
 `widened` by a few units in the last place; so close to the edge that floats cannot decide, the law of the two
-outermost outputs is taken (`extreme_law`).
+outermost outputs is taken.
 """
 
 from __future__ import annotations
@@ -581,22 +581,6 @@ def widened(bins: Array, input_range: tuple[float, float], epsilon: float, bias:
     return bins, 0
 
 
-def extreme_law(bins: Array, lower: float, upper: float, epsilon: float) -> ExactLaw:
-    """Return the exact unbiased law that uses the two outermost outputs only.
-
-    Raises
-    ------
-    InfeasibleError
-        The law exceeds the budget.
-    """
-    law = outermost_law(bins.tolist(), (lower, upper))
-    if excess_loss(law, epsilon) > 0:
-        raise InfeasibleError(
-            f"no exactly unbiased rational mechanism at epsilon = {epsilon!r} with these outputs"
-        )
-    return law
-
-
 def exact_law(
     problem: FloorProblem,
     floors: Array,
@@ -623,8 +607,11 @@ def exact_law(
     if bias == 0:
         try:
             return exact_block_fill(bins, floors, epsilon, lower, upper)
-        except InfeasibleError:
-            return extreme_law(bins, lower, upper, epsilon)
+        except InfeasibleError as error:
+            outermost = outermost_law(bins.tolist(), input_range)
+            if excess_loss(outermost, epsilon) > 0:
+                raise error
+            return outermost
     table = pieces(problem, floors)
     budget = Fraction(bias)
     centre, unit = (Fraction(v) for v in frame)

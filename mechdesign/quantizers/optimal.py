@@ -301,19 +301,19 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             requested=method if backend is None else backend["solver"],
             fallbacks=backends[1:],
         )
-        mechanism = fixed._in_floats(solution.floors)
+        mechanism = fixed._mechanism(solution.floors)
         law = Law(
-            mechanism,
+            replace(mechanism, law=None),
             fixed.loss_of(mechanism),
             report=report,
             notes=(*searched.notes, *notes, *self._notes),
             duals=_multipliers(solution),
             table=searched.table(_ANY_OUTPUTS) if searched.rows else None,
         )
-        yield self._exact(law, fixed, solution.floors) if clock.certify else law
+        yield proved_law(self, law, mechanism) if clock.certify else law
 
-    def _exact(self, law: Law, fixed: OptimalQuantizer, floors: Array) -> Law:
-        """Make the law of the floors exact, and compute its loss.
+    def _mechanism(self, floors: Array) -> Quantizer:
+        """Return the quantizer of the exact law of some floors.
 
         Raises
         ------
@@ -321,19 +321,19 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             ε is within rounding of the smallest at which these outputs can be unbiased.
         """
         own = exact_law(
-            fixed.floor_problem,
+            self.floor_problem,
             floors,
-            np.array(fixed.bins),
+            np.array(self.bins),
             self.input_range,
-            fixed.units,
-            fixed.solved_epsilon,
+            self.units,
+            self.solved_epsilon,
             self.max_bias,
         )
         exact = Quantizer.of_law(own)
         small = exact.starts.size <= EXACT  # larger block fills are exact by construction
         if small and not all(claim.holds for claim in private_claims(self, own)):
             raise InfeasibleError("the exact law next to the floors is outside the budget")
-        return proved_law(self, law, exact)
+        return exact
 
     def _bound(self, solution: FloorSolution, clock: Clock) -> Iterator[Bound]:
         """Yield the lower bound: proved for polynomial losses, for others claimed if it is below a feasible mechanism's loss."""
@@ -352,17 +352,6 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             yield "the loss is a callable: its integrals are adaptive quadratures to 1e-12, not closed forms"
             if self.objective == "worst":
                 yield "the worst case is enclosed to 1e-9, not computed in closed form"
-
-    def _in_floats(self, floors: Array) -> Quantizer:
-        """Return the block fill in floats, unproved."""
-        centre, unit = self.units
-        table = pieces(self.floor_problem, floors)
-        knots = centre + unit * table.edges
-        knots[[0, -1]] = self.input_range
-        kept = np.flatnonzero(np.diff(knots) > 0)
-        knots = np.array([self.input_range[0], *knots[kept[1:]], self.input_range[1]])
-        starts, ends = table.rows
-        return Quantizer(self.bins, knots, starts[kept], ends[kept])
 
     # -- what a result says -----------------------------------------------------------------------------
 

@@ -302,6 +302,10 @@ class OutputSpace:
         centre, far = low / 2 + high / 2, (1 + 1e-9) * reach * (high / 2 - low / 2)
         return cls((centre - far, centre + far), True)
 
+    def reaches(self, outputs: Array) -> bool:
+        """Whether increasing outputs lie between the first and the last."""
+        return bool(self.points[0] <= outputs[0] and outputs[-1] <= self.points[-1])
+
     def bounded_by(self, duals: DualPieces) -> bool:
         """Whether the multipliers' bound holds for the whole space."""
         return duals.outputs is not None and (duals.between or not self.between) and duals.cover(self.points)

@@ -34,7 +34,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -79,46 +79,67 @@ from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
 Families = Callable[[float], tuple[Array, Array] | None]
+"""The left and right selection families as a function of the selector; None if it makes no mechanism."""
 
 
-def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
-    """Check the fields common to designs of parametrised families, and set their parsed values."""
-    if not isinstance(design.privacy, PureDP):
-        raise DesignError.of("privacy", design.privacy, "use md.PureDP(epsilon)")
-    prior, ends = Prior.ranged(design.prior, design.input_range)
-    check_range(ends)
-    grid = default if design.grid is None else design.grid
-    if not isinstance(grid, Grid) or set(grid.axes) != set(default.axes):
-        raise DesignError.of("grid", grid, f"must be a Grid with the axes {', '.join(default.axes)}")
-    m, loss = integer("m", design.m, least, 1 << 16), Loss.of(design.loss)
-    settle(design, m=m, prior=prior, input_range=ends, loss=loss, grid=grid)
+class GridDesign(QuantizerDesign):
+    """Base of designs that search a grid of members of a family.
 
-
-def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace | None:
-    """Return the space of outputs of all members of a grid, None if they are equal; `selectors` are the axes that do not move outputs.
-
-    A zoom extends beyond the grid by at most the widest step of its axis.
+    Attributes
+    ----------
+    m : int
+    grid : Grid
     """
-    axes = {k: np.array(axis) for k, axis in design.grid.axes.items() if k not in selectors}
-    if all(len(np.unique(axis)) == 1 for axis in axes.values()):
-        return None
-    delta = axes["delta"]
-    widest = np.diff(np.unique(delta)).max(initial=0.0) if zoomed else 0.0
-    return OutputSpace.around(design.input_range, 1 + float(delta.max() + widest))
 
+    m: int
+    grid: Any
 
-def searched_among(design: Any, outputs: object, only: Array | None) -> bool:
-    """Whether outputs have the right number and lie in the space of a search, or equal `only` if all members have the same."""
-    space, found = design.output_space, np.array(outputs, dtype=float)
-    if len(found) != design.m:
-        return False
-    if space is not None:
-        return bool(space.points[0] <= found[0] and found[-1] <= space.points[-1])
-    return only is not None and np.allclose(found, only, rtol=1e-12, atol=0)
+    _default: ClassVar[Grid]
+    _selectors: ClassVar[tuple[str, ...]]
+    """Parameters of the selection of bins; the others set their places."""
+    _fewest: ClassVar[int] = 2
+    _zoomed: ClassVar[bool] = False
+    """Whether the search extends beyond the grid, by at most the widest step of its axis."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, PureDP):
+            raise DesignError.of("privacy", self.privacy, "use md.PureDP(epsilon)")
+        prior, ends = Prior.ranged(self.prior, self.input_range)
+        check_range(ends)
+        grid = self._default if self.grid is None else self.grid
+        if not isinstance(grid, Grid) or set(grid.axes) != set(self._default.axes):
+            raise DesignError.of(
+                "grid", grid, f"must be a Grid with the axes {', '.join(self._default.axes)}"
+            )
+        m, loss = integer("m", self.m, self._fewest, 1 << 16), Loss.of(self.loss)
+        settle(self, m=m, prior=prior, input_range=ends, loss=loss, grid=grid)
+
+    @abstractmethod
+    def _outputs(self, given: dict[str, float]) -> Array | None:
+        """Return the bins; None if the parameters make no mechanism."""
+
+    @property
+    def output_space(self) -> OutputSpace | None:
+        """Space of the outputs of all members that the search may visit; None if all have the same."""
+        axes = {k: np.unique(axis) for k, axis in self.grid.axes.items() if k not in self._selectors}
+        if all(len(axis) == 1 for axis in axes.values()):
+            return None
+        delta = axes["delta"]
+        widest = np.diff(delta).max(initial=0.0) if self._zoomed else 0.0
+        return OutputSpace.around(self.input_range, 1 + float(delta.max() + widest))
+
+    def allows(self, outputs: object) -> bool:
+        found = np.array(outputs, dtype=float)
+        if len(found) != self.m:
+            return False
+        if (space := self.output_space) is not None:
+            return space.reaches(found)
+        only = self._outputs({k: float(v[0]) for k, v in self.grid.axes.items()})
+        return only is not None and np.allclose(found, only, rtol=1e-12, atol=0)
 
 
 @dataclass(frozen=True)
-class ParameterSearch(QuantizerDesign):
+class ParameterSearch(GridDesign):
     """Base of RQM and ERM: fields and search. `mechanism` returns the member with given parameters."""
 
     m: int
@@ -128,47 +149,27 @@ class ParameterSearch(QuantizerDesign):
     input_range: Any = None
     grid: Grid | None = None
 
-    _selector: ClassVar[str]
-    """Parameter of the selection of bins; the others set their places."""
-    _default: ClassVar[Grid]
-    _fewest: ClassVar[int] = 2
-
-    def __post_init__(self) -> None:
-        settle_family(self, self._default, least=self._fewest)
-
-    @property
-    def output_space(self) -> OutputSpace | None:
-        """Space of the outputs of all members that the search may visit; None if all have the same."""
-        return searched_outputs(self, self._selector, zoomed=True)
-
-    def mechanism(self, **parameters: float) -> Quantizer | None:
-        """Return the member with these parameters; None if they make no mechanism."""
-        given = self._of(parameters)
-        line = self._line(given)
-        families = None if line is None else self._families(line.bins)(given[self._selector])
-        return None if line is None or families is None else line.mechanism(*families)
-
-    @abstractmethod
-    def _outputs(self, given: dict[str, float]) -> Array | None:
-        """Return the bins; None if the parameters make no mechanism."""
+    _zoomed = True
 
     @abstractmethod
     def _families(self, bins: Array) -> Families:
-        """Return a function from the selector to the left and right selection families, or to None if it makes no mechanism."""
+        """Return the selection families of members with these bins."""
 
-    def _line(self, given: dict[str, float]) -> SelectionLine | None:
+    def mechanism(self, **parameters: float) -> Quantizer | None:
+        """Return the member with these parameters; None if they make no mechanism."""
+        axes = instance("grid", self.grid, Grid).axes
+        if parameters.keys() != axes.keys():
+            raise DesignError.of("parameters", sorted(parameters), f"must be {', '.join(axes)}")
+        given = {name: number(name, parameters[name]) for name in axes}
+        line = self._line(given)
+        return None if line is None else line.mechanism(given[self._selectors[0]])
+
+    def _line(self, given: dict[str, float]) -> _Line | None:
         """Return the members with the same bins; None if the bins make no unbiased mechanism."""
         bins, (lower, upper) = self._outputs(given), self.input_range
         if bins is None or not -LARGEST <= bins[0] <= lower or not upper <= bins[-1] <= LARGEST:
             return None
-        return SelectionLine(bins, self.input_range, self.prior, self.loss)
-
-    def _of(self, parameters: dict[str, float]) -> dict[str, float]:
-        """Return the parameters as numbers; raise DesignError unless they are those of the grid's axes."""
-        axes = {} if self.grid is None else self.grid.axes
-        if parameters.keys() != axes.keys():
-            raise DesignError.of("parameters", sorted(parameters), f"must be {', '.join(axes)}")
-        return {name: number(name, parameters[name]) for name in axes}
+        return _Line(self, check_bins(bins))
 
     def improve(self, clock: Clock, zoom: int = 4, starts: int = 4) -> Iterator[Law | Bound]:
         """Search the grid, and zoom in on its best points.
@@ -192,24 +193,18 @@ class ParameterSearch(QuantizerDesign):
         InfeasibleError
             No point is within the budget; the error states the smallest loss found.
         """
-        lines = _Lines(self, clock)
-        rough = lines.rough(3 * integer("starts", starts, 1))
-        best = lines.zoomed(rough, integer("zoom", zoom, 0, 40), starts)
+        search = _Search(self, clock)
+        rough = search.rough(3 * integer("starts", starts, 1))
+        best = search.zoomed(rough, integer("zoom", zoom, 0, 40), starts)
         member = self.mechanism(**best.point)
         assert member is not None
         yield from loss_bounds(self, member.bins, clock)
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
-        report = SolveReport("grid search", iterations=lines.count)
+        report = SolveReport("grid search", iterations=search.count)
         yield Law(member, member.expected_loss(self.prior, self.loss), report=report, notes=notes)
 
     def certified(self, law: Law, clock: Clock) -> Law:
         return proved_law(self, law, law.mechanism.certified())
-
-    def allows(self, outputs: object) -> bool:
-        assert self.grid is not None
-        return searched_among(
-            self, outputs, self._outputs({k: float(v[0]) for k, v in self.grid.axes.items()})
-        )
 
     def _bins(self, inner: Array, delta: float) -> Array:
         """Return the bins around the centre of the range, `inner` and ±(1 + delta) in units of half the range."""
@@ -219,8 +214,7 @@ class ParameterSearch(QuantizerDesign):
         )
 
 
-@dataclass(frozen=True)
-class _Member:
+class _Member(NamedTuple):
     """A member's parameters, privacy loss, and expected loss, if it is within the budget."""
 
     point: dict[str, float]
@@ -228,26 +222,33 @@ class _Member:
     value: float
 
 
-class _Lines:
+def _least(members: Iterable[_Member]) -> _Member:
+    return min(members, key=lambda member: member.value)
+
+
+class _Search:
     """The family on the lines of its grid along the last axis, with a count of the members and the smallest loss found."""
 
     def __init__(self, design: ParameterSearch, deadline: Deadline) -> None:
-        assert design.grid is not None
+        axes = instance("grid", design.grid, Grid).axes
         self.design, self.deadline = design, deadline
-        *self.outer, self.last = design.grid.axes
-        self.line = np.unique(design.grid.axes[self.last])
-        self.axes = [np.array(design.grid.axes[k]) for k in self.outer]
+        *self.outer, self.last = axes
+        self.line = np.unique(axes[self.last])
+        self.axes = [np.array(axes[k]) for k in self.outer]
         self.count, self.least = 0, math.inf
 
     def rough(self, count: int) -> list[_Member]:
-        """Return the best members of the `count` best lines of the grid."""
+        """Return the best members of the `count` best lines of the grid.
+
+        Lines whose outputs reach farthest, and are most private, are few, and searched even after the deadline.
+        """
         found = [self.best_at(place, refine=False) for place in itertools.product(*self.axes)]
         if not any(found) and self.deadline.passed:
-            late = (self.best_at(place, refine=False, late=True) for place in self.widest)
+            widest = itertools.product([self.axes[0].max()], *self.axes[1:])  # delta comes first
+            late = (self.best_at(place, refine=False, late=True) for place in widest)
             found = [next(filter(None, late), None)]
-        members = sorted((c for c in found if c is not None), key=lambda c: c.value)[:count]
-        if members:
-            return members
+        if members := [member for member in found if member is not None]:
+            return sorted(members, key=lambda member: member.value)[:count]
         name, epsilon = type(self.design).__name__, self.design.privacy.epsilon
         if self.deadline.passed:
             raise too_late(name)
@@ -256,48 +257,33 @@ class _Lines:
             smallest_epsilon=self.least,
         )
 
-    @property
-    def widest(self) -> list[tuple[float, ...]]:
-        """Lines whose outputs reach farthest and are most private; they are few, and searched even after the deadline."""
-        first, *others = self.axes  # delta comes first
-        return list(itertools.product([first.max()], *others))
-
     def zoomed(self, members: list[_Member], zoom: int, starts: int) -> _Member:
         """Return the best member near the given ones."""
         on_budget = [self.best_at([c.point[k] for k in self.outer]) or c for c in members]
-        best = sorted(on_budget, key=lambda c: c.value)[:starts]
+        best = sorted(on_budget, key=lambda member: member.value)[:starts]
         steps = np.array([np.diff(np.unique(axis)).max(initial=0.0) for axis in self.axes])
+        shifts = np.arange(-2, 3) / 3
         for level in range(zoom):
-            best = [self._moved(c, steps * 3.0**-level) for c in best]
-        return min(best, key=lambda c: c.value)
-
-    def _moved(self, member: _Member, steps: Array) -> _Member:
-        shifts = np.array([-2 / 3, -1 / 3, 0.0, 1 / 3, 2 / 3])
-        near = [member.point[k] + step * shifts for k, step in zip(self.outer, steps)]
-        tries = [self.best_at(place) for place in itertools.product(*near)]
-        return min([member, *(t for t in tries if t is not None)], key=lambda c: c.value)
+            for n, member in enumerate(best):
+                near = [member.point[k] + step * shifts for k, step in zip(self.outer, steps * 3.0**-level)]
+                tried = map(self.best_at, itertools.product(*near))
+                best[n] = _least([member, *filter(None, tried)])
+        return _least(best)
 
     def best_at(self, place: Iterable[float], *, refine: bool = True, late: bool = False) -> _Member | None:
         """Return the best member within the budget on one line, refined onto the budget, or to the least value near it."""
         if self.deadline.passed and not late:
             return None
         design, epsilon, line = self.design, self.design.privacy.epsilon, self.line
-        outer = dict(zip(self.outer, map(float, place)))
-
-        @cache
-        def shared(t: float | None) -> tuple[SelectionLine, Families] | None:
-            found = design._line(outer if t is None else {**outer, self.last: t})
-            return None if found is None else (found, design._families(found.bins))
+        outer, selector = dict(zip(self.outer, map(float, place))), design._selectors[0]
+        shared = design._line(outer) if self.last == selector else None
 
         @cache
         def member(t: float) -> _Member:
             point = {**outer, self.last: float(t)}
-            found = shared(None if self.last == design._selector else float(t))
-            families = None if found is None else found[1](point[design._selector])
+            its = shared if self.last == selector else design._line(point)
             self.count += 1
-            loss = value = math.inf
-            if found is not None and families is not None:
-                loss, value = found[0].losses(*families, budget=epsilon)
+            loss, value = (math.inf, math.inf) if its is None else its.losses(point[selector])
             self.least = min(self.least, loss)
             return _Member(point, loss, value)
 
@@ -319,60 +305,44 @@ class _Lines:
                 lambda t: member(t).value, bounds=ends, method="bounded", options=options
             )
             found.append(member(lowest.x))
-        return min(found, key=lambda c: c.value)
+        return _least(found)
 
 
-class SelectionLine:
-    """Evaluates selection mechanisms with the same bins.
+class _Line(SelectionPlaces):
+    """Members of a family with the same bins, as functions of the selector."""
 
-    Parameters
-    ----------
-    bins : array, shape (m,)
-    input_range : (float, float)
-    prior : Prior
-    loss : Loss
+    def __init__(self, design: ParameterSearch, bins: Array) -> None:
+        super().__init__(bins, design.input_range)
+        self.design, self._families = design, design._families(bins)
 
-    Examples
-    --------
-    >>> from scipy import stats
-    >>> from mechdesign.quantizers.selection import rqm_family
-    >>> line = SelectionLine([-2.7, -0.9, 0.9, 2.7], (-1, 1), Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"))
-    >>> family = rqm_family(4, 0.22)
-    >>> [round(v, 5) for v in line.losses(family, family)]
-    [0.99877, 1.99734]
-    """
+    def mechanism(self, selector: float) -> Quantizer | None:
+        """Return a member; None if the selector makes no mechanism."""
+        if (families := self._families(selector)) is None:
+            return None
+        return Quantizer.of_selection(SelectionFamilies(self.bins, *families), self.design.input_range)
 
-    def __init__(self, bins: Array, input_range: tuple[float, float], prior: Prior, loss: Loss) -> None:
-        self.bins = check_bins(bins)
-        self.input_range = check_range(input_range, self.bins)
-        self._places = SelectionPlaces(self.bins, self.input_range)
-        self._prior, self._loss = prior, loss
-
-    def losses(self, left: Array, right: Array, *, budget: float = np.inf) -> tuple[float, float]:
-        """Return privacy loss and expected loss of the mechanism of two families; the latter is ∞ if the former exceeds the budget."""
-        same = right is left
-        left = summing_to_one(left)
-        right = left if same else summing_to_one(right)
-        starts, ends = self._places.tables(left, right)
+    def losses(self, selector: float) -> tuple[float, float]:
+        """Return privacy loss and expected loss; the latter is ∞ if the former exceeds the budget, both if there is no mechanism."""
+        if (families := self._families(selector)) is None:
+            return math.inf, math.inf
+        starts, ends = self.tables(*map(summing_to_one, families))
         low, high = np.minimum(starts, ends).min(axis=0), np.maximum(starts, ends).max(axis=0)
-        privacy = loss_from_floats(low, high)
-        if not privacy <= budget:
-            return privacy, np.inf
-        if not self._loss.polynomial:
-            return privacy, self.mechanism(left, right).expected_loss(self._prior, self._loss)
+        privacy, design = loss_from_floats(low, high), self.design
+        if not privacy <= design.privacy.epsilon:
+            return privacy, math.inf
+        if not design.loss.polynomial:
+            return privacy, instance("member", self.mechanism(selector), Quantizer).expected_loss(
+                design.prior, design.loss
+            )
         first, last = self._costs
         return privacy, float(np.sum(starts * first) + np.sum(ends * last))
-
-    def mechanism(self, left: Array, right: Array) -> Quantizer:
-        """Return the mechanism of two families."""
-        return Quantizer.of_selection(SelectionFamilies(self.bins, left, right), self.input_range)
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:
         """Cost of a unit of probability at the start of each segment, and at its end."""
-        lower, upper = self.input_range
+        (lower, upper), loss = self.design.input_range, self.design.loss
         centre = lower / 2 + upper / 2
-        knots, bins, prior = self._places.knots, self.bins, self._prior
+        knots, bins, prior = self.knots, self.bins, self.design.prior
         if abs(centre) > 2 * (upper - lower):  # centre the table: far from zero moments lose digits
             knots, bins, prior = knots - centre, bins - centre, prior.standardised(centre, 1.0)
         m0, m1, m2 = prior.moments(knots).T
@@ -380,8 +350,7 @@ class SelectionLine:
         # Moments of h, the distance from the left knot.
         h1, h2 = (m1 - left * m0)[:, None], (m2 - 2 * left * m1 + left * left * m0)[:, None]
         d, h0 = bins - left[:, None], m0[:, None]
-        sign = np.where(bins >= knots[1:, None], 1.0, -1.0)
-        first, second = self._loss.absolute * sign, self._loss.squared
+        first, second = loss.absolute * np.where(bins >= knots[1:, None], 1.0, -1.0), loss.squared
         level = first * (d * h0 - h1) + second * (d * d * h0 - 2 * d * h1 + h2)
         slope = first * (d * h1 - h2) + second * (d * d * h1 - 2 * d * h2)
         return level - slope / width, slope / width
@@ -410,14 +379,14 @@ class RQM(ParameterSearch):
     True
     """
 
-    _selector = "q"
+    _selectors = ("q",)
     _default = Grid(delta=[*np.linspace(0.2, 4.0, 20), 5.0, 6.0, 8.0], q=np.linspace(0.02, 0.9, 12))
 
     def _outputs(self, given: dict[str, float]) -> Array | None:
         delta = given["delta"]
         return None if delta < 0 else self._bins((1 + delta) * np.linspace(-1, 1, self.m)[1:-1], delta)
 
-    def _families(self, bins: Array) -> Callable[[float], tuple[Array, Array] | None]:
+    def _families(self, bins: Array) -> Families:
         return lambda q: (rqm_family(len(bins), q),) * 2 if 0 < q < 1 else None
 
 
@@ -448,7 +417,7 @@ class ERM(ParameterSearch):
     (4, True)
     """
 
-    _selector = "gamma"
+    _selectors = ("gamma",)
     # Inner bins may go out to the outer ones: at small ε the best members are nearly two-output mechanisms.
     # At large ones the outer bins are next to the range.
     _default = Grid(
@@ -465,7 +434,7 @@ class ERM(ParameterSearch):
         middle = np.linspace(-inner, inner, self.m - 2) if self.m > 3 else np.zeros(1)
         return self._bins(middle, delta)
 
-    def _families(self, bins: Array) -> Callable[[float], tuple[Array, Array] | None]:
+    def _families(self, bins: Array) -> Families:
         left = erm_families(bins)
         right = left if symmetric_bins(bins) else erm_families(-bins[::-1])
 
@@ -480,7 +449,7 @@ class ERM(ParameterSearch):
 
 @serializable("biased-selection")
 @dataclass(frozen=True)
-class BiasedSelection(QuantizerDesign):
+class BiasedSelection(GridDesign):
     """The least-loss biased selection mechanism within a privacy and a bias budget.
 
     Parameters
@@ -512,9 +481,15 @@ class BiasedSelection(QuantizerDesign):
     input_range: Any = None
     grid: Grid | None = None
 
+    _default = Grid(
+        delta=np.linspace(0.0, 3.0, 13),
+        q=np.linspace(0.1, 0.9, 9),
+        beta=[0.0, *np.geomspace(0.02, 5, 16)],
+    )
+    _selectors = ("q", "beta")
+
     def __post_init__(self) -> None:
-        betas = np.concatenate([[0.0], np.geomspace(0.02, 5, 16)])
-        settle_family(self, Grid(delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=betas))
+        super().__post_init__()
         if not (isinstance(self.max_bias, float) and self.max_bias == math.inf):
             settle(self, max_bias=non_negative("max_bias", self.max_bias))
 
@@ -524,25 +499,16 @@ class BiasedSelection(QuantizerDesign):
 
     def _selection(self, delta: float, q: float) -> SelectionFamilies:
         family = rqm_family(self.m, q)
-        return SelectionFamilies(self._outputs(delta), family, family)
+        return SelectionFamilies(self._outputs({"delta": delta}), family, family)
 
     def _rounded(self, selection: SelectionFamilies, beta: float) -> BiasedQuantizer:
         lower, upper = self.input_range
         return BiasedQuantizer(selection, beta / ((upper - lower) / 2), self.input_range)
 
-    def _outputs(self, delta: float) -> Array:
+    def _outputs(self, given: dict[str, float]) -> Array:
         lower, upper = self.input_range
-        half = (upper - lower) / 2
-        return np.linspace(lower - delta * half, upper + delta * half, self.m)
-
-    @property
-    def output_space(self) -> OutputSpace | None:
-        """Space of the outputs of the grid's members; None if all have the same."""
-        return searched_outputs(self, "q", "beta", zoomed=False)
-
-    def allows(self, outputs: object) -> bool:
-        assert self.grid is not None
-        return searched_among(self, outputs, self._outputs(float(self.grid.axes["delta"][0])))
+        beyond = given["delta"] * (upper - lower) / 2
+        return np.linspace(lower - beyond, upper + beyond, self.m)
 
     @property
     def among(self) -> MechanismClass:
@@ -579,9 +545,9 @@ class BiasedSelection(QuantizerDesign):
         rows: list[dict[str, float]] = []
         least, tried = math.inf, 0
         selection = cache(self._selection)  # which all β share
-        assert self.grid is not None
-        widest = max(self.grid.axes["delta"])
-        for point in self.grid:
+        grid = instance("grid", self.grid, Grid)
+        widest = max(grid.axes["delta"])
+        for point in grid:
             # after the deadline only the most private lines, with the farthest outputs, are searched, for a first member
             if clock.passed and (rows or point["delta"] < widest):
                 continue

@@ -32,7 +32,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem
-from mechdesign.problem.checks import array, field, integer, positive, settle
+from mechdesign.problem.checks import array, field, instance, integer, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -40,7 +40,6 @@ from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.bins import BinSearch
 from mechdesign.quantizers.dual_pieces import OutputSpace
 from mechdesign.quantizers.exact_law import RationalTable
-from mechdesign.quantizers.families import searched_among
 from mechdesign.quantizers.floors import MOST_OUTPUTS
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
@@ -173,10 +172,14 @@ class MVU(QuantizerDesign, TableDesign):
     def allows(self, outputs: object) -> bool:
         if self.bins is not None:
             return super().allows(outputs)
-        search = self.alphabet_search
-        far = np.abs(np.asarray(outputs, dtype=float) - search.centre).max(initial=0.0)
+        given = np.asarray(outputs, dtype=float)
+        far = np.abs(given - self.alphabet_search.centre).max(initial=0.0)
         within = self.max_abs is None or bool(far <= self.max_abs * (1 + 1e-12))
-        return within and searched_among(self, outputs, None)
+        return (
+            within
+            and len(given) == self.m
+            and instance("bins", self.output_space, OutputSpace).reaches(given)
+        )
 
     def modelled(
         self, clock: Clock, solver: str | None = None, starts: int = 12, **options: Any

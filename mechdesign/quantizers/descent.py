@@ -447,12 +447,7 @@ class Descent:
     2e-4 of their loss in 13 of 15 designs, .5% above it in one and at more than twice it in another.
     """
 
-    def __init__(
-        self,
-        blocks: SelectionBlocks,
-        epsilon: float,
-        deadline: Deadline,
-    ) -> None:
+    def __init__(self, blocks: SelectionBlocks, epsilon: float, deadline: Deadline) -> None:
         self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
         self.program = blocks.in_numbers(deadline=deadline)
         self.failed: SolverError | None = None

@@ -492,13 +492,7 @@ class _Rows:
             yield ends, turn, row.share, square[0]
 
     def _end(
-        self,
-        program: LinearBound,
-        floors: list[int],
-        name: str,
-        end: _End,
-        signs: list[int],
-        share: fmpq,
+        self, program: LinearBound, floors: list[int], name: str, end: _End, signs: list[int], share: fmpq
     ) -> list[tuple[int, fmpq]]:
         """Write the rows of the probabilities at one end of a piece; return the columns with their costs."""
         y, worst, scale, steep = end.y, self.worst, share if self.worst else fmpq(1), self._steep(end)

@@ -438,11 +438,7 @@ def excess_loss(law: ExactLaw, epsilon: float) -> float:
     return max(over, math.ulp(0.0)) if relative > 1 else min(over, 0.0)
 
 
-def tightened(
-    solve: Callable[[float], T | None],
-    excess: Callable[[T], float],
-    budget: float,
-) -> T:
+def tightened(solve: Callable[[float], T | None], excess: Callable[[T], float], budget: float) -> T:
     """Return the first answer of ``solve(b)``, for budgets b falling from `budget`, that is exactly within `budget`.
 
     A float solver exceeds the budget by the order of its tolerance, so that a budget smaller by one and a half times the excess

@@ -482,9 +482,7 @@ class BiasedSelection(GridDesign):
     grid: Grid | None = None
 
     _default = Grid(
-        delta=np.linspace(0.0, 3.0, 13),
-        q=np.linspace(0.1, 0.9, 9),
-        beta=[0.0, *np.geomspace(0.02, 5, 16)],
+        delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=[0.0, *np.geomspace(0.02, 5, 16)]
     )
     _selectors = ("q", "beta")
 

@@ -109,49 +109,71 @@ class MVU(QuantizerDesign, TableDesign):
                 raise DesignError.of("bins", self.bins, f"must be m = {self.m} values")
             check_range(self.input_range, bins)
             settle(self, bins=tuple(bins.tolist()))
-        if self.max_abs is not None:
-            least = self.alphabet_search.least
-            if self.max_abs < least * (1 - 1e-12):
-                raise DesignError.of(
-                    "max_abs",
-                    self.max_abs,
-                    f"must be at least {least:.9g}, or no alphabet is unbiased at this epsilon",
-                )
-        self.loss.check_convex(np.array(self._spread)[[0, -1]], lower, upper)
+        if self.max_abs is not None and self.max_abs < self._least * (1 - 1e-12):
+            remedy = f"must be at least {self._least:.9g}, or no alphabet is unbiased at this epsilon"
+            raise DesignError.of("max_abs", self.max_abs, remedy)
+        self.loss.check_convex(self._given_or_even[[0, -1]], lower, upper)
 
-    @property
+    @cached_property
     def inputs(self) -> Array:
         """The input grid."""
-        return self.alphabet_search.inputs
+        return self._grid(2**self.input_bits)
+
+    def _grid(self, count: int) -> Array:
+        lower, upper = self.input_range
+        return np.linspace(lower, upper, count, dtype=float)
 
     @property
-    def alphabet_search(self) -> AlphabetSearch:
-        """The search for alphabets."""
-        return AlphabetSearch(self.m, self.privacy.epsilon, self.input_range, self.input_bits, self.max_abs)
+    def _centre(self) -> float:
+        return float(self.input_range[0] / 2 + self.input_range[1] / 2)
+
+    @property
+    def _half(self) -> float:
+        """Half the width of the input range."""
+        return float(self.input_range[1] / 2 - self.input_range[0] / 2)
+
+    @property
+    def _least(self) -> float:
+        """Least distance of the outermost outputs from the centre at which a mechanism can be unbiased at the ends."""
+        return self._half / math.tanh(self.privacy.epsilon / 2)
+
+    @property
+    def _reach(self) -> float:
+        """Largest distance of an output from the centre; without `max_abs`, 1.5 times what many outputs use."""
+        free = 1.5 * self._half / math.tanh(self.privacy.epsilon / 4)
+        return free if self.max_abs is None else min(free, self.max_abs)
+
+    @property
+    def _farthest(self) -> float:
+        """Largest distance of an output from the centre that a search may reach: farther than outputs ever want, so that all starts are within."""
+        if self.max_abs is not None:
+            return self.max_abs
+        return self._reach if self.m > FEW else 3 * self._reach
 
     @property
     def output_space(self) -> OutputSpace | None:
         """Space of the searched outputs; None for a given alphabet."""
-        if self.bins is not None:
-            return None
-        return OutputSpace.around(self.input_range, self.alphabet_search.farthest / self.alphabet_search.half)
+        return (
+            None
+            if self.bins is not None
+            else OutputSpace.around(self.input_range, self._farthest / self._half)
+        )
+
+    def _even(self, m: int, reach: float) -> Array:
+        """Return evenly spaced outputs."""
+        return self._centre + reach * np.linspace(-1.0, 1.0, m, dtype=float)
 
     @property
-    def _spread(self) -> Array:
-        """The given outputs, or evenly spaced ones."""
-        return (
-            self.alphabet_search.spread(self.alphabet_search.reach)
-            if self.bins is None
-            else np.array(self.bins)
-        )
+    def _given_or_even(self) -> Array:
+        return self._even(self.m, self._reach) if self.bins is None else np.array(self.bins)
 
     def problem(self, bins: Numbers | None = None) -> TableProblem:
         """Declare the least variance on the input grid for a fixed alphabet: the given one, or an evenly spaced one."""
-        alphabet = self._spread if bins is None else array("bins", bins)
+        alphabet = self._given_or_even if bins is None else array("bins", bins)
         if len(alphabet) != self.m:
             raise DesignError.of("bins", bins, f"must be m = {self.m} values")
         P = Table(self.inputs, alphabet)
-        variance = P.expected(self.alphabet_search.squares(alphabet))
+        variance = P.expected(self._squares(alphabet))
         variance.set_label("variance on the input grid")
         design = self if bins is None else replace(self, bins=tuple(alphabet.tolist()))
         return TableProblem(cp.Minimize(variance), (P.private(self.privacy), P.unbiased()), design=design)
@@ -163,7 +185,7 @@ class MVU(QuantizerDesign, TableDesign):
     def deployed(self, weights: Weights) -> Quantizer:
         """Return the quantizer that dithers its input to the grid."""
         rows = [[Fraction(w, total) for w in row] for row, total in zip(weights, map(sum, weights))]
-        return self._dithered(list(map(Fraction, self._spread.tolist())), rows)
+        return self._dithered(list(map(Fraction, self._given_or_even.tolist())), rows)
 
     def _dithered(self, bins: Sequence[Fraction], rows: list[list[Fraction]]) -> Quantizer:
         knots = [Fraction(x) for x in self.inputs.tolist()]
@@ -173,7 +195,7 @@ class MVU(QuantizerDesign, TableDesign):
         if self.bins is not None:
             return super().allows(outputs)
         given = np.asarray(outputs, dtype=float)
-        far = np.abs(given - self.alphabet_search.centre).max(initial=0.0)
+        far = np.abs(given - self._centre).max(initial=0.0)
         within = self.max_abs is None or bool(far <= self.max_abs * (1 + 1e-12))
         return (
             within
@@ -230,8 +252,7 @@ class MVU(QuantizerDesign, TableDesign):
         if solver is not None:
             found = self.problem(alphabet).improve(clock, solver, **options)
             return next(one for one in found if isinstance(one, Law))
-        design = self.alphabet_search.as_optimum(alphabet, self.privacy.epsilon)
-        optimum = design.solve(gap=1e-7, time_limit=clock.limit())
+        optimum = self._as_optimum(alphabet, self.inputs).solve(gap=1e-7, time_limit=clock.limit())
         law = optimum.mechanism.law
         mechanism = self._dithered(law.bins, [law.at(Fraction(x)) for x in self.inputs.tolist()])
         return Law(mechanism, optimum.value, report=optimum.solver_report, duals=optimum.duals)
@@ -241,121 +262,48 @@ class MVU(QuantizerDesign, TableDesign):
         if self.bins is not None:
             return np.array(self.bins), 1
         if self.m > FEW:
-            return (
-                self.alphabet_search.placed(starts, deadline)
-                if self.m <= 32
-                else self.alphabet_search.best_spread(deadline)
-            )
-        # Slightly inside the budget, so that the alphabet is feasible for it, not only near a feasible one.
-        # At large budgets the solvers' tolerances do not separate outputs at the ends of the range from outputs beyond.
-        epsilon = min(self.privacy.epsilon, RESOLVED) * (1 - 1e-10)
-        return self.alphabet_search.simplex(epsilon, starts, deadline)
+            return self._placed(starts, deadline) if self.m <= 32 else self._best_even(deadline)
+        return self._simplex(starts, deadline)
 
+    def _as_optimum(self, bins: object, inputs: Array) -> OptimalQuantizer:
+        """Return MVU's program as another design: the least squared error over an input grid among unbiased mechanisms."""
+        ends = float(inputs[0]), float(inputs[-1])
+        return OptimalQuantizer(bins, self.privacy, inputs, "squared", input_range=ends)
 
-@dataclass(frozen=True)
-class AlphabetSearch:
-    """Search for m outputs symmetric about the centre; each method returns them with the number of programs it solved.
-
-    These are local searches of a non-convex problem: by the Nelder–Mead method for a few outputs, by the derivatives of `OptimalQuantizer` for
-    some dozens, over the range of evenly spaced ones for more. All end at their deadline.
-
-    Parameters
-    ----------
-    m : int
-    epsilon : float
-    input_range : (float, float)
-    input_bits : int
-    max_abs : float, optional
-        Largest distance of an output from the centre.
-    """
-
-    m: int
-    epsilon: float
-    input_range: tuple[float, float]
-    input_bits: int
-    max_abs: float | None
-
-    @cached_property
-    def inputs(self) -> Array:
-        """The input grid."""
-        return np.linspace(*self.input_range, 2**self.input_bits, dtype=float)
-
-    @property
-    def centre(self) -> float:
-        """Centre of the input range."""
-        return self.input_range[0] / 2 + self.input_range[1] / 2
-
-    @property
-    def half(self) -> float:
-        """Half the width of the input range."""
-        return self.input_range[1] / 2 - self.input_range[0] / 2
-
-    @property
-    def least(self) -> float:
-        """Least distance of the outermost outputs from the centre at which a mechanism can be unbiased at the ends."""
-        return self.half / math.tanh(self.epsilon / 2)
-
-    @property
-    def reach(self) -> float:
-        """Largest distance of an output from the centre; without `max_abs`, 1.5 times what many outputs use."""
-        free = 1.5 * self.half / math.tanh(self.epsilon / 4)
-        return free if self.max_abs is None else min(free, self.max_abs)
-
-    @property
-    def farthest(self) -> float:
-        """Largest distance of an output from the centre that a search may reach."""
-        if self.max_abs is not None:
-            return self.max_abs
-        return (
-            self.reach if self.m > FEW else 3 * self.reach
-        )  # farther than outputs ever want: all starts are within
-
-    def spread(self, reach: float) -> Array:
-        """Return evenly spaced outputs."""
-        return self.centre + reach * np.linspace(-1.0, 1.0, self.m, dtype=float)
-
-    def as_optimum(self, bins: object, epsilon: float) -> OptimalQuantizer:
-        """Return MVU's program as another design: the least squared error over the input grid among unbiased mechanisms."""
-        return OptimalQuantizer(bins, PureDP(epsilon), self.inputs, "squared", input_range=self.input_range)
-
-    def placed(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
+    def _placed(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
         """Search every output, with the derivatives of `OptimalQuantizer`."""
-        about_zero = replace(self, input_range=(-self.half, self.half))
-        search = BinSearch(self.m, self.reach, symmetric=True, exhaustive=False, starts=min(starts, 4))
-        design = about_zero.as_optimum(search, self.epsilon)
-        found = design.solve(gap=1e-6, time_limit=deadline.limit())
-        return self.centre + found.mechanism.bins, max(1, found.solver_report.iterations or 1)
+        search = BinSearch(self.m, self._reach, symmetric=True, exhaustive=False, starts=min(starts, 4))
+        about_zero = np.linspace(-self._half, self._half, len(self.inputs))
+        found = self._as_optimum(search, about_zero).solve(gap=1e-6, time_limit=deadline.limit())
+        return self._centre + found.mechanism.bins, max(1, found.solver_report.iterations or 1)
 
-    def best_spread(self, deadline: Deadline) -> tuple[Array, int]:
-        """Return evenly spaced outputs on the best range, found for at most 64 outputs."""
-        few = replace(self, m=min(self.m, 64), input_bits=min(self.input_bits, 6))
-        found = [(math.inf, self.reach)]
+    def _best_even(self, deadline: Deadline) -> tuple[Array, int]:
+        """Return evenly spaced outputs on the best range, found for at most 64 outputs and inputs."""
+        inputs, found = self._grid(min(len(self.inputs), 64)), [(math.inf, self._reach)]
 
         def value(reach: float) -> float:
             if deadline.passed:
                 return math.inf
-            design = few.as_optimum(few.spread(reach), self.epsilon)
+            design = self._as_optimum(self._even(min(self.m, 64), reach), inputs)
             found.append((design.solve(gap=1e-5, time_limit=deadline.limit()).value, reach))
             return found[-1][0]
 
-        bounds, options = (self.least * (1 + 1e-9), self.reach), {"xatol": 1e-3 * self.half}
+        bounds, options = (self._least * (1 + 1e-9), self._reach), {"xatol": 1e-3 * self._half}
         optimize.minimize_scalar(value, bounds=bounds, method="bounded", options=options)
-        return self.spread(min(found)[1]), len(found) - 1
+        return self._even(self.m, min(found)[1]), len(found) - 1
 
-    def squares(self, alphabet: Array) -> Array:
+    def _squares(self, alphabet: Array) -> Array:
         """Return the squared errors, shape (inputs, outputs)."""
-        return (alphabet[None, :] - self.inputs[:, None]) ** 2
+        return np.asarray((alphabet - self.inputs[:, None]) ** 2)
 
-    def in_numbers(self, alphabet: Array, epsilon: float) -> LinearProgram:
-        """Return the program of `MVU.problem` for an alphabet, stated with floors; other alphabets change its costs and the rows "unbiased"."""
+    def _in_numbers(self, epsilon: float) -> LinearProgram:
+        """Return the program of `problem` stated with floors; alphabets change its costs and the rows "unbiased"."""
+        alphabet = self._given_or_even
         n, m, program = len(self.inputs), self.m, LinearProgram("MVU program")
-        program.add_columns("P", self.squares(alphabet) / n)
+        program.add_columns("P", self._squares(alphabet) / n)
         program.add_columns("floor", np.zeros(m))
         places = np.repeat(np.arange(n), m), np.arange(n * m)
-        for name, values, sums in (
-            ("normalisation", np.ones(m), 1.0),
-            ("unbiased", alphabet, self.inputs),
-        ):
+        for name, values, sums in (("normalisation", np.ones(m), 1.0), ("unbiased", alphabet, self.inputs)):
             rows = sparse.csr_array((np.tile(values, n), places))
             program.add_rows(name, {"P": rows}, lower=sums, upper=sums)
         each, own = sparse.eye_array(n * m), sparse.vstack([sparse.eye_array(m)] * n)
@@ -363,21 +311,23 @@ class AlphabetSearch:
         program.add_rows("privacy", {"P": each, "floor": -math.exp(epsilon) * own}, upper=0.0)
         return program
 
-    def simplex(self, epsilon: float, starts: int, deadline: Deadline) -> tuple[Array, int]:
-        """Minimise the value of the program for a budget, which may be smaller than that of the search.
+    def _simplex(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
+        """Minimise the value of the program over the gaps between outputs, by the Nelder–Mead method from several starts.
 
         Raises
         ------
         SolverError
             No alphabet was found on which the program is feasible, or not in time.
         """
-        program, n = self.in_numbers(self.spread(self.reach), epsilon), len(self.inputs)
-        count = 0
+        # Slightly inside the budget, so that the alphabet is feasible for it, not only near a feasible one.
+        # At large budgets the solvers' tolerances do not separate outputs at the ends of the range from outputs beyond.
+        program = self._in_numbers(min(self.privacy.epsilon, RESOLVED) * (1 - 1e-10))
+        n, count = len(self.inputs), 0
 
         def alphabet(logs: Array) -> Array:
             right = np.cumsum(np.exp(logs))
             middle = [] if self.m % 2 == 0 else [0.0]
-            return self.centre + self.half * np.concatenate([-right[::-1], middle, right])
+            return self._centre + self._half * np.concatenate([-right[::-1], middle, right])
 
         failed: list[str] = []
 
@@ -385,14 +335,14 @@ class AlphabetSearch:
             nonlocal count
             count += 1
             a = alphabet(np.minimum(logs, 12.0))
-            if np.any(np.abs(logs) > 12) or a[-1] - self.centre > self.farthest:
+            if np.any(np.abs(logs) > 12) or a[-1] - self._centre > self._farthest:
                 return 1e12
             # The solver's tolerance would accept alphabets that fall short of the least by less than that.
-            if a[-1] - self.centre >= self.least * (1 + 1e-11):
-                program.change_costs("P", self.squares(a) / n)
+            if a[-1] - self._centre >= self._least * (1 + 1e-11):
+                program.change_costs("P", self._squares(a) / n)
                 program.change_rows("unbiased", np.tile(a, n))
                 if (status := program.run()) is Status.OPTIMAL:
-                    return program.value / self.half**2
+                    return program.value / self._half**2
                 if status not in (Status.INFEASIBLE, Status.LIMIT):
                     failed.append(program.word)
             # An infeasible alphabet gets a penalty that grows as its reach falls, to lead the search back.
@@ -425,7 +375,7 @@ class AlphabetSearch:
 
     def _starts(self, count: int) -> list[Array]:
         """Return starting gaps between the outputs right of the centre: around the two-point optimum first, then wider and narrower."""
-        reach = 1 / math.tanh(self.epsilon / 2)
+        reach = 1 / math.tanh(self.privacy.epsilon / 2)
         pairs = self.m // 2
         right = [np.linspace(a, b, pairs) if pairs > 1 else np.array([b]) for a, b in _SPANS[:count]]
         return [np.diff(np.concatenate([[0.0], reach * r])) for r in right]

@@ -210,10 +210,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         yield from outermost(self, self.bins)
 
     def accelerated(
-        self,
-        clock: Clock,
-        algorithm: str | None = None,
-        outputs: int = 64,
+        self, clock: Clock, algorithm: str | None = None, outputs: int = 64
     ) -> Iterator[Law | Bound]:
         """Search the boxes, or descend from the optimum over all mechanisms, which also gives the lower bound.
 

@@ -48,15 +48,7 @@ _ROWS = 200_000  # most rows of the program under (ε, δ): ordered pairs of inp
 _COARSEST = Fraction(1, 10**9)  # least rounding of tables of doubles: a solver's tolerance
 _EPSILON = 200
 _SHOWN = 20  # most faults of a table that a message lists
-_MISSING = {
-    "",
-    "None",
-    "nan",
-    "NaN",
-    "sNaN",
-    "NaT",
-    "<NA>",
-}  # texts of libraries for missing entries
+_MISSING = {"", "None", "nan", "NaN", "sNaN", "NaT", "<NA>"}  # texts of libraries for missing entries
 
 
 @dataclass(frozen=True, eq=False)

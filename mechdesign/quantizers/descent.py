@@ -50,7 +50,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.selection import SelectionFamilies
 from mechdesign.quantizers.selection_program import pair_costs
-from mechdesign.quantizers.table import RESOLVED
+from mechdesign.quantizers.table import RESOLVED, cell_edges
 from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.typing import Array
 
@@ -87,21 +87,15 @@ def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
     left = bins < x
     near, far = x - bins[left], bins[~left] - x
     rows, columns = near * law[left], far * law[~left]
-    scale = rows.sum()
-    u, v = _scaled(1.0 / np.add.outer(near, far), rows / scale, columns / columns.sum())
-    u, v = u / near, v / far
-    return u / u.sum(), v / v.sum()
-
-
-def _scaled(kernel: Array, rows: Array, columns: Array) -> tuple[Array, Array]:
-    """Return Sinkhorn's a and b such that diag(a) kernel diag(b) has the given row and column sums."""
-    a, b = np.ones(len(rows)), np.ones(len(columns))
-    for _ in range(200):
+    rows, columns, kernel = rows / rows.sum(), columns / columns.sum(), 1.0 / np.add.outer(near, far)
+    a = np.ones(len(rows))
+    for _ in range(200):  # Sinkhorn's a and b: diag(a) kernel diag(b) has these row and column sums
         b = columns / (kernel.T @ a)
         a = rows / (kernel @ b)
         if np.abs(b * (kernel.T @ a) - columns).sum() < 1e-11:
             break
-    return a, b
+    u, v = a / near, b / far
+    return u / u.sum(), v / v.sum()
 
 
 @dataclass(frozen=True)
@@ -131,8 +125,8 @@ class SelectionBlocks:
         One family for both sides (bins and range are symmetric about zero).
     shared_floor : bool
         One floor for all outputs: compare every largest probability with every smallest.
-    usable : int array, optional
-        Bins that may be drawn; the others only divide the inputs. All by default.
+    usable : int array
+        Bins that may be drawn; the others only divide the inputs.
 
     Attributes
     ----------
@@ -154,15 +148,12 @@ class SelectionBlocks:
         loss: Loss,
         *,
         mirrored: bool,
-        shared_floor: bool = False,
-        usable: Index | None = None,
+        shared_floor: bool,
+        usable: Index,
     ) -> None:
         self.bins, self.input_range, self.mirrored = bins, input_range, mirrored
-        self.usable = np.arange(len(bins)) if usable is None else usable
-        lower, upper = input_range
-        self.knots = np.concatenate([[lower], bins[(bins > lower) & (bins < upper)], [upper]])
-        self.size = 0
-        self.blocks = self._blocks(_kernels(self, prior, loss))
+        self.usable, self.size, self.knots = usable, 0, cell_edges(bins, np.array(input_range))
+        self.blocks = self._blocks(self._kernels(prior, loss))
         outer, output, largest, labels, shares, columns = zip(*self._limits())
         self.outer, self.largest = np.concatenate(outer), np.concatenate(largest)
         self.labels = [label for part in labels for label in part]
@@ -217,6 +208,28 @@ class SelectionBlocks:
                     kernel = kernel + kernels(last - k, m - 1 - right[::-1], m - 1 - left[::-1])[::-1, ::-1].T
             blocks.append(Block(j, start, end, left, right, u, v, kernel))
         return blocks
+
+    def _kernels(self, prior: Prior, loss: Loss) -> Callable[[int, Index, Index], Array]:
+        """Return a function of interval k and bins that gives E ℓ for every pair, the matrix between u and v."""
+        bins, knots = self.bins, self.knots
+        if loss.polynomial:
+            moments = prior.moments(knots)
+            return lambda k, left, right: pair_costs(loss, moments[k], bins[left], bins[right])
+
+        def costs(x: Array) -> Array:
+            cost = loss(bins - x[:, None])
+            return np.concatenate([cost, x[:, None] * cost], axis=1)
+
+        both = prior.integrals(costs, knots)
+        plain, weighted = both[:, : len(bins)], both[:, len(bins) :]
+
+        def general(k: int, left: Index, right: Index) -> Array:
+            low, high = bins[left][:, None], bins[right]
+            falling = high * plain[k, left][:, None] - weighted[k, left][:, None]
+            rising = weighted[k, right] - low * plain[k, right]
+            return np.asarray((falling + rising) / (high - low))
+
+        return general
 
     # -- bilinear quantities --------------------------------------------------------------------------
 
@@ -317,7 +330,7 @@ class SelectionBlocks:
             (np.ones(len(rows)), (rows, np.concatenate(parts))), shape=(len(parts), self.size)
         )
 
-    def in_numbers(self, **options: Any) -> LinearProgram:
+    def in_numbers(self, deadline: Deadline) -> LinearProgram:
         r"""Return the program linearised at a point q, with steps d in [lower, upper], before `linearise` fills in its numbers.
 
         .. math::
@@ -328,7 +341,7 @@ class SelectionBlocks:
             \text{ceiling:}\; & p(q) + p'(q)\, d \le e^{\varepsilon} a_i + s_i \text{ at the largest} \\
             \text{least, most:}\; & \text{lower} \le d \le \text{upper}
         """
-        program, one = LinearProgram("linearised program", **options), sparse.eye_array(self.size)
+        program, one = LinearProgram("linearised program", deadline=deadline), sparse.eye_array(self.size)
         program.add_columns("step", np.zeros(self.size), lower=-np.inf)
         for name in ("floor", "over"):
             program.add_columns(name, np.zeros(self.floors))
@@ -374,33 +387,6 @@ class SelectionBlocks:
         program.change_rows("ceiling", ceilings, upper=-limits[largest])
         program.change_rows("least", upper=-lower)
         program.change_rows("most", upper=upper)
-
-
-def _kernels(blocks: SelectionBlocks, prior: Prior, loss: Loss) -> Callable[[int, Index, Index], Array]:
-    """Return a function of interval k and bins that gives E ℓ for every pair, the matrix between u and v."""
-    bins, knots = blocks.bins, blocks.knots
-    if loss.polynomial:
-        moments = prior.moments(knots)
-
-        def kernel(k: int, left: Index, right: Index) -> Array:
-            return pair_costs(loss, moments[k], bins[left], bins[right])
-
-        return kernel
-
-    def costs(x: Array) -> Array:
-        cost = loss(bins[None, :] - x[:, None])
-        return np.concatenate([cost, x[:, None] * cost], axis=1)
-
-    both = prior.integrals(costs, knots)
-    plain, weighted = both[:, : len(bins)], both[:, len(bins) :]
-
-    def general(k: int, left: Index, right: Index) -> Array:
-        low, high = bins[left][:, None], bins[right][None, :]
-        falling = high * plain[k, left][:, None] - weighted[k, left][:, None]
-        rising = weighted[k, right][None, :] - low * plain[k, right][None, :]
-        return np.asarray((falling + rising) / (high - low))
-
-    return general
 
 
 @dataclass(frozen=True)
@@ -449,8 +435,7 @@ class Descent:
 
     def __init__(self, blocks: SelectionBlocks, epsilon: float, deadline: Deadline) -> None:
         self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
-        self.program = blocks.in_numbers(deadline=deadline)
-        self.failed: SolverError | None = None
+        self.program = blocks.in_numbers(deadline)
 
     def best(self, q: Array, deadline: Deadline) -> LinearisedPoint | None:
         """Descend by linearised programs from q until the deadline, then move inside the budget; return None if that fails."""
@@ -501,17 +486,13 @@ class Descent:
         return self.inside(q, self.epsilon)
 
     def _solved(self, *point: Any, least_unit: float = 1.0) -> Solution | None:
-        """Solve the program at a point from the last basis.
-
-        Return None if the deadline came first, or if the solver fails: `failed` then holds the reason.
-        """
+        """Solve the program at a point from the last basis; return None if the deadline came first, or if the solver fails."""
         if self.deadline.passed:
             return None
         self.blocks.linearise(self.program, *point, least_unit=least_unit)
         try:
             return self.program.answer()
         except (InfeasibleError, SolverError) as error:  # no step at all solves the program
-            self.failed = SolverError(str(error), solver=getattr(error, "solver", "highs"), status="descent")
             self.deadline.failed(error, "the descent ended at the point before")
             return None
 

@@ -130,7 +130,6 @@ def theorem6_boxes(
 
 THEOREMS = ("theorem5", "theorem6", "across-outputs")
 _DENSE = 300  # unknowns up to which their unit vectors are an array
-_BOUNDED: dict[tuple[str, bool, bytes], Indices] = {}
 _LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
 
 
@@ -407,14 +406,9 @@ class SelectionPrivacy(Requirement):
 
     @property
     def bounded(self) -> Indices:
-        """Mask of entries that o (1), u (2) or both (3) replace: found once for all bins that lie in the same order about the range."""
-        unknown: Any = self.unknown
-        about = np.sign(np.subtract.outer(unknown.input_range, unknown.bins)).tobytes()
-        key = self.theorem, unknown.symmetric, about
-        if key not in _BOUNDED:
-            open_ = unknown.open[..., None]
-            _BOUNDED[key] = self.families(unit_vectors(unknown.open), open_ * 0.0, open_ * 1.0)[1]
-        return _BOUNDED[key]
+        """Mask of entries that o (1), u (2) or both (3) replace."""
+        used: Indices = self.families(unit_vectors(self.unknown.open), *whole(self.unknown.open))[1]
+        return used
 
     def constraints(self) -> list[cp.Constraint]:
         """Return the rows in CVXPY, with each family's name."""

@@ -371,6 +371,10 @@ class Alphabet:
         grid = np.linspace(-self.max_abs, self.max_abs, self.size)
         return (grid - grid[::-1]) / 2
 
+    def allows(self, outputs: Array) -> bool:
+        """Whether these are the outputs."""
+        return np.array_equal(outputs, self.values)
+
 
 @serializable("bin-search")
 @dataclass(frozen=True)
@@ -408,3 +412,12 @@ class BinSearch:
         one_of("exhaustive", self.exhaustive, (True, False))
         settle(self, m=integer("m", self.m, 2, 64), max_abs=positive("max_abs", self.max_abs))
         settle(self, starts=integer("starts", self.starts, 1), seed=integer("seed", self.seed, 0))
+
+    @property
+    def values(self) -> Array:
+        """As many outputs, evenly spaced."""
+        return np.linspace(-self.max_abs, self.max_abs, self.m)
+
+    def allows(self, outputs: Array) -> bool:
+        """Whether a search may find these outputs."""
+        return bool(outputs.size == self.m and np.abs(outputs).max() <= self.max_abs * (1 + 1e-12))

@@ -53,7 +53,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_upper, fraction, round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.problem.checks import array, increasing, number, one_of
+from mechdesign.problem.checks import array, increasing, number, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.moments import BITS, Cell, Moments, rational
 from mechdesign.solvers.deadline import pause
@@ -92,17 +92,12 @@ class DualPieces:
     between: bool = False
 
     def __post_init__(self) -> None:
-        table, multipliers = (
-            array("pieces", self.pieces, ndim=2, empty=True),
-            array("multipliers", self.multipliers, ndim=2),
-        )
-        object.__setattr__(self, "pieces", table)
-        object.__setattr__(self, "multipliers", multipliers)
-        object.__setattr__(self, "origin", number("origin", self.origin))
-        object.__setattr__(self, "cap_price", number("cap_price", self.cap_price))
+        settle(self, pieces=array("pieces", self.pieces, ndim=2, empty=True))
+        settle(self, multipliers=array("multipliers", self.multipliers, ndim=2))
+        settle(self, **{name: number(name, getattr(self, name)) for name in ("origin", "cap_price")})
         one_of("between", self.between, (True, False))
         if self.outputs is not None:
-            object.__setattr__(self, "outputs", increasing("outputs", self.outputs))
+            settle(self, outputs=increasing("outputs", self.outputs))
         elif self.between:
             raise DesignError.of("between", True, "needs the outputs between which others may be")
 
@@ -130,13 +125,9 @@ class DualPieces:
 
     def moved_within(self, input_range: tuple[float, float]) -> DualPieces:
         """Return the same weights on inputs that lie exactly in the design's range, if rounding put one outside."""
-        table, origin = self.pieces.copy(), Fraction(self.origin)
-        low, high = (Fraction(end) - origin for end in input_range)
-        inside = [
-            u if low <= u <= high else round_up(low) if u < low else round_down(high)
-            for u in map(Fraction, table[:, 0].tolist())
-        ]
-        table[:, 0] = table[:, 1] = np.array([float(u) for u in inside])
+        table = self.pieces.copy()
+        low, high = (Fraction(end) - Fraction(self.origin) for end in input_range)
+        table[:, :2] = np.clip(table[:, :2], round_up(low), round_down(high))
         return replace(self, pieces=table)
 
     def places(self, bins: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
@@ -248,26 +239,6 @@ def _pieces(duals: DualPieces, moments: Moments | None) -> list[_Piece]:
     return found
 
 
-class _Outputs:
-    """The outputs of the multipliers, relative to the origin."""
-
-    def __init__(self, duals: DualPieces, outputs: Iterable[Fraction]) -> None:
-        self.between = duals.between
-        self.bins = [rational(b) - rational(duals.origin) for b in outputs]
-        apart = [fmpq(0), *(b - a for a, b in pairwise(self.bins)), fmpq(0)]
-        self.reductions = [max(pair) ** 2 / 4 * self.between for pair in pairwise(apart)]
-        """Amount by which the square of each output is lowered."""
-
-    def turn(self, u: fmpq, v: fmpq) -> int:
-        """Return the first output right of a piece; an output inside counts to the nearer side, which lowers the cost."""
-        if not self.between:
-            return bisect_left(self.bins, (u + v) / 2)
-        # at the neighbouring output left of the piece, or after the one right of it
-        left, right = bisect_right(self.bins, u) - 1, bisect_left(self.bins, v)
-        near = right == len(self.bins) or (left >= 0 and u + v < self.bins[left] + self.bins[right])
-        return max(left, 0) if near else right + 1
-
-
 @dataclass(frozen=True)
 class OutputSpace:
     """All outputs that a search may choose from.
@@ -371,8 +342,10 @@ class _Rows:
         loss, self.price = asked.loss, rational(duals.cap_price)
         self.first, self.second = rational(loss.absolute), rational(loss.squared)
         self.ends = [rational(x) - self.origin for x in asked.input_range]
-        self.outputs = _Outputs(duals, asked.outputs)
-        self.bins = self.outputs.bins
+        self.bins = [rational(b) - self.origin for b in asked.outputs]
+        apart = [fmpq(0), *(b - a for a, b in pairwise(self.bins)), fmpq(0)]
+        self.reductions = [max(pair) ** 2 / 4 * duals.between for pair in pairwise(apart)]
+        """Amount by which the square of each output is lowered."""
         self.rho = fmpq(math.ceil(exp_upper(asked.epsilon) * (1 << _RHO_BITS)), 1 << _RHO_BITS)
         self.capped: list[tuple[int, fmpq]] = []
 
@@ -391,7 +364,7 @@ class _Rows:
         lines = (x for end in ends for x in (end.level, end.tilt))
         fine = unit * unit * math.lcm(*(int(x.q) for x in (self.first, curve, *lines)))
         places, slope = [int(b * unit) for b in bins], int(self.first * (fine // unit))
-        squares = [math.floor(curve * (b * b - r) * fine) for b, r in zip(bins, self.outputs.reductions)]
+        squares = [math.floor(curve * (b * b - r) * fine) for b, r in zip(bins, self.reductions)]
         rho, charged, constant = int(self.rho * (1 << _RHO_BITS)), [0] * len(bins), fmpq(0)
         for both, turn, share, square in pieces:
             pause("lower bound")
@@ -478,7 +451,7 @@ class _Rows:
             n, t, t2 = (
                 (unit * math.floor(max(a, 0) * scale), unit * math.ceil(b * scale)) for a, b in row.masses
             )
-            turn = self.outputs.turn(u, v)
+            turn = self._turn(u, v)
             if u == v:
                 yield [_End(u, low, tilt, n, _scaled(n, u))], turn, row.share, _scaled(n, u * u)[0]
                 continue
@@ -491,6 +464,15 @@ class _Rows:
             ends = [_End(u, low, tilt, later, first), _End(v, high, tilted, t, second)]
             yield ends, turn, row.share, square[0]
 
+    def _turn(self, u: fmpq, v: fmpq) -> int:
+        """Return the first output right of a piece; an output inside counts to the nearer side, which lowers the cost."""
+        if not self.duals.between:
+            return bisect_left(self.bins, (u + v) / 2)
+        # at the neighbouring output left of the piece, or after the one right of it
+        left, right = bisect_right(self.bins, u) - 1, bisect_left(self.bins, v)
+        near = right == len(self.bins) or (left >= 0 and u + v < self.bins[left] + self.bins[right])
+        return max(left, 0) if near else right + 1
+
     def _end(
         self, program: LinearBound, floors: list[int], name: str, end: _End, signs: list[int], share: fmpq
     ) -> list[tuple[int, fmpq]]:
@@ -498,7 +480,7 @@ class _Rows:
         y, worst, scale, steep = end.y, self.worst, share if self.worst else fmpq(1), self._steep(end)
         level = end.level + (self.second * y * y if worst else 0)
         out: list[tuple[int, fmpq]] = []
-        for k, (b, sign, reduction) in enumerate(zip(self.bins, signs, self.outputs.reductions)):
+        for k, (b, sign, reduction) in enumerate(zip(self.bins, signs, self.reductions)):
             square = b * b - 2 * b * y - reduction + (y * y if worst else 0)
             cost = self.first * sign * (b - y) + self.second * square
             var = program.variable(f"{name}_{k}", 0 if worst else cost)

@@ -37,16 +37,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
-from mechdesign.quantizers.floors import FloorProblem, Pieces, interior_floors, pieces
+from mechdesign.quantizers.floors import FloorProblem, interior_floors, pieces
 from mechdesign.quantizers.table import least_ratio, smallest_epsilon
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Weights
 
 
 class ExactLaw(ABC):
@@ -107,6 +107,10 @@ class ExactLaw(ABC):
             return None
         return max((b / a for a, b in zip(low, high) if a > 0), default=Fraction(1))
 
+    def knot_rows(self) -> list[list[Fraction]]:
+        """Return the rows of a continuous law at its knots."""
+        return [self.row(0, 0), *(self.row(k, 1) for k in range(len(self.knots) - 1))]
+
     def tables(self) -> tuple[Array, Array]:
         """Return the rows at the starts and at the ends, rounded to doubles; each of shape (K, m)."""
         count = len(self.knots) - 1
@@ -157,6 +161,12 @@ class RationalTable(ExactLaw):
         table = tuple(tuple(row) for row in rows)
         return cls(tuple(bins), tuple(knots), table[:-1], table[1:])
 
+    @classmethod
+    def interpolated(cls, bins: Iterable[float], knots: Iterable[float], weights: Weights) -> RationalTable:
+        """Interpolate integer weights of rows at the knots."""
+        rows = [[Fraction(w, total) for w in row] for row, total in zip(weights, map(sum, weights))]
+        return cls.continuous(tuple(map(Fraction, bins)), [Fraction(float(x)) for x in knots], rows)
+
 
 @serializable("selection-law")
 @dataclass(frozen=True)
@@ -191,19 +201,15 @@ class SelectionLaw(ExactLaw):
     def knots(self) -> tuple[Fraction, ...]:  # type: ignore[override]
         return self.lower, *(b for b in self.bins if self.lower < b < self.upper), self.upper
 
-    @cached_property
-    def _scale(self) -> int:
-        """Common denominator of all positions, so that extremes compare integers."""
-        return math.lcm(*(v.denominator for v in (*self.bins, self.lower, self.upper)))
-
     def row(self, segment: int, end: int) -> list[Fraction]:
         """Probabilities at the start (``end=0``) or the end (``end=1``) of a segment, as one-sided limits.
 
         With all positions scaled to integers b, X, and N_l, N_r the weights of a pair,
         p(x, l) = N_l Σ_r N_r (b_r − X)/(b_r − b_l) over the product of the two weight totals.
         """
-        b = [int(v * self._scale) for v in self.bins]
-        m, x = len(b), int(self.knots[segment + end] * self._scale)
+        scale = _common(self)
+        b = [int(v * scale) for v in self.bins]
+        m, x = len(b), int(self.knots[segment + end] * scale)
         j = min(sum(v <= self.knots[segment] for v in self.bins), m - 1)
         nl = self.left[j - 1]
         nr = self.right[m - j - 1][::-1]  # weights of r = j+1 … m
@@ -219,6 +225,21 @@ class SelectionLaw(ExactLaw):
                     inner = sum(w * abs(v - x) * (common // gap) for (v, w), gap in zip(opposite, gaps))
                     found[k] = Fraction(weight * inner, common * total)
         return found
+
+
+class _Line(NamedTuple):
+    """Floors, caps and running sums of the weights, and the block, as integers in units of 1/unit."""
+
+    unit: int
+    floors: list[int]
+    caps: list[int]
+    sums: list[int]
+    block: int
+
+
+def _common(law: SelectionLaw | BlockFillLaw) -> int:
+    """Return the common denominator of outputs and range."""
+    return math.lcm(*(v.denominator for v in (*law.bins, law.lower, law.upper)))
 
 
 @serializable("block-fill-law")
@@ -259,7 +280,8 @@ class BlockFillLaw(ExactLaw):
     upper: Fraction
 
     def __post_init__(self) -> None:
-        if self._block < 0 or self._sums[-1] < self._block or min(self.floors) < 0:
+        *_, sums, block = self._line
+        if block < 0 or sums[-1] < block or min(self.floors) < 0:
             raise InfeasibleError(
                 "the floors cannot be completed to probabilities: need a >= 0 and 1/rho <= sum(a) <= 1"
             )
@@ -268,43 +290,25 @@ class BlockFillLaw(ExactLaw):
             met = [float(x) for x in (*knots[:1], *knots[1:][-1:])]
             raise InfeasibleError(f"the floors reach the means {met}, not all of {wanted}")
 
-    # Weights, their running sums and the block are integers in units of 1/_unit; means in units of 1/(_unit·_scale).
-
     @cached_property
-    def _unit(self) -> int:
-        return math.lcm(*(a.denominator for a in self.floors)) * self.rho.denominator
-
-    @cached_property
-    def _scale(self) -> int:
-        return math.lcm(*(v.denominator for v in (*self.bins, self.lower, self.upper)))
-
-    @cached_property
-    def _floors(self) -> list[int]:
-        return [int(a * self._unit) for a in self.floors]
-
-    @cached_property
-    def _caps(self) -> list[int]:
-        return [int(self.rho * a * self._unit) for a in self.floors]
-
-    @cached_property
-    def _sums(self) -> list[int]:
-        return list(accumulate((c - a for a, c in zip(self._floors, self._caps)), initial=0))
-
-    @cached_property
-    def _block(self) -> int:
-        return self._unit - sum(self._floors)
+    def _line(self) -> _Line:
+        unit = math.lcm(*(a.denominator for a in self.floors)) * self.rho.denominator
+        floors, caps = ([int(factor * a * unit) for a in self.floors] for factor in (1, self.rho))
+        sums = accumulate((c - a for a, c in zip(floors, caps)), initial=0)
+        return _Line(unit, floors, caps, list(sums), unit - sum(floors))
 
     @cached_property
     def knots(self) -> tuple[Fraction, ...]:  # type: ignore[override]
-        return tuple(Fraction(x, self._unit * self._scale) for x, *_ in self._places)
+        unit = self._line.unit * _common(self)
+        return tuple(Fraction(x, unit) for x, *_ in self._places)
 
     @cached_property
     def _places(self) -> list[tuple[int, int, int, Fraction]]:
         """For every knot: the mean, the outputs i and j in whose weights the block begins and ends, and its start."""
-        S, W, m = self._sums, self._block, len(self.bins)
-        B = [int(b * self._scale) for b in self.bins]
-        lower, upper = (int(v * self._scale) * self._unit for v in (self.lower, self.upper))
-        base = sum(a * b for a, b in zip(self._floors, B))
+        (unit, floors, _, S, W), m, scale = self._line, len(self.bins), _common(self)
+        B = [int(b * scale) for b in self.bins]
+        lower, upper = (int(v * scale) * unit for v in (self.lower, self.upper))
+        base = sum(a * b for a, b in zip(floors, B))
         moments = list(accumulate(((t - s) * b for s, t, b in zip(S, S[1:], B)), initial=base))
         events = {S[k] - d for k in range(1, m) for d in (0, W)}
         positions = [0, *sorted(s for s in events if 0 < s < S[m] - W), S[m] - W]
@@ -326,9 +330,8 @@ class BlockFillLaw(ExactLaw):
 
     def _fractional(self, knot: int) -> tuple[int, int, Fraction, Fraction]:
         """Return the two outputs at the block's ends at a knot, with their probabilities in units of 1/_unit."""
-        _, i, j, s = self._places[knot]
-        low, high = self._floors[i] + self._sums[i + 1] - s, self._floors[j] + s + self._block - self._sums[j]
-        return i, j, low, high
+        (_, i, j, s), (_, floors, _, sums, block) = self._places[knot], self._line
+        return i, j, floors[i] + sums[i + 1] - s, floors[j] + s + block - sums[j]
 
     def weights(self, segment: int, end: int) -> tuple[list[int], int]:
         return self._weights(segment + end)
@@ -338,12 +341,11 @@ class BlockFillLaw(ExactLaw):
             yield x, *self._weights(knot)
 
     def _weights(self, knot: int) -> tuple[list[int], int]:
-        i, j, low, high = self._fractional(knot)
-        common, a = low.denominator, self._floors
-        inner = [common * c for c in self._caps[i + 1 : j]]
-        outer = [common * v for v in a[:i]], [common * v for v in a[j + 1 :]]
-        row = [*outer[0], int(common * low), *inner, int(common * high), *outer[1]]
-        return row, common * self._unit
+        (i, j, low, high), (unit, floors, caps, *_) = self._fractional(knot), self._line
+        row, common = [*floors[: i + 1], *caps[i + 1 : j], *floors[j:]], low.denominator
+        row = [common * v for v in row]
+        row[i], row[j] = int(common * low), int(common * high)
+        return row, common * unit
 
     def row(self, segment: int, end: int) -> list[Fraction]:
         weights, common = self.weights(segment, end)
@@ -351,12 +353,13 @@ class BlockFillLaw(ExactLaw):
 
     def tables(self) -> tuple[Array, Array]:
         # row by row in fractions, designs of 64 and 128 outputs took 1.8 and 2.3 times as long
-        floors, caps = (np.array([v / self._unit for v in row]) for row in (self._floors, self._caps))
+        unit, *parts = self._line[:3]
+        floors, caps = (np.array([v / unit for v in part]) for part in parts)
         table = np.tile(floors, (len(self.knots), 1))
         for k, row in enumerate(table):
             i, j, low, high = self._fractional(k)
             row[i + 1 : j] = caps[i + 1 : j]
-            row[i], row[j] = float(low / self._unit), float(high / self._unit)
+            row[i], row[j] = float(low / unit), float(high / unit)
         return table[:-1], table[1:]
 
 
@@ -608,10 +611,13 @@ def exact_law(
             if excess_loss(outermost, epsilon) > 0:
                 raise error
             return outermost
-    table = pieces(problem, floors)
-    budget = Fraction(bias)
+    table, budget = pieces(problem, floors), Fraction(bias)
     centre, unit = (Fraction(v) for v in frame)
-    low, high = _covered(table, centre, unit, Fraction(lower) + budget, Fraction(upper) - budget)
+    means = table.fill.means
+    inset = 1e-12 * (means[-1] - means[0])
+    # slightly inside the floors' own means, and out to those that the bias budget requires
+    start, stop = (centre + unit * Fraction(float(v)) for v in (means[0] + inset, means[-1] - inset))
+    low, high = min(start, Fraction(lower) + budget), max(stop, Fraction(upper) - budget)
     if high - low < 1e-9 * (bins[-1] - bins[0]):
         return _constant_law(bins, floors, Fraction(lower), Fraction(upper), budget)
     base = exact_block_fill(bins, floors, epsilon, low, high)
@@ -627,7 +633,7 @@ def exact_law(
         for i, k in enumerate(kept):
             x = knots[i + end]
             if table.position[k] >= 0:
-                mean = centre + unit * Fraction(float(table.fill.means[table.position[k]]))
+                mean = centre + unit * Fraction(float(means[table.position[k]]))
             else:
                 mean = x + (budget if table.shift[k] > 0 else -budget)
             mean = min(max(mean, x - budget, first), x + budget, last)
@@ -645,13 +651,3 @@ def _constant_law(bins: Array, floors: Array, lower: Fraction, upper: Fraction, 
     if mean != within:
         row = rational_row(row, exact, within)
     return RationalTable(exact, (lower, upper), (tuple(row),), (tuple(row),))
-
-
-def _covered(
-    table: Pieces, centre: Fraction, unit: Fraction, low: Fraction, high: Fraction
-) -> tuple[Fraction, Fraction]:
-    """Return a range of means slightly inside the floors' own, widened to the means that the bias budget requires."""
-    means = table.fill.means
-    inset = 1e-12 * (means[-1] - means[0])
-    start, stop = (centre + unit * Fraction(float(v)) for v in (means[0] + inset, means[-1] - inset))
-    return min(start, low), max(stop, high)

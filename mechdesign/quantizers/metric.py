@@ -374,24 +374,24 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
                 else:
                     yield self._proved(problem, found, places, mean)
             assert isinstance(found, Law)
-            table = np.vstack([found.mechanism.starts, found.mechanism.ends[-1:]])
-            new = self._beyond(table, found.value * enough, places)
+            new = self._beyond(found.mechanism, found.value * enough, places)
             if not len(new):
                 return
             places = np.sort(np.append(places, new))
 
-    def _beyond(self, table: Array, most: float, places: Array) -> Array:
+    def _beyond(self, table: PiecewiseTable, most: float, places: Array) -> Array:
         """Return further inputs at which the interpolated rows lose more than `most`: the worst of each cell between knots and outputs."""
         knots, bins = self.knots(), np.array(self.bins)
         centre = knots[0] / 2 + knots[-1] / 2
-        x, lost = loss_peaks(PiecewiseTable(bins - centre, knots - centre, table[:-1], table[1:]), self.loss)
+        x, lost = loss_peaks(
+            PiecewiseTable(bins - centre, knots - centre, table.starts, table.ends), self.loss
+        )
         return np.setdiff1d((x + centre)[lost > most], [*places, *knots])
 
     def deployed(self, weights: Weights) -> Quantizer:
         """Return the quantizer that interpolates these rows."""
-        rows = [[Fraction(w, total) for w in row] for row, total in zip(weights, map(sum, weights))]
-        knots = [Fraction(x) for x in self.knots(len(rows)).tolist()]
-        return Quantizer.of_law(RationalTable.continuous(tuple(map(Fraction, self.bins)), knots, rows))
+        knots = self.knots(len(weights))
+        return Quantizer.of_law(RationalTable.interpolated(self.bins, knots.tolist(), weights))
 
     def _law(self, mechanism: Quantizer, report: SolveReport, notes: tuple[str, ...]) -> Law:
         """Return the law; raise SolverError if it exceeds the budget, as the program's distances are rounded up."""
@@ -551,8 +551,8 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     def audit(self, result: Result) -> pd.DataFrame:
         """Tabulate every row of the declared problem at the law's knots: privacy of the compared pairs, means, sums."""
         mechanism, declared = result.mechanism, self.problem_of(result).declared
-        rows = np.vstack([mechanism.starts, mechanism.ends[-1:]]).tolist()
-        exact = rows if mechanism.law is None else _exact_rows(mechanism.law)[1]
+        rows = mechanism.knot_rows.tolist()
+        exact = rows if mechanism.law is None else mechanism.law.knot_rows()
         cells = [rational(p) for row in exact for p in row]
         further = [rational(result.value)] * (len(declared.cost) - declared.cells)
         held = next(
@@ -573,7 +573,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             return float(mechanism.metric_loss())
         if self.notion.delta:
             return float(self.privacy.epsilon)  # checked with slack when the law was made
-        return self.notion.needed(mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]]))
+        return self.notion.needed(mechanism.knots, mechanism.knot_rows)
 
     def privacy_claims(self, law: ExactLaw) -> Iterator[Claim]:
         r"""Check in fractions that the rows at the knots are private (`notion`).
@@ -588,9 +588,9 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         if isinstance(getattr(self.privacy, "metric", None), UnavailableCallable):
             yield Claim(claim, CLAIMED, math.nan, True)
             return
-        ends = [[law.row(k, end) for end in (0, 1)] for k in range(len(law.knots) - 1)]
-        joined = all(a[1] == b[0] for a, b in pairwise(ends))
-        slack = self.notion.exact_slack(list(law.knots), [ends[0][0], *(end for _, end in ends)])
+        rows = law.knot_rows()
+        joined = all(law.row(k, 0) == row for k, row in enumerate(rows[1:-1], 1))
+        slack = self.notion.exact_slack(list(law.knots), rows)
         yield Claim("rows are interpolated", PROVED, math.nan, joined, ABOUT_FILE)
         yield Claim(claim, PROVED, round_down(slack), slack >= 0)
 
@@ -599,11 +599,6 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         where = "on the continuum" if self.continuum else f"on {len(mechanism.knots)} inputs"
         found, budget = self.epsilon_of(mechanism), self.privacy.epsilon
         return [f"privacy {where}: {found!r} <= budget {budget!r}, knots: {len(mechanism.knots)}"]
-
-
-def _exact_rows(law: RationalTable) -> tuple[list[Fraction], list[list[Fraction]]]:
-    """Return knots and rows of an interpolated law."""
-    return list(law.knots), [law.row(0, 0), *(law.row(k, 1) for k in range(len(law.knots) - 1))]
 
 
 def _numbered(proof: RowsBound, declared: Declared) -> dict[int, Fraction]:

@@ -17,7 +17,7 @@ are exact like any other's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -184,12 +184,8 @@ class MVU(QuantizerDesign, TableDesign):
 
     def deployed(self, weights: Weights) -> Quantizer:
         """Return the quantizer that dithers its input to the grid."""
-        rows = [[Fraction(w, total) for w in row] for row, total in zip(weights, map(sum, weights))]
-        return self._dithered(list(map(Fraction, self._given_or_even.tolist())), rows)
-
-    def _dithered(self, bins: Sequence[Fraction], rows: list[list[Fraction]]) -> Quantizer:
-        knots = [Fraction(x) for x in self.inputs.tolist()]
-        return Quantizer.of_law(RationalTable.continuous(bins, knots, rows))
+        bins = self._given_or_even.tolist()
+        return Quantizer.of_law(RationalTable.interpolated(bins, self.inputs.tolist(), weights))
 
     def allows(self, outputs: object) -> bool:
         if self.bins is not None:
@@ -254,7 +250,8 @@ class MVU(QuantizerDesign, TableDesign):
             return next(one for one in found if isinstance(one, Law))
         optimum = self._as_optimum(alphabet, self.inputs).solve(gap=1e-7, time_limit=clock.limit())
         law = optimum.mechanism.law
-        mechanism = self._dithered(law.bins, [law.at(Fraction(x)) for x in self.inputs.tolist()])
+        knots = [Fraction(x) for x in self.inputs.tolist()]
+        mechanism = Quantizer.of_law(RationalTable.continuous(law.bins, knots, [law.at(x) for x in knots]))
         return Law(mechanism, optimum.value, report=optimum.solver_report, duals=optimum.duals)
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:

@@ -25,7 +25,7 @@ concave in κ. The grid is chosen by the expected error: the dip is about (h/err
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -150,11 +150,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     @cached_property
     def _outputs(self) -> Array:
         """The outputs; for a search, evenly spaced ones."""
-        if isinstance(self.bins, Alphabet):
-            return self.bins.values
-        if isinstance(self.bins, BinSearch):
-            return np.linspace(-self.bins.max_abs, self.bins.max_abs, self.bins.m)
-        return np.array(self.bins)
+        return np.array(self.bins) if isinstance(self.bins, tuple) else self.bins.values
 
     @property
     def searches_outputs(self) -> bool:
@@ -170,16 +166,13 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     def allows(self, outputs: object) -> bool:
         if isinstance(self.bins, tuple):
             return super().allows(outputs)
-        given = np.asarray(outputs, dtype=float)
-        if isinstance(self.bins, Alphabet):
-            return np.array_equal(given, self._outputs)
-        return bool(given.size == self.bins.m and np.abs(given).max() <= self.bins.max_abs * (1 + 1e-12))
+        return bool(self.bins.allows(np.asarray(outputs, dtype=float)))
 
     @cached_property
     def units(self) -> tuple[float, float]:
         """Centre and unit, a power of two, in which the methods measure inputs and outputs."""
         lower, upper = self.input_range
-        centre = 0.0 if isinstance(self.bins, (BinSearch, Alphabet)) else lower / 2 + upper / 2
+        centre = lower / 2 + upper / 2 if isinstance(self.bins, tuple) else 0.0
         return centre, 2.0 ** math.floor(math.log2(upper / 2 - lower / 2))
 
     @cached_property
@@ -496,12 +489,6 @@ def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> I
     yield from found
 
 
-def _largest_bias(design: QuantizerDesign, places: Sequence[float]) -> float:
-    """Return the allowed bias, at most the largest that outputs at these places can have."""
-    low, high = design.input_range
-    return min(design.max_bias, float(max(high - places[0], places[-1] - low)))
-
-
 def _multipliers_of_space(
     design: QuantizerDesign, space: OutputSpace | None, bins: Numbers, deadline: Deadline
 ) -> DualPieces | None:
@@ -522,7 +509,7 @@ def _solved(
     design: QuantizerDesign, bins: Numbers, deadline: Deadline
 ) -> tuple[DualPieces, OptimalQuantizer, float] | None:
     """Return multipliers for some outputs, their design, and its value."""
-    bias = _largest_bias(design, np.asarray(bins).tolist())
+    bias = design.largest_bias(np.asarray(bins).tolist())
     question = OptimalQuantizer(
         bins, design.privacy, design.prior, design.loss, max_bias=bias, input_range=design.input_range
     )

@@ -139,7 +139,7 @@ def outermost_private(notion: PairwisePrivacy, bins: Sequence[float], knots: Arr
     if notion.continuum or not isinstance(notion.privacy, MetricDP):
         knots = knots[[0, -1]]  # affine rows differ most at the ends
     law = outermost_law((bins[0], bins[-1]), knots)
-    rows = [law.row(0, 0), *(law.row(k, 1) for k in range(len(knots) - 1))]
+    rows = law.knot_rows()
     if notion.continuum:  # steepest, relative to itself, where it is smallest: a segment's length cancels
         slope = abs(rows[1][0] - rows[0][0]) / (law.knots[1] - law.knots[0])
         return slope <= Fraction(notion.privacy.epsilon) * min(map(min, rows))

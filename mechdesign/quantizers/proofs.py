@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -151,6 +151,11 @@ class QuantizerDesign(Design):
     def output_space(self) -> OutputSpace | None:
         """Space of outputs from which a search may choose and for which its lower bound holds; None if they are given."""
         return None
+
+    def largest_bias(self, places: Sequence[float | Fraction]) -> float:
+        """Return the allowed bias, at most the largest that outputs at these places can have."""
+        low, high = map(Fraction, self.input_range)
+        return min(self.max_bias, float(max(high - Fraction(places[0]), Fraction(places[-1]) - low)))
 
     def privacy_claims(self, law: ExactLaw) -> Iterator[Claim]:
         r"""Check that :math:`\max_x p(x, i) \le \rho \min_x p(x, i)` for every output, with a proved rational :math:`\rho \le e^{\varepsilon}`."""
@@ -539,8 +544,8 @@ class DualBound(Proof):
         """Return the problem that the multipliers bound; `outputs` are the law's. Its bias is the allowed one, at most the largest of any mechanism."""
         (low, high), places = map(Fraction, design.input_range), self.duals.places(outputs)
         moments = None if design.objective == "worst" else Moments(design.prior, self.moments)
-        bias = min(design.max_bias, float(max(high - places[0], places[-1] - low)))
-        return Asked(places, (low, high), design.privacy.epsilon, design.loss, moments, bias, design.max_mse)
+        bias, epsilon = design.largest_bias(places), design.privacy.epsilon
+        return Asked(places, (low, high), epsilon, design.loss, moments, bias, design.max_mse)
 
     def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
         """Return the bound that the multipliers prove, in exact arithmetic."""

@@ -45,18 +45,7 @@ from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import (
-    array,
-    finite,
-    generator,
-    increasing,
-    integer,
-    interval,
-    non_negative,
-    positive,
-    probability,
-    settle,
-)
+from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.exact_law import SelectionLaw
@@ -68,7 +57,7 @@ _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
 
 def check_bins(bins: Numbers, name: str = "bins") -> Array:
     """Return bins as a read-only float array, or raise DesignError."""
-    found = increasing(name, bins)
+    found = checks.increasing(name, bins)
     if max(-found[0], found[-1]) > LARGEST:
         raise DesignError.of(name, found[[0, -1]].tolist(), _UNITS)
     return found
@@ -76,7 +65,7 @@ def check_bins(bins: Numbers, name: str = "bins") -> Array:
 
 def check_range(input_range: object, bins: Array | None = None) -> tuple[float, float]:
     """Return the input range as two floats; raise DesignError unless the bins cover it."""
-    lower, upper = interval("input_range", input_range)
+    lower, upper = checks.interval("input_range", input_range)
     if max(-lower, upper) > LARGEST:
         raise DesignError.of("input_range", (lower, upper), _UNITS)
     if bins is not None and (bins[0] > lower or bins[-1] < upper):
@@ -119,7 +108,7 @@ def rqm_family(m: int, q: float) -> Array:
 
     q_j(1) = (1−q)^(j−1), q_j(i) = q (1−q)^(j−i) for 1 < i ≤ j.
     """
-    if probability("q", q, below_one=True) == 0:
+    if checks.probability("q", q, below_one=True) == 0:
         raise DesignError.of("q", q, "must be in (0, 1)")
     j, i = np.indices((m - 1, m - 1))
     table = np.where(i == 0, (1 - q) ** j, q * (1 - q) ** np.maximum(j - i, 0))
@@ -137,7 +126,7 @@ def erm_families(bins: Array) -> Callable[[float], Array]:
     reach = 2 * np.maximum(bins[:-1] - bins[0], bins[1] - bins[0])[:, None]
 
     def family(gamma: float) -> Array:
-        weights = np.exp(positive("gamma", gamma) * steps / reach)
+        weights = np.exp(checks.positive("gamma", gamma) * steps / reach)
         return np.asarray(weights / weights.sum(axis=1)[:, None])
 
     return family
@@ -198,7 +187,7 @@ class SelectionFamilies:
     def __post_init__(self) -> None:
         bins = check_bins(self.bins)
         families = {side: _family(side, getattr(self, side), len(bins)) for side in ("left", "right")}
-        settle(self, bins=bins, **families)
+        checks.settle(self, bins=bins, **families)
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> SelectionFamilies:
@@ -257,7 +246,7 @@ class SelectionFamilies:
 
 
 def _family(name: str, given: Numbers, m: int) -> Array:
-    table = array(name, given, ndim=2)
+    table = checks.array(name, given, ndim=2)
     if table.shape != (m - 1, m - 1):
         raise DesignError(
             f"{name} has shape {table.shape}: must be ({m - 1}, {m - 1}), row n with n + 1 entries"
@@ -308,7 +297,7 @@ class BiasedQuantizer(Saved):
         if not isinstance(self.selection, SelectionFamilies):
             raise DesignError.of("selection", self.selection, "must be a SelectionFamilies")
         input_range = check_range(self.input_range, self.selection.bins)
-        settle(self, beta=non_negative("beta", self.beta), input_range=input_range)
+        checks.settle(self, beta=checks.non_negative("beta", self.beta), input_range=input_range)
 
     @property
     def bins(self) -> Array:
@@ -398,11 +387,11 @@ class BiasedQuantizer(Saved):
     def bias(self, x: Numbers) -> Array:
         """Return E M(x) − x."""
         means: Array = self.probabilities(x) @ self.bins
-        return means - finite("x", x)
+        return means - checks.finite("x", x)
 
     def max_bias(self, points: int = 2001) -> float:
         """Return the largest |bias| over a fine grid and both sides of every bin."""
-        count = max(3, integer("points", points, 1, 10**6) // (len(self._knots) - 1))
+        count = max(3, checks.integer("points", points, 1, 10**6) // (len(self._knots) - 1))
         inputs = [np.linspace(a, b, count) for a, b in pairwise(self._knots)]
         return float(max(np.abs(p @ self.bins - x).max() for x, p in zip(inputs, self._parts(inputs))))
 
@@ -425,7 +414,7 @@ class BiasedQuantizer(Saved):
     def sample(self, x: Numbers, *, rng: Randomness = None, clip: bool = False) -> Array:
         """Draw one output for every input, for simulation."""
         cumulative = np.cumsum(self.probabilities(x, clip=clip), axis=-1)
-        u = generator(rng).random(np.shape(x))[..., None]
+        u = checks.generator(rng).random(np.shape(x))[..., None]
         found: Indices = np.sum(u >= cumulative, axis=-1)
         return self.bins.take(np.minimum(found, len(self.bins) - 1))
 

@@ -172,6 +172,11 @@ class PiecewiseTable:
         """Starts and ends alternating, segment by segment; shape (2 K, m)."""
         return np.stack([self.starts, self.ends], axis=1).reshape(-1, len(self.bins))
 
+    @property
+    def knot_rows(self) -> Array:
+        """Rows of a continuous table at its knots, shape (K + 1, m)."""
+        return np.vstack([self.starts, self.ends[-1:]])
+
     def segment(self, x: Array) -> npt.NDArray[np.intp]:
         """Return the index of the segment of each input."""
         x = inside(x, self.input_range, clip=True)

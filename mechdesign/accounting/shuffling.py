@@ -53,7 +53,6 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -115,8 +114,8 @@ class Clones:
             return cls(np.zeros(1), np.ones(1))
         law = stats.binom(others, min(share, 1.0))
         # Where the tails become negligible; SciPy's isf goes through 1 − q, which is 1 for such q.
-        low = _first(lambda c: float(law.cdf(c)) > NEGLIGIBLE, others)
-        high = _first(lambda c: float(law.sf(c)) <= NEGLIGIBLE, others)
+        ends = (lambda c: law.cdf(c) > NEGLIGIBLE, lambda c: law.sf(c) <= NEGLIGIBLE)
+        low, high = (bisect.bisect_left(range(others), True, key=end) for end in ends)
         edges = np.unique(np.linspace(low, high + 1, min(CELLS, high + 1 - low) + 1).astype(np.int64))
         starts, ends = edges[:-1], edges[1:] - 1
         lower, upper = law.cdf(ends), law.sf(starts - 1)
@@ -161,15 +160,6 @@ class Clones:
         tail = (u - 1) * stats.binom.sf(threshold - 1, c, 0.5)
         value: Array = np.clip(edge - tail + ROUNDING * (edge + tail), 0.0, 1.0)
         return value
-
-
-def _first(holds: Callable[[int], bool], most: int) -> int:
-    """Return the first count in 0..most from which `holds` (monotone) is true."""
-    low, high = -1, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
 
 
 def step_epsilon(s: float, y: float) -> float:
@@ -229,11 +219,17 @@ def smallest_level(failure: Failure, delta: float) -> float | None:
     # a divergence too large for every level's factor belongs to a level too low, as do all before it
     most = max(delta / max(failure.factor(s), 1e-300) for s in levels)
     start = bisect.bisect_left(levels, True, key=lambda s: failure.divergence(s) <= most)
-    first = next((i for i in range(start, len(levels)) if failure(levels[i]) <= delta), None)
-    if first is None or first == 0:
-        return None if first is None else levels[0]
-    low, high = levels[first - 1], levels[first]
-    return safe_root(lambda s: excess(failure(s), delta), low, high, xtol=1e-12 * high, rtol=1e-12)
+    found = least_kept(
+        lambda x: excess(failure(math.exp(x)), delta),
+        math.log(levels[min(start, len(levels) - 1)]),
+        step=0.65,
+        growth=1.0,
+        least=math.log(levels[0]),
+        most=math.log(levels[-1]),
+        xtol=1e-12,
+        rtol=1e-12,
+    )
+    return None if math.isinf(found) else math.exp(found)
 
 
 def lower_level(failure: Failure, delta: float, level: float) -> float:
@@ -302,16 +298,11 @@ def closed_form_delta(item_epsilon: float, t: float, k: int, total: int, delta: 
     low = max(math.log(2) - total * math.exp(-item_epsilon) / 16 + 1e-9, -690.0)
     if low > high:
         return None
-    fits = [x for x in np.linspace(high, low, 65) if spent(x) <= delta]
+    fits = [x for x in np.linspace(high, low, 65).tolist() if spent(x) <= delta]
     if not fits:
         return None
-    low, high = float(fits[0]), min(high, float(fits[0]) + (high - low) / 64)
-    while high - low > 1e-12 * abs(high):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if spent(middle) <= delta else (low, middle)
-    return math.exp(low)
+    above = min(high, fits[0] + (high - low) / 64)
+    return math.exp(safe_root(lambda x: excess(spent(x), delta), fits[0], above, rtol=1e-12))
 
 
 MOST = 10**15  # items: their binomial tails are still SciPy's

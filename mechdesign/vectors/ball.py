@@ -21,7 +21,7 @@ import numpy as np
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.page import Saved
-from mechdesign.problem.checks import NARROWEST, Checked, answers, integer, one_of, positive
+from mechdesign.problem.checks import NARROWEST, Checked, answers, integer, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
 
@@ -55,14 +55,6 @@ def checked_dimension(name: str, value: object) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 1:
         raise DesignError.of(name, 1, "must be at least 2; a single number is md.OptimalQuantizer's")
     return integer(name, value, 2, _LARGEST_DIMENSION)
-
-
-def checked_radius(name: str, value: object) -> float:
-    """Return R, the length at which vectors are clipped, or raise DesignError."""
-    found = positive(name, value)
-    if not 1e-100 <= found <= 1e100:
-        raise DesignError.of(name, value, "must be between 1e-100 and 1e100")
-    return found
 
 
 def checked_vectors(x: Numbers, dimension: int) -> Array:
@@ -173,19 +165,19 @@ class VectorMechanism(PureMechanism, ABC):
         """r, the length of an answer for R = 1."""
 
     @property
-    @abstractmethod
-    def second_moment(self) -> float:
-        """m₂, the mean of the squared inner product of a unit answer with the input."""
-
-    @property
     def excess(self) -> float:
         """r² − 1, the error on the sphere for R = 1."""
         return self.factor**2 - 1
 
     @property
+    @abstractmethod
     def spread(self) -> float:
         """1 − m₂."""
-        return 1 - self.second_moment
+
+    @property
+    def second_moment(self) -> float:
+        """m₂, the mean of the squared inner product of a unit answer with the input."""
+        return 1 - self.spread
 
     def squared_error(self, x: Numbers) -> Array:
         """Return the expected squared error E‖M(x) − x‖² at vectors x, shape (..., d), which depends on their lengths only.
@@ -211,10 +203,6 @@ class VectorMechanism(PureMechanism, ABC):
         worst = self._unit_error(1.0) if self.inputs == "sphere" else max(map(self._unit_error, (0.0, 1.0)))
         return self.radius**2 * worst
 
-    @property
-    def _wanted(self) -> str:
-        return f"{'exactly' if self.inputs == 'sphere' else 'at most'} {self.radius:g}"
-
     def lifted(self, x: Numbers, *, clip: bool = False) -> Array:
         """Return inputs as unit vectors, shape (n, D), or raise DataError for lengths that are not allowed.
 
@@ -231,7 +219,8 @@ class VectorMechanism(PureMechanism, ABC):
         sphere = self.inputs == "sphere"
         bad = (norms > 1 + _NEAR) | (sphere & (norms < 1 - _NEAR))
         if bad.any() and not clip:
-            raise DataError(f"x: lengths must be {self._wanted}; or pass clip=True")
+            wanted = f"{'exactly' if sphere else 'at most'} {self.radius:g}"
+            raise DataError(f"x: lengths must be {wanted}; or pass clip=True")
         if sphere:
             found[:, :1] += norms == 0
             return found / np.where(norms == 0, 1.0, norms)

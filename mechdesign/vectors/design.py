@@ -63,12 +63,12 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import field, generator, instance, integer, one_of
+from mechdesign.problem.checks import field, generator, instance, integer, magnitude, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Numbers, Randomness
-from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius, power_of_e
+from mechdesign.vectors.ball import VectorMechanism, checked_dimension, power_of_e
 from mechdesign.vectors.directions import RandomDirections
 from mechdesign.vectors.sampled import LARGEST_BITS as MOST_SIGNS
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, coordinate_epsilon
@@ -147,7 +147,7 @@ class PrivUnit(VectorMechanism):
     dimension: int = field(check=checked_dimension)
     privacy: PureDP = field(PureDP)
     inputs: str = field(check=one_of, allowed=("ball", "sphere"), default="ball")
-    radius: float = field(check=checked_radius, default=1.0)
+    radius: float = field(check=magnitude, default=1.0)
 
     @cached_property
     def _gain(self) -> float:
@@ -181,10 +181,6 @@ class PrivUnit(VectorMechanism):
         d, gain = self.working, self._gain
         inside = cap_mass(d, self._depth, 1.0, 1.0)
         return (d - 1) / d * (gain * inside + 1) / (gain * self.mass + 1)
-
-    @property
-    def second_moment(self) -> float:
-        return 1 - self.spread
 
     def sample(self, x: Numbers, *, rng: Randomness = None, clip: bool = False) -> Array:
         """Draw an answer for every vector, for simulation: in floating-point numbers, which is not private.
@@ -248,11 +244,8 @@ def corner_reach(epsilon: float) -> float:
     gain = math.expm1(epsilon)
 
     def least(t: float) -> float:
-        wanted, low = 4 / 27 * gain * cubic_excess(t), max(t, 0.0)
-        high = low + 1
-        while high * (high - t) ** 2 < wanted:
-            high += high - low
-        return float(optimize.brentq(lambda s: s * (s - t) ** 2 - wanted, low, high, xtol=1e-13, rtol=1e-13))
+        roots = np.roots([1.0, -2 * t, t * t, -4 / 27 * gain * cubic_excess(t)])
+        return float(roots[np.abs(roots.imag) <= 1e-9 * np.abs(roots)].real.max())
 
     ends = (-2.0, math.sqrt(2 * epsilon) + 1)
     found = optimize.minimize_scalar(least, bounds=ends, method="bounded", options={"xatol": 1e-9})
@@ -322,13 +315,13 @@ class VectorQuantizer(Design):
     privacy: PureDP = field(PureDP)
     bits: int | None = field(check=integer, least=1, most=LARGEST_BITS, default=None)
     inputs: str = field(check=one_of, allowed=("ball", "sphere", "box"), default="ball")
-    radius: float = field(check=checked_radius, default=1.0)
+    radius: float = field(check=magnitude, default=1.0)
     rotation: str | None = field(check=one_of, allowed=(None, "exact", "fast"), default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.inputs == "box":
-            checked_radius("radius", self.radius * math.sqrt(self.dimension))
+            magnitude("radius", self.radius * math.sqrt(self.dimension))
         power_of_e(self.privacy.epsilon)
 
     @property

@@ -57,10 +57,10 @@ from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import field, integer, one_of
+from mechdesign.problem.checks import field, integer, magnitude, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Indices, Numbers
-from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius, halved_sum, power_of_e
+from mechdesign.vectors.ball import VectorMechanism, checked_dimension, halved_sum, power_of_e
 from mechdesign.vectors.coded import SubsetSelection, best_near, checked_key, shared_words
 from mechdesign.vectors.sampled import coordinate_epsilon
 from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, chi_mean
@@ -200,7 +200,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
     privacy: PureDP = field(PureDP)
     messages: int = field(check=integer, least=1, most=1 << 10, default=1)
     inputs: str = field(check=one_of, allowed=("ball", "sphere"), default="ball")
-    radius: float = field(check=checked_radius, default=1.0)
+    radius: float = field(check=magnitude, default=1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -248,10 +248,6 @@ class RandomDirections(VectorMechanism, SubsetSelection):
     def spread(self) -> float:
         more, less = map(float, self.probabilities)
         return (more - less) * self._sums[2] + less * self.outputs * (1 - 1 / self.working)
-
-    @property
-    def second_moment(self) -> float:
-        return 1 - self.spread
 
     def _unit_error(self, square: float) -> float:
         return super()._unit_error(square) / self.messages

@@ -191,6 +191,14 @@ def counts_within(rows: list[list[Fraction]], budget: Fraction) -> list[list[int
     return counts
 
 
+def _budget(epsilon: float | None, ratio: Fraction | None) -> Fraction:
+    """Return e^ε, rounded down, or the law's own ratio."""
+    budget = ratio if epsilon is None else exp_lower(positive("epsilon", epsilon))
+    if budget is None:
+        raise DesignError("the law has infinite privacy loss: there is no budget to keep")
+    return budget
+
+
 def _copied(name: str, value: object, kinds: str) -> npt.NDArray[np.generic]:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not min(value.shape, default=0):
         raise DesignError.of(name, value, "must be an array of the kind that IntegerTable.of makes")
@@ -263,12 +271,8 @@ class IntegerTable(Checked, CodedMechanism):
             scale, quantizer = Fraction(quantizer.scale), quantizer.coordinate
         law = quantizer.certified().law
         assert law is not None
-        ratio = law.ratio()
-        budget = ratio if epsilon is None else exp_lower(positive("epsilon", epsilon))
-        if budget is None:
-            raise DesignError("the quantizer has infinite privacy loss: there is no budget to keep")
         rows = [law.row(k, end) for k in range(len(law.knots) - 1) for end in (0, 1)]
-        counts = counts_within(rows, budget)
+        counts = counts_within(rows, _budget(epsilon, law.ratio()))
         knots = np.array([float(scale * x) for x in law.knots])
         outputs = [scale * b for b in law.bins]
         return cls(knots, np.array(counts, dtype=np.int64), _moved(outputs, counts, rows))
@@ -301,13 +305,7 @@ class IntegerTable(Checked, CodedMechanism):
             wanted = "must be rows of one length, two or more, of integers that are not all 0"
             raise DesignError.of("weights", weights, wanted)
         rows = [[Fraction(w, sum(row)) for w in row] for row in weights]
-        budget = (
-            worst_ratio([list(row) for row in weights])
-            if epsilon is None
-            else exp_lower(positive("epsilon", epsilon))
-        )
-        if budget is None:
-            raise DesignError("the report has infinite privacy loss: there is no budget to keep")
+        budget = _budget(epsilon, worst_ratio([list(row) for row in weights]))
         counts = np.repeat(np.array(counts_within(rows, budget), dtype=np.int64), 2, axis=0)
         return cls(np.arange(len(rows) + 1.0), counts, np.arange(counts.shape[1], dtype=float))
 

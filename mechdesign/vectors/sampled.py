@@ -36,7 +36,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import Checked, field, integer, one_of, settle
+from mechdesign.problem.checks import Checked, field, integer, magnitude, one_of, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.exact_law import RationalTable
 from mechdesign.quantizers.mechanism import Quantizer
@@ -45,7 +45,6 @@ from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.ball import (
     PureMechanism,
     checked_dimension,
-    checked_radius,
     power_of_e,
     scaled_vectors,
 )
@@ -156,7 +155,7 @@ class SampledCoordinates(Checked, SampledSubset):
     bits: int | None = field(check=_limit)
     privacy: PureDP = field(PureDP)
     inputs: str = field(check=one_of, allowed=("box", "ball"), default="box")
-    radius: float = field(check=checked_radius, default=1.0)
+    radius: float = field(check=magnitude, default=1.0)
     count: int | None = None
     coordinate: Quantizer | None = field(Quantizer, default=None)
 
@@ -318,7 +317,7 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
     dimension: int = field(check=checked_dimension)
     bits: int = field(check=integer, least=1, most=LARGEST_BITS)
     privacy: PureDP = field(PureDP)
-    radius: float = field(check=checked_radius, default=1.0)
+    radius: float = field(check=magnitude, default=1.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

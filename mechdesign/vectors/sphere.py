@@ -42,11 +42,11 @@ from scipy import linalg, special
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import field, generator, integer, one_of
+from mechdesign.problem.checks import field, generator, integer, magnitude, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius, halved_sum
+from mechdesign.vectors.ball import VectorMechanism, checked_dimension, halved_sum
 from mechdesign.vectors.coded import SubsetSelection, best_near, checked_key, shared_normals, shared_words
 
 LARGEST_BITS = 16
@@ -86,7 +86,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
     bits: int = field(check=integer, least=1, most=LARGEST_BITS)
     privacy: PureDP = field(PureDP)
     inputs: str = field(check=one_of, allowed=("ball", "sphere"), default="ball")
-    radius: float = field(check=checked_radius, default=1.0)
+    radius: float = field(check=magnitude, default=1.0)
     rotation: str = field(check=one_of, allowed=("exact", "fast"), default="exact")
 
     def __post_init__(self) -> None:
@@ -115,10 +115,10 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         return float(ratio) / self.closeness
 
     @cached_property
-    def second_moment(self) -> float:
+    def spread(self) -> float:
         m, k, (more, less) = self.outputs, self.near, map(float, self.probabilities)
         near = m / (m - 1) * (top_squares(m, k) - k / m) / self.working
-        return less * m / self.working + (more - less) * near
+        return 1 - (less * m / self.working + (more - less) * near)
 
     @property
     def shared_error(self) -> float:

@@ -189,7 +189,7 @@ CHECKS = {
     "non_negative": "nn",
     "share": "(0,1]",
     "_advantage": "(0,1)",
-    **dict.fromkeys(("magnitude", "checked_radius"), "[1e-100,1e100]"),
+    "magnitude": "[1e-100,1e100]",
     "_bound": "[1e-140,1e150]",
     "checked_dimension": "2..16777216",
 }

@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.problem.checks import generator, instance, integer, settle
+from mechdesign.problem.checks import generator, instance, integer, magnitude, settle
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
-from mechdesign.vectors.ball import checked_dimension, checked_radius, checked_vectors
+from mechdesign.vectors.ball import checked_dimension, checked_vectors
 
 __all__ = ["ORDERS", "Baseline", "calibrated", "spent"]
 
@@ -85,7 +85,7 @@ class Baseline(ABC):
             dimension=checked_dimension("dimension", self.dimension),
             privacy=instance("privacy", self.privacy, kind),
             clients=integer("clients", self.clients, 1, _LARGEST_CLIENTS),
-            radius=checked_radius("radius", self.radius),
+            radius=magnitude("radius", self.radius),
         )
         if getattr(self.privacy, "delta", 1.0) == 0:
             raise DesignError.of("delta", 0.0, "must be positive: this mechanism is not purely private")

@@ -149,79 +149,81 @@ def delta_interval(
     integer("rounds", rounds, 1)
     if probability("sampling_rate", sampling_rate) == 0:
         raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")
-    deadline, epsilon = Deadline.of(deadline, time_limit), float(epsilon)
-    replaced = _replaced(terms, sampling_rate, neighbours)
-    if sampling_rate < 1 and rounds == 1 and not replaced:
-        low, high = _unsampled(epsilon, sampling_rate)
-        above, below = (
-            delta_interval(terms, at, width=width, closed_form=closed_form, points=points, deadline=deadline)
-            for at in (low, high)
-        )
-        return DeltaInterval(
-            sampling_rate * below.lower * (1 - ROUNDED), min(sampling_rate * above.upper * (1 + ROUNDED), 1.0)
-        )
-    terms = _repeated(terms, rounds, sampling_rate)
-    if (
-        closed_form
-        and (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None
-    ):
+    asked, clock = (
+        _Asked.of(terms, epsilon, rounds, sampling_rate, neighbours),
+        Deadline.of(deadline, time_limit),
+    )
+
+    def enclosed(at: float) -> DeltaInterval:
+        if closed_form and (found := asked.closed(at)) is not None:
+            return found
+        if asked.rounds[2] == 1 and apart(asked.rounds[0]):
+            return DeltaInterval(1.0, 1.0)
+        return _enclosed([asked.rounds], at, width, neighbours, points, told_from, clock)
+
+    found = enclosed(asked.low)
+    if asked.share == 1:
         return found
-    asked: list[Rounds] = [] if replaced else [(terms, rounds, sampling_rate)]
-    if sampling_rate < 1 and (apart(terms) or typical(terms) > _APART):
-        # A record in no sample loses nothing; losses this large are beyond the grid.
-        most = min(-math.expm1(rounds * math.log1p(-sampling_rate)) * (1 + ROUNDED), 1.0)
-        return _seen_at_once(DeltaInterval(0.0, most), asked, epsilon)
-    if apart(terms):
-        return DeltaInterval(1.0, 1.0)
-    try:
-        plan = _planned(terms, epsilon, 0.01, rounds, sampling_rate, neighbours)
-    except DesignError:  # doubles see no privacy loss: the sum of the rounds' total variations is left
-        each = sum(t.count * _alone(t, 0.0).upper for t in terms)
-        return DeltaInterval(
-            0.0, min((rounds if sampling_rate < 1 else 1) * sampling_rate * each * (1 + ROUNDED), 1.0)
-        )
-    found = _attained(plan, epsilon, deadline, _refine(plan, epsilon, width, points, told_from, deadline))
-    return _seen_at_once(found, asked, epsilon)
+    return DeltaInterval(asked.lower(enclosed(asked.high).lower), asked.upper(found.upper))
 
 
-def _unsampled(epsilon: float, sampling_rate: float) -> tuple[float, float]:
-    """Enclose the ε at which δ of a round with all records is 1/q of δ of its sample at this ε."""
-    before = loss_before(epsilon, sampling_rate)
-    return before * (1 - ROUNDED), before * (1 + ROUNDED)
+@dataclass(frozen=True)
+class _Asked:
+    """Rounds, and the numbers between which the ε lies at which `share` times their δ is the one asked for.
 
+    Rounds without samples are one round of all their terms. A single sample is a round with all records at a larger ε (`loss_before`).
+    """
 
-def _replaced(terms: Terms, sampling_rate: float, neighbours: str) -> bool:
-    """Return whether records are sampled and one is replaced, which needs normal noise."""
-    one_of("neighbours", neighbours, ("add-remove", "replace"))
-    replaced = sampling_rate < 1 and neighbours == "replace"
-    if replaced and not all(is_gaussian(t.law) for t in as_terms(terms)):
-        remedy = "is accounted for under normal noise alone where records are sampled"
-        raise DesignError.of("neighbours", neighbours, remedy)
-    return replaced
+    rounds: Rounds
+    neighbours: str
+    low: float
+    high: float
+    share: float = 1.0
 
+    @classmethod
+    def of(
+        cls,
+        terms: Terms,
+        epsilon: float,
+        rounds: int = 1,
+        sampling_rate: float = 1.0,
+        neighbours: str = "add-remove",
+    ) -> _Asked:
+        held = as_terms(terms)
+        one_of("neighbours", neighbours, ("add-remove", "replace"))
+        if sampling_rate == 1:
+            held = tuple(replace(t, count=t.count * rounds) for t in held)
+            return cls((held, 1, 1.0), neighbours, float(epsilon), float(epsilon))
+        if neighbours == "replace" and not all(is_gaussian(t.law) for t in held):
+            remedy = "is accounted for under normal noise alone where records are sampled"
+            raise DesignError.of("neighbours", neighbours, remedy)
+        if rounds > 1 or neighbours == "replace":
+            return cls((held, rounds, sampling_rate), neighbours, float(epsilon), float(epsilon))
+        before = loss_before(float(epsilon), sampling_rate)
+        ends = before * (1 - ROUNDED), before * (1 + ROUNDED)
+        return cls((held, 1, 1.0), neighbours, *ends, sampling_rate)
 
-def _repeated(terms: Terms, rounds: int, sampling_rate: float) -> tuple[NoiseTerm, ...]:
-    """Return the terms of all rounds, or of one if rounds are sampled."""
-    times = rounds if sampling_rate == 1.0 else 1
-    return tuple(replace(t, count=t.count * times) for t in as_terms(terms))
+    def upper(self, delta: float) -> float:
+        """Return the upper bound of the δ asked for, given one at `low`."""
+        return delta if self.share == 1 else min(self.share * delta * (1 + ROUNDED), 1.0)
 
+    def lower(self, delta: float) -> float:
+        """Return the lower bound of the δ asked for, given one at `high`."""
+        return delta if self.share == 1 else self.share * delta * (1 - ROUNDED)
 
-def _closed(
-    terms: tuple[NoiseTerm, ...], epsilon: float, sampling_rate: float, replaced: bool = False
-) -> DeltaInterval | None:
-    """Return δ(ε) of normal noise, of one coordinate, or of one sampled round in which a record is replaced; None for others."""
-    if replaced:
-        once = SampledRounds(terms, 1, 1.0, replaced=sampling_rate)
-        below, above = (once.single(pessimistic=up) for up in (False, True))
-        if isinstance(below, ReplacedLoss) and isinstance(above, ReplacedLoss):
-            return DeltaInterval(below.delta(epsilon)[0], above.delta(epsilon)[1])
-    if sampling_rate < 1:
-        return None
-    if all(is_gaussian(t.law) for t in terms):
-        return DeltaInterval(*enclosed_gaussian(epsilon, [in_sigmas(t) for t in terms]), PROVED)
-    if len(terms) > 1 or terms[0].count > 1:
-        return None
-    return _alone(terms[0], epsilon)
+    def closed(self, epsilon: float) -> DeltaInterval | None:
+        """Return δ(ε) of normal noise, of one coordinate, or of one sampled round in which a record is replaced; None for others."""
+        terms, rounds, rate = self.rounds
+        if rate < 1 and rounds == 1:
+            once = SampledRounds(terms, 1, 1.0, replaced=rate)
+            below, above = (once.single(pessimistic=up) for up in (False, True))
+            if isinstance(below, ReplacedLoss) and isinstance(above, ReplacedLoss):
+                return DeltaInterval(below.delta(epsilon)[0], above.delta(epsilon)[1])
+        if rate < 1:
+            return None
+        if all(is_gaussian(t.law) for t in terms):
+            return DeltaInterval(*enclosed_gaussian(epsilon, [in_sigmas(t) for t in terms]), PROVED)
+        return _alone(terms[0], epsilon) if sum(t.count for t in terms) == 1 else None
 
 
 def _alone(term: NoiseTerm, epsilon: float) -> DeltaInterval:
@@ -250,30 +252,18 @@ def _seen_at_once(found: DeltaInterval, mechanisms: Sequence[Rounds], epsilon: f
     return replace(found, lower=max(found.lower, min(least, found.upper)))
 
 
-def _planned(
-    terms: tuple[NoiseTerm, ...],
-    epsilon: float,
-    width: float,
-    rounds: int,
-    sampling_rate: float,
-    neighbours: str,
-) -> GridPlan | SampledPlan:
-    if sampling_rate == 1.0:
-        alone = [SampledRounds.of((replace(t, count=1),), t.count, 1.0, epsilon) for t in terms]
-        if all(part.own for part in alone):
-            return SampledPlan.of(tuple(alone), epsilon, width)
-        return plan_grid(terms, epsilon, width)
-    part = SampledRounds.of(terms, rounds, sampling_rate, epsilon, neighbours)
-    return SampledPlan.of((part,), epsilon, width)
-
-
-def _together(
+def _plan(
     mechanisms: Sequence[Rounds], epsilon: float, width: float, neighbours: str
 ) -> GridPlan | SampledPlan:
-    """Return the grid plan of several mechanisms; those without sampling become rounds of one normal coordinate, or of their terms."""
-    whole = [t for terms, rounds, rate in mechanisms if rate == 1 for t in _repeated(terms, rounds, rate)]
+    """Return the grid plan of mechanisms; with samples, the others become rounds of one normal coordinate, or of their terms."""
+    whole = [
+        t for terms, rounds, rate in mechanisms if rate == 1 for t in _Asked.of(terms, 0.0, rounds).rounds[0]
+    ]
     sampled = [SampledRounds.of(*one, epsilon, neighbours) for one in mechanisms if one[2] < 1]
     if not sampled:
+        alone = [SampledRounds.of((replace(t, count=1),), t.count, 1.0, epsilon) for t in whole]
+        if all(part.own for part in alone):
+            return SampledPlan.of(tuple(alone), epsilon, width)
         return plan_grid(tuple(whole), epsilon, width)
     normal = tuple(t for t in whole if is_gaussian(t.law))
     parts = [((replace(t, count=1),), t.count) for t in whole if not is_gaussian(t.law)]
@@ -286,7 +276,9 @@ def _hiding(mechanisms: Sequence[Rounds], epsilon: float) -> tuple[list[Rounds],
 
     Of pairs (P, (1 − p) P + p P') and their reverse, with others, δ is at most p and δ of the others at ε + log(1 − p).
     """
-    shown = [apart(terms) or typical(terms) > _APART for terms, *_ in mechanisms]
+    # a plan cuts losses this large off where they are alone and nothing is sampled
+    large = len(mechanisms) > 1 or mechanisms[0][2] < 1
+    shown = [apart(terms) or (large and typical(terms) > _APART) for terms, *_ in mechanisms]
     pairs = list(zip(mechanisms, shown))
     none = sum(n * math.log1p(-q) if q < 1 else -math.inf for (_, n, q), far in pairs if far)
     rest = [mechanism for mechanism, far in pairs if not far]
@@ -312,23 +304,44 @@ def joint_interval(
     >>> alone < both
     True
     """
-    for terms, _, rate in mechanisms:
-        _replaced(terms, rate, neighbours)
-    asked = [] if neighbours == "replace" else mechanisms
+    for terms, rounds, rate in mechanisms:
+        _Asked.of(terms, epsilon, rounds, rate, neighbours)
+    return _enclosed(mechanisms, epsilon, width, neighbours, 2**20, 0.0, Deadline.of(deadline))
+
+
+def _enclosed(
+    mechanisms: Sequence[Rounds],
+    epsilon: float,
+    width: float,
+    neighbours: str,
+    points: int,
+    told_from: float,
+    clock: Deadline,
+) -> DeltaInterval:
+    """Bound δ(ε) from both sides on grids; the lower end is of two actual records, if the plan's pair only dominates all of them."""
+    known = [one for one in mechanisms if one[2] == 1 or neighbours != "replace"]
     rest, least, seen = _hiding(mechanisms, epsilon)
-    if seen == 1.0 or not rest:
-        return _seen_at_once(DeltaInterval(0.0, seen), asked, epsilon)
-    plan, clock = _together(rest, least, 0.01, neighbours), Deadline.of(deadline)
-    found = _attained(plan, least, clock, _refine(plan, least, width, 2**20, 0.0, clock))
-    if seen:
-        found = DeltaInterval(0.0, min(found.upper + seen, 1.0))
-    return _seen_at_once(found, asked, epsilon)
+    found = DeltaInterval(0.0, seen)
+    if rest and seen < 1:
+        try:
+            plan = _plan(rest, least, 0.01, neighbours)
+        except DesignError:  # doubles see no privacy loss: the sum of the rounds' total variations is left
+            each = [n * q * t.count * _alone(t, 0.0).upper for terms, n, q in rest for t in terms]
+            return DeltaInterval(0.0, min((sum(each) + seen) * (1 + ROUNDED), 1.0))
+        found = _refine(plan, least, width, points, told_from, clock)
+        if isinstance(plan, SampledPlan) and (real := plan.attained) is not None:
+            lower = in_time(real, least, real.align(real.step / 4), clock, pessimistic=False)
+            found = replace(found, lower=min(lower, found.upper))
+        if seen:
+            found = DeltaInterval(0.0, min(found.upper + seen, 1.0))
+    return _seen_at_once(found, known, epsilon)
 
 
 def joint_upper(
     mechanisms: Sequence[Rounds],
     epsilon: float,
     *,
+    width: float = 1e-3,
     neighbours: str = "add-remove",
     points: int = 2**20,
     deadline: Deadline | None = None,
@@ -337,8 +350,15 @@ def joint_upper(
     rest, least, seen = _hiding(mechanisms, epsilon)
     if seen == 1.0 or not rest:
         return seen
-    plan = _together(rest, least, 1e-3, neighbours)
-    return min(_upper(plan, least, 1e-3, points, Deadline.of(deadline)) + seen, 1.0)
+    plan, clock, found = _plan(rest, least, width, neighbours), Deadline.of(deadline), 1.0
+    for _ in range(4):
+        step = plan.align(max(plan.step / 2, plan.finest(points)))
+        found = min(found, in_time(plan, least, step, clock, pessimistic=True))
+        cut = plan.count * plan.upper_tail
+        if cut <= 0.01 * width * found or plan.upper_tail <= FLOOR or clock.passed:
+            break
+        plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * found / cut, FLOOR))
+    return min(found + seen, 1.0)
 
 
 def in_time(
@@ -353,16 +373,6 @@ def in_time(
             if step > plan.finest(4):
                 return 1.0 if options["pessimistic"] else 0.0
         step *= 8
-
-
-def _attained(
-    plan: GridPlan | SampledPlan, epsilon: float, deadline: Deadline, found: DeltaInterval
-) -> DeltaInterval:
-    """Return the interval with the lower end of two actual records, if the plan's pair only dominates all of them."""
-    if not isinstance(plan, SampledPlan) or (real := plan.attained) is None:
-        return found
-    lower = in_time(real, epsilon, plan.align(plan.step / 4), deadline, pessimistic=False)
-    return replace(found, lower=min(lower, found.upper))
 
 
 def _refine(
@@ -402,97 +412,65 @@ def _refine(
             return best
 
 
-def upper_delta(terms: Terms, epsilon: float, *, width: float = 1e-3, **asked: Any) -> float:
-    """Bound δ(ε) from above: exactly if there is a closed form, else on one grid planned for `width`, of at most `points` points."""
-    return _end(terms, epsilon, pessimistic=True, width=width, **asked)
-
-
-def lower_delta(terms: Terms, epsilon: float, *, width: float = 1e-2, **asked: Any) -> float:
-    """Bound δ(ε) from below: exactly if there is a closed form, else on one grid planned for `width`, or a wider one if time is short."""
-    return _end(terms, epsilon, pessimistic=False, width=width, **asked)
-
-
-def _end(
+def upper_delta(
     terms: Terms,
     epsilon: float,
     *,
-    pessimistic: bool,
-    width: float,
-    rounds: int = 1,
-    sampling_rate: float = 1.0,
-    neighbours: str = "add-remove",
+    width: float = 1e-3,
     points: int = 2**20,
     deadline: Deadline | None = None,
+    **seen: Any,
 ) -> float:
-    """Bound δ(ε) from above or from below."""
-    clock = Deadline.of(deadline)
-    replaced = _replaced(terms, sampling_rate, neighbours)
-    if sampling_rate < 1 and rounds == 1 and not replaced:
-        low, high = _unsampled(epsilon, sampling_rate)
-        options: dict[str, Any] = {"width": width, "points": points, "deadline": clock}
-        whole = _end(terms, low if pessimistic else high, pessimistic=pessimistic, **options)
-        return min(sampling_rate * whole * (1 + ROUNDED if pessimistic else 1 - ROUNDED), 1.0)
-    terms = _repeated(terms, rounds, sampling_rate)
-    if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
-        return found.upper if pessimistic else found.lower
-    if apart(terms):
-        return 1.0 if pessimistic or sampling_rate == 1 else 0.0
-    plan = _planned(terms, epsilon, width, rounds, sampling_rate, neighbours)
-    if pessimistic:
-        return _upper(plan, epsilon, width, points, clock)
+    """Bound δ(ε) from above: exactly if there is a closed form, else on one grid planned for `width`, of at most `points` points.
+
+    Rounds, sampling rate and neighbours are `seen` as in `delta_interval`.
+    """
+    asked = _Asked.of(terms, epsilon, **seen)
+    if (found := asked.closed(asked.low)) is not None:
+        return asked.upper(found.upper)
+    options: dict[str, Any] = {"neighbours": asked.neighbours, "points": points, "deadline": deadline}
+    return asked.upper(joint_upper([asked.rounds], asked.low, width=width, **options))
+
+
+def lower_delta(
+    terms: Terms, epsilon: float, *, width: float = 1e-2, deadline: Deadline | None = None, **seen: Any
+) -> float:
+    """Bound δ(ε) from below: exactly if there is a closed form, else on one grid planned for `width`, or a wider one if time is short."""
+    asked = _Asked.of(terms, epsilon, **seen)
+    if (found := asked.closed(asked.high)) is not None:
+        return asked.lower(found.lower)
+    held, _, rate = asked.rounds
+    if apart(held):
+        return asked.lower(1.0 if rate == 1 else 0.0)
+    plan = _plan([asked.rounds], asked.high, width, asked.neighbours)
     if isinstance(plan, SampledPlan):
         plan = plan.attained or plan
-    return in_time(plan, epsilon, plan.step, clock, pessimistic=False)
+    return asked.lower(in_time(plan, asked.high, plan.step, Deadline.of(deadline), pessimistic=False))
 
 
-def _upper(
-    plan: GridPlan | SampledPlan, epsilon: float, width: float, points: int, deadline: Deadline
-) -> float:
-    least = 1.0
-    for _ in range(4):
-        step = plan.align(max(plan.step / 2, plan.finest(points)))
-        least = min(least, in_time(plan, epsilon, step, deadline, pessimistic=True))
-        cut = plan.count * plan.upper_tail
-        if cut <= 0.01 * width * least or plan.upper_tail <= FLOOR or deadline.passed:
-            break
-        plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * least / cut, FLOOR))
-    return least
-
-
-def verified_delta(
-    terms: Terms,
-    epsilon: float,
-    *,
-    rounds: int = 1,
-    sampling_rate: float = 1.0,
-    neighbours: str = "add-remove",
-    deadline: Deadline | None = None,
-) -> float:
+def verified_delta(terms: Terms, epsilon: float, *, deadline: Deadline | None = None, **seen: Any) -> float:
     """Bound δ(ε) from above as the stand-alone verifier can on its finest grid, or on a wider one if time is short.
 
     The verifier's steps are ε/n times a power of 2, at most 2¹⁵ to the largest loss and 2¹⁶ along the sum of all n; here they are
     twice as wide, as it splits losses up to twice.
     """
-    clock = Deadline.of(deadline)
-    if sampling_rate < 1 and (rounds > 1 or neighbours == "replace"):
-        seen: dict[str, Any] = {"rounds": rounds, "sampling_rate": sampling_rate, "neighbours": neighbours}
-        return upper_delta(terms, epsilon, **seen, points=2**14, deadline=clock)
-    if sampling_rate < 1:
-        low, _ = _unsampled(epsilon, sampling_rate)
-        return min(sampling_rate * verified_delta(terms, low, deadline=clock) * (1 + ROUNDED), 1.0)
-    terms = _repeated(terms, rounds, 1.0)
-    if apart(terms):
-        return 1.0
-    plan = plan_grid(terms, epsilon, 1e-3)
+    asked, clock = _Asked.of(terms, epsilon, **seen), Deadline.of(deadline)
+    held, _, rate = asked.rounds
+    if rate < 1:
+        return upper_delta(terms, epsilon, points=2**14, deadline=clock, **seen)
+    if apart(held):
+        return asked.upper(1.0)
+    epsilon = asked.low
+    plan = plan_grid(held, epsilon, 1e-3)
     if plan.near_atoms(epsilon):  # the verifier has the exact losses of atoms
-        return delta_interval(terms, epsilon, width=3e-3, points=2**17, deadline=clock).upper
+        return asked.upper(delta_interval(held, epsilon, width=3e-3, points=2**17, deadline=clock).upper)
     tops = [(count, largest(loss, plan.upper_tail)) for loss, count in plan.losses]
     spread = math.sqrt(-8 * math.log(plan.upper_tail) * max(cumulants(plan.coarse, 0.0).variance, 0.0))
     span = min(sum(2 * count * loss for count, loss in tops), spread)
     least = max(max(loss for _, loss in tops) / 2**15, span / 2**16)
     unit = (epsilon or tops[-1][1]) / sum(count for count, _ in tops)
     step = unit * 2.0 ** math.ceil(math.log2(2 * least / unit))
-    return in_time(plan, epsilon, plan.align(step), clock, pessimistic=True)
+    return asked.upper(in_time(plan, epsilon, plan.align(step), clock, pessimistic=True))
 
 
 def epsilon_bound(

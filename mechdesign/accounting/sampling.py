@@ -616,18 +616,15 @@ class SampledPlan:
         left_out = sign * 4 * TINY * sum(part.rounds for part in self.parts if part.spread)
         if len(self.parts) == 1:  # atoms move with the rate
             step *= math.exp(sign * self.parts[0].spread)
-        try:
-            tail, found = self.upper_tail, 0.0
-            pairs = [
-                (v.grids(step, tail, self.most, pessimistic=pessimistic, most=most), v.rounds)
-                for v in self.parts
-            ]
-            for i in (0, 1):
-                if found < 1:
-                    parts = [(pair[i], n) for pair, n in pairs]
-                    found = max(found, composed_delta(parts, epsilon, most=most)[0])
-            return min(max(found + left_out, 0.0), 1.0)
-        except DesignError:
-            if step > self.finest(16):
-                raise
-        return self.delta(epsilon, 8 * step, pessimistic=pessimistic, most=most)
+        pairs = [
+            (
+                v.grids(step, self.upper_tail, self.most, pessimistic=pessimistic, most=most),
+                v.rounds,
+            )
+            for v in self.parts
+        ]
+        found = 0.0
+        for i in (0, 1):
+            if found < 1:
+                found = max(found, composed_delta([(pair[i], n) for pair, n in pairs], epsilon, most=most)[0])
+        return min(max(found + left_out, 0.0), 1.0)

@@ -7,28 +7,25 @@ only if
           \qquad a = \varepsilon/\mu - \mu/2,\quad b = \varepsilon/\mu + \mu/2,
 
 with Q the standard normal survival function (Balle and Wang 2018, Theorem 8). Lemma 3 of Muthukrishnan and Kalyani takes the profile λ for v: that is
-sufficient, and necessary where all coordinates may change by :math:`\lambda_i` at once. As written φ overflows for large ε and cancels for small μ.
-Since :math:`e^{\varepsilon}\phi(b) = \phi(a)`,
-
-.. math:: \varphi_\varepsilon(\mu) = \phi(a)\,[M(a) - M(b)] = \phi(a) \int_a^b (1 - xM(x))\,dx,
-          \qquad M = Q/\phi,
-
-where every factor is positive and of moderate size; the integral is used when a and b are close.
+sufficient, and necessary where all coordinates may change by :math:`\lambda_i` at once. As written φ overflows for large ε and cancels for small μ
+in doubles. It is computed in balls (Johansson 2017, *Arb*), whose exponents have no end, with digits that are doubled until cancellation leaves enough.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TypeAlias, get_args
 
 import numpy as np
+from flint import arb, ctx
 from scipy import special
 
 from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import round_down
+from mechdesign.evidence.exact import least_kept, round_down
 from mechdesign.problem.checks import levels
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -40,41 +37,77 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.typing import Array, Numbers, Values, instance
 
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _LARGEST, _LEAST = 1e300, 1e-150
+Coordinates = tuple[int, float, float, int]
+"""(n, Δ, s, h): n coordinates that change by Δ, with normal noise of variance s²/h."""
 
 
-def _mills(x: Array) -> Array:
-    """Q(x)/φ(x), for x > -37."""
-    return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))
+def normal_tail(x: arb) -> arb:
+    """Return P(Z > x) of a normal Z."""
+    return (x / arb(2).sqrt()).erfc() / 2
 
 
-def _log_positive(epsilon: Array, mu: Array) -> Array:
-    """log φ_ε(μ) for ε ≥ 0 and 0 < μ < ∞ (arrays of one shape)."""
-    a = epsilon / mu - mu / 2
-    b = epsilon / mu + mu / 2
-    out = np.empty_like(a)
-    left = a < -8  # Q(a) is 1 to rounding; M(a) would soon overflow
-    if left.any():
-        # φ_ε = 1 - Q(-a) - φ(a) M(b)
-        rest = special.ndtr(a[left]) + np.exp(-(a[left] ** 2) / 2 - _LOG_SQRT_2PI) * _mills(b[left])
-        out[left] = np.log1p(-rest)
-    # there the difference of Mills ratios is integrated (16 nodes: below rounding on [0, 1])
-    close = ~left & (mu <= 1.0)
-    if close.any():
-        x = a[close, None] + mu[close, None] * (1 + _NODES) / 2
-        # 1 - xM(x) cancels for large x; its asymptotic series takes over there.
-        inverse = 1 / np.maximum(x, 25.0) ** 2
-        series = inverse * (
-            1 - inverse * (3 - inverse * (15 - inverse * (105 - inverse * (945 - inverse * 10395))))
-        )
-        h = np.where(x > 25, series, 1 - x * _mills(np.minimum(x, 25.0)))
-        out[close] = -(a[close] ** 2) / 2 - _LOG_SQRT_2PI + np.log(mu[close] / 2 * (h @ _WEIGHTS))
-    far = ~left & ~close
-    if far.any():
-        out[far] = -(a[far] ** 2) / 2 - _LOG_SQRT_2PI + np.log(_mills(a[far]) - _mills(b[far]))
-    return out
+def _terms(epsilon: float, mu: arb) -> tuple[arb, arb]:
+    """Return the two terms of φ; the second is e^ε Q(b) = φ(a) Q(b)/φ(b), and left out if the first is 0 to doubles."""
+    e = arb(epsilon)
+    a, b = e / mu - mu / 2, e / mu + mu / 2
+    first = normal_tail(a)
+    if first < arb("1e-400"):
+        return first, arb(0)
+    if b < 1e5:
+        return first, e.exp() * normal_tail(b)
+    # the error of an alternating asymptotic series is less than the next term
+    x = b**-2
+    mills = (1 - x * (1 - x * (3 - x * (15 - x * arb(0, 105))))) / b
+    return first, (-a * a / 2).exp() / (2 * arb.pi()).sqrt() * mills
+
+
+def enclosed(terms: Callable[[], tuple[arb, arb, arb]]) -> tuple[float, float]:
+    """Round first − second ± errors outwards, with as many digits as cancellation takes."""
+    digits = 50
+    while True:
+        with ctx.workdps(digits):
+            first, second, room = terms()
+            found = first - second
+            sure = found.rad() <= abs(found.mid()) * arb(10) ** -20 or first.abs_upper() < arb("1e-310")
+            lower, upper = found.lower(), (found + room).upper()
+            if sure or digits > 1500:
+                break
+        digits *= 2
+    if not (lower.is_finite() and upper.is_finite()):
+        return 0.0, 1.0
+    low, high = float(lower), float(upper)
+    low = math.nextafter(low, 0.0) if low > 0 else 0.0
+    nothing = first == 0 and second == 0 and room == 0
+    return low, 0.0 if nothing else min(math.nextafter(max(high, 0.0), 1.0), 1.0)
+
+
+def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[float, float]:
+    """Enclose δ(ε) of Gaussian noise.
+
+    Examples
+    --------
+    >>> lower, upper = enclosed_gaussian(1.0, [(1, 1.0, 1.0, 1)])
+    >>> round(lower, 6), (upper - lower) / upper < 1e-15
+    (0.126937, True)
+    """
+
+    def terms() -> tuple[arb, arb, arb]:
+        square = sum((n * h * (arb(d) / arb(s)) ** 2 for n, d, s, h in coordinates), arb(0))
+        return *_terms(epsilon, square.sqrt()), arb(0)
+
+    return enclosed(terms)
+
+
+def _settled(value: Callable[[], arb], near: Callable[[arb], arb]) -> float:
+    """Return a value to a relative or absolute error of `near`, with as many digits as that takes."""
+    digits = 30
+    while True:
+        with ctx.workdps(digits):
+            found = value()
+            if found.rad() <= near(found) or digits > 1500:
+                return float(found.mid())
+        digits *= 2
 
 
 def _flat(name: str, a: Array, b: Array) -> tuple[tuple[int, ...], Array, Array]:
@@ -121,17 +154,10 @@ def gaussian_profile(epsilon: Numbers, mu: Numbers) -> Values:
     if not np.all(np.isfinite(m)):
         raise DesignError.of("mu", mu, "must be positive and finite")
     shape, e, m = _flat("mu", e, m)
-    out, finite = np.zeros(e.shape), np.isfinite(e)
-    out[finite] = np.exp(_log_positive(e[finite], m[finite]))
+    pairs = zip(e.tolist(), m.tolist())
+    ends = [enclosed_gaussian(at, [(1, mu, 1.0, 1)]) if at < math.inf else (0.0, 0.0) for at, mu in pairs]
+    out = np.array([low / 2 + high / 2 for low, high in ends])
     return out.reshape(shape) if shape else float(out[0])
-
-
-def _log_rest(epsilon: Array, mu: Array) -> Array:
-    """log(1 − φ_ε(μ)), in which nothing cancels: Q(−a) + φ(a) M(b)."""
-    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    with np.errstate(over="ignore"):  # a large: the profile is 0, and log_ndtr(a) = 0
-        beyond = -(a**2) / 2 - _LOG_SQRT_2PI + np.log(_mills(b))
-    return np.asarray(np.logaddexp(special.log_ndtr(a), beyond))
 
 
 def gaussian_room(epsilon: float, delta: float, mu: float) -> float:
@@ -142,43 +168,40 @@ def gaussian_room(epsilon: float, delta: float, mu: float) -> float:
     >>> gaussian_room(1.0, 1e-6, gaussian_mu(1.0, 1e-6)) > 0
     True
     """
-    if delta <= 0.5:
-        return float(delta - gaussian_profile(epsilon, mu))
-    return float(np.exp(_log_rest(np.array([epsilon]), np.array([mu])))[0] - (1 - delta))
+
+    def room() -> arb:
+        first, second = _terms(epsilon, arb(mu))
+        return arb(delta) - first + second
+
+    return _settled(room, lambda found: abs(found.mid()) * arb("1e-17"))
 
 
-def _bracket(epsilon: Array, delta: Array) -> tuple[Array, Array]:
-    """Return bounds of μ₀, computed without cancellation.
+def _root(epsilon: float, delta: float) -> float:
+    """Return μ₀, to rounding: the root of log φ/δ, or near δ = 1 of that of the complements, in log μ."""
 
-    Below: Q(a) ≥ φ_ε gives R(δ), and φ_0 = 2Φ(μ/2) − 1 ≥ φ_ε its own root. Above: R(δ + e^ε Q(√2ε)); and since b ≥ |a| where
-    a ≤ 0, 1 − φ_ε ≤ 2Q(|a|), whose root is used if δ is near 1.
-    """
+    none = arb("1e-400")
 
-    def r(z: Array) -> Array:
-        root = np.sqrt(z * z + 2 * epsilon)
-        return np.where(z > 0, 2 * epsilon / (root + np.abs(z)), root - z)
+    def over(log_mu: float) -> float:
+        def ratio() -> arb:
+            first, second = _terms(epsilon, arb(log_mu).exp())
+            found = first - second
+            above, below = (1 - arb(delta), 1 - found) if delta > 0.5 else (found, arb(delta))
+            return (above.max(none) / below.max(none)).log()
 
-    def quantile(level: Array) -> Array:
-        return np.asarray(np.where(level > 0.5, special.ndtri(1 - level), -special.ndtri(level)))
+        return _settled(ratio, lambda found: arb("1e-17"))
 
-    central = np.where(
-        delta > 0.5,
-        -special.ndtri((1 - delta) / 2),
-        math.sqrt(2) * special.erfinv(np.minimum(delta, 0.5)),
-    )
-    low = np.maximum(r(quantile(delta)), 2 * central) * (1 - 1e-12)
-    level = delta + np.exp(-_LOG_SQRT_2PI) * _mills(np.sqrt(2 * epsilon))  # e^ε φ(√2ε) = φ(0)
-    one = np.where(level < 0.9, r(quantile(np.minimum(level, 0.9)) - 4e-15), np.inf)
-    return low, np.minimum(one, r(-central)) * (1 + 1e-12)
+    # Q(a) ≥ φ_ε and 2Φ(μ/2) − 1 = φ_0 ≥ φ_ε: both roots are below
+    z = -float(special.ndtri(delta))
+    root = math.sqrt(z * z + 2 * epsilon)
+    low = max(2 * epsilon / (root + z) if z > 0 else root - z, math.sqrt(8) * float(special.erfinv(delta)))
+    return math.exp(-least_kept(lambda u: over(-u), -math.log(low), step=0.1, xtol=1e-16))
 
 
 def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
     r"""Return the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, from the safe side.
 
-    This is problem P2: the privacy resource :math:`\mu_0` that Gaussian noise may consume. It is found by
-    Newton steps on :math:`\log\varphi` inside the proved bracket
-    :math:`R(\delta) \le \mu_0 \le R(\delta + e^\varepsilon Q(\sqrt{2\varepsilon}))`, which Algorithm 1 of the paper bisects, and the value returned lies
-    below the root by a margin larger than the evaluation error.
+    This is problem P2: the privacy resource :math:`\mu_0` that Gaussian noise may consume. Algorithm 1 of the paper bisects; here it is
+    the root of :math:`\log\varphi/\delta`, and the value returned lies below it by a margin larger than the evaluation error.
 
     Parameters
     ----------
@@ -214,30 +237,9 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
     if not np.all(d < 1):
         raise DesignError.of("delta", delta, "must be in (0, 1)")
     shape, e, d = _flat("delta", e, d)
-    # Near δ = 1 the root of 1 − φ is found: doubles hold 1 − δ exactly there, but not φ.
-    near, sign = d > 0.5, np.where(d > 0.5, -1.0, 1.0)
-    target = np.where(near, np.log1p(-np.minimum(d, 1 - 2.0**-53)), np.log(d))
-    low, high = _bracket(e, d)
-    mu = low.copy()
-    for _ in range(80):
-        value = np.empty_like(mu)
-        value[near], value[~near] = _log_rest(e[near], mu[near]), _log_positive(e[~near], mu[~near])
-        below = sign * value <= sign * target
-        low = np.where(below, mu, low)
-        high = np.where(below, high, mu)
-        # d log φ / d log μ = μ φ(a)/φ_ε(μ), and that of log(1 − φ) is −μ φ(a)/(1 − φ_ε(μ))
-        a = e / mu - mu / 2
-        slope = sign * np.exp(np.log(mu) - a * a / 2 - _LOG_SQRT_2PI - value)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = mu * np.exp(np.clip((target - value) / slope, -2, 2))
-        inside = (step > low) & (step < high)
-        new = np.where(inside, step, np.sqrt(low) * np.sqrt(high))
-        moved = np.abs(new - mu)
-        mu = new
-        if np.all((moved <= 4e-15 * mu) | (high - low <= 4e-15 * low)):
-            break
-    # `mu` is the root to a few ulps (Newton), `low` is certified below but may have stayed behind.
-    mu = mu * (1 - 4e-14)  # down from the root: above the evaluation error, far below the 1e-12 promised
+    found = [_root(*pair) for pair in zip(e.tolist(), d.tolist())]
+    # down by more than the error of evaluation, and far less than the 1e-12 promised
+    mu = np.nextafter(np.array(found) * (1 - 4e-14), 0.0)
     return mu.reshape(shape) if shape else float(mu[0])
 
 

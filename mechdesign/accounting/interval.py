@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from mechdesign.accounting.composition import affordable, cumulants
+from mechdesign.accounting.gaussian import enclosed_gaussian
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
 from mechdesign.accounting.planning import FLOOR, GridPlan, apart, largest, plan_grid, typical
-from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
+from mechdesign.accounting.profile import enclosed_delta, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
 from mechdesign.doubles import ROUNDED, SMALLEST
 from mechdesign.errors import DesignError

@@ -555,10 +555,6 @@ def centred_loss(law: FrozenLaw, sensitivity: float) -> CentredLoss:
     return loss
 
 
-Coordinates = tuple[int, float, float, int]
-"""(n, Δ, s, h): n coordinates that change by Δ, with normal noise of variance s²/h."""
-
-
 @dataclass(frozen=True)
 class NoiseTerm(Checked):
     """Independent noise from one law on `count` coordinates.
@@ -616,7 +612,7 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
     return tuple(term for item in held for term in as_terms(item))
 
 
-def in_sigmas(term: NoiseTerm) -> Coordinates:
+def in_sigmas(term: NoiseTerm) -> tuple[int, float, float, int]:
     """Return (n, Δ, s, h) for n coordinates with normal noise of variance s²/h."""
     dist, _, _, scale = frozen_parts(term.law)
     # gennorm(2) is exp(-t²), of variance 1/2

@@ -30,11 +30,18 @@ import numpy as np
 from flint import arb, ctx
 from scipy import optimize, stats
 
-from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_profile
+from mechdesign.accounting.gaussian import (
+    GaussianPrivacy,
+    enclosed,
+    enclosed_gaussian,
+    gaussian_budget,
+    gaussian_profile,
+    gaussian_room,
+    normal_tail,
+)
 from mechdesign.accounting.losses import (
     AtomicLoss,
     CentredLoss,
-    Coordinates,
     Loss,
     NoiseLaw,
     PreciseLoss,
@@ -285,11 +292,6 @@ def _largest_loss(law: FrozenLaw, sensitivity: float) -> float:
     return math.inf if grown > 1e-9 * further else (further + grown) * (1 + 1e-15)
 
 
-def normal_tail(x: arb) -> arb:
-    """Return P(Z > x) of a normal Z."""
-    return (x / arb(2).sqrt()).erfc() / 2
-
-
 def _power(u: arb, p: arb) -> arb:
     return arb(0) if u == 0 else u**p
 
@@ -350,25 +352,6 @@ def ball_form(dist: Generator, shapes: tuple[float, ...]) -> Form:
     return make(*map(arb, shapes))
 
 
-def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[float, float]:
-    """Enclose δ(ε) of Gaussian noise.
-
-    Examples
-    --------
-    >>> lower, upper = enclosed_gaussian(1.0, [(1, 1.0, 1.0, 1)])
-    >>> round(lower, 6), (upper - lower) / upper < 1e-15
-    (0.126937, True)
-    """
-
-    def terms() -> tuple[arb, arb, arb]:
-        square = sum((n * h * (arb(d) / arb(s)) ** 2 for n, d, s, h in coordinates), arb(0))
-        mu, e = square.sqrt(), arb(epsilon)
-        a, b = e / mu - mu / 2, e / mu + mu / 2
-        return normal_tail(a), e.exp() * normal_tail(b), arb(0)
-
-    return _enclosed(terms)
-
-
 def gaussian_most(privacy: GaussianPrivacy) -> Fraction:
     r"""Return an upper bound of the :math:`\mu^2` that `privacy` allows: Gaussian noise that consumes more violates it.
 
@@ -386,25 +369,10 @@ def gaussian_most(privacy: GaussianPrivacy) -> Fraction:
     below, step, points = gaussian_budget(privacy), 2e-13, points_of(privacy).points
     while math.sqrt(below * (1 + step)) < math.inf:
         mu = math.sqrt(below * (1 + step))
-        if any(_exceeds(e, mu, d) for e, d in points):
+        if any(gaussian_room(e, d, mu) < 0 for e, d in points):
             return Fraction(mu) ** 2
         step *= 4
     raise DesignError.of("privacy", str(privacy), "allows more than doubles hold: ask for a smaller epsilon")
-
-
-def _exceeds(epsilon: float, mu: float, delta: float) -> bool:
-    """Return whether δ of Gaussian noise of this μ provably exceeds `delta`, in balls of as many digits as needed."""
-    before, ctx.prec = ctx.prec, 128
-    try:
-        while ctx.prec <= 1 << 14:
-            e, m = arb(epsilon), arb(mu)
-            over = normal_tail(e / m - m / 2) - e.exp() * normal_tail(e / m + m / 2) - arb(delta)
-            if over > 0 or over <= 0:
-                return bool(over > 0)
-            ctx.prec *= 2
-        return False
-    finally:
-        ctx.prec = before
 
 
 def gaussian_tradeoff(square: float, at: Iterable[float] = ()) -> TradeOff:
@@ -451,7 +419,7 @@ def enclosed_delta(
         if known is None or (isinstance(known, PreciseLoss) and known.delta(ratio, arb(epsilon)) is None):
             return None
     start = float(loss.inverse(epsilon)) / scale if isinstance(loss, CentredLoss) else math.nan
-    return _enclosed(terms)
+    return enclosed(terms)
 
 
 def largest_loss(law: FrozenLaw, sensitivity: float, count: int = 1) -> float | None:
@@ -530,23 +498,3 @@ def _crossing(
         else:
             break
     return a, b
-
-
-def _enclosed(terms: Callable[[], tuple[arb, arb, arb]]) -> tuple[float, float]:
-    """Round first − second ± errors outwards, with as many digits as cancellation takes."""
-    digits = 50
-    while True:
-        with ctx.workdps(digits):
-            first, second, room = terms()
-            found = first - second
-            sure = found.rad() <= abs(found.mid()) * arb(10) ** -20 or first.abs_upper() < arb("1e-310")
-            lower, upper = found.lower(), (found + room).upper()
-            if sure or digits > 1500:
-                break
-        digits *= 2
-    if not (lower.is_finite() and upper.is_finite()):
-        return 0.0, 1.0
-    low, high = float(lower), float(upper)
-    low = math.nextafter(low, 0.0) if low > 0 else 0.0
-    nothing = first == 0 and second == 0 and room == 0
-    return low, 0.0 if nothing else min(math.nextafter(max(high, 0.0), 1.0), 1.0)

@@ -14,7 +14,7 @@ import math
 from flint import arb, ctx
 from scipy import special
 
-from mechdesign.accounting.profile import normal_tail
+from mechdesign.accounting.gaussian import normal_tail
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import integer, non_negative
 from mechdesign.problem.law_moments import frozen_parts

@@ -23,7 +23,7 @@ from flint import arb, fmpq
 from scipy import optimize, stats
 
 import mechdesign as md
-from mechdesign.accounting import profile
+from mechdesign.accounting import gaussian, profile
 from mechdesign.accounting.losses import loss_of
 from mechdesign.evidence import exact
 from mechdesign.evidence.serialize import dumps, loads
@@ -310,7 +310,7 @@ def balls(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(arb, name)
 
-    for module in (profile, radial, subset_bound):
+    for module in (gaussian, profile, radial, subset_bound):
         monkeypatch.setattr(module, "arb", Wide())
 
 
@@ -321,7 +321,7 @@ LAWS = {
     "flipped-huber": md.noise.flipped_huber(alpha=1.0, gamma=2.0),
 }
 PROFILES: dict[str, Callable[[], tuple[float, float]]] = {
-    "gaussian": lambda: profile.enclosed_gaussian(1.0, [(2, 1.0, 1.5, 1), (1, 0.5, 2.0, 3)]),
+    "gaussian": lambda: gaussian.enclosed_gaussian(1.0, [(2, 1.0, 1.5, 1), (1, 0.5, 2.0, 3)]),
     "round": lambda: ends(radial.round_delta(3, Fraction(9, 8), 0.5)),
     **{name: lambda law=law: profile.enclosed_delta(law, 1.0, 0.25, loss_of(law, 1.0)) for name, law in LAWS.items()},
 }  # fmt: skip

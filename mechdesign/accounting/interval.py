@@ -13,10 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from mechdesign.accounting.composition import affordable, cumulants
+from mechdesign.accounting.composition import (
+    FLOOR,
+    GridPlan,
+    affordable,
+    apart,
+    cumulants,
+    largest,
+    plan_grid,
+    typical,
+)
 from mechdesign.accounting.gaussian import enclosed_gaussian
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
-from mechdesign.accounting.planning import FLOOR, GridPlan, apart, largest, plan_grid, typical
 from mechdesign.accounting.profile import enclosed_delta, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
 from mechdesign.doubles import ROUNDED, SMALLEST
@@ -409,7 +417,7 @@ def _refine(
                 step = max(step, plan.finest(points))
                 continue
         step = plan.align(0.4 * step)
-        if step < plan.finest(points):
+        if not 0 < plan.finest(points) <= step:  # 0: of a single loss any step shows all
             return best
 
 

@@ -43,12 +43,16 @@ from scipy import stats
 from scipy.special import expit, log_expit, logit
 
 from mechdesign.accounting.composition import (
+    FLOOR,
     STRETCHES,
+    GridPlan,
     calmer,
     compose_grid,
     composed_delta,
     cumulants,
     find_tilt,
+    largest,
+    plan_grid,
 )
 from mechdesign.accounting.grids import (
     MOST,
@@ -71,7 +75,6 @@ from mechdesign.accounting.losses import (
     in_sigmas,
     loss_of,
 )
-from mechdesign.accounting.planning import FLOOR, GridPlan, largest, plan_grid
 from mechdesign.doubles import LARGEST_POWER, TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_down, round_up
@@ -571,9 +574,8 @@ class SampledPlan:
         plan = cls(parts, fine, tail, tilt.window, heaviest, seen_losses, epsilon)
         if sum(part.rounds * float(v.values.max()) for part, v in zip(parts, plan.outcomes)) < epsilon:
             fine = plan.finest(1)  # ε is out of reach: any step shows that
-        return replace(
-            plan, step=max(fine, plan.finest(_MOST_CELLS)) or 1.0
-        )  # any step does for a single loss
+        finest = plan.finest(_MOST_CELLS)  # 0 for a single loss: any step does
+        return replace(plan, step=max(fine, finest) if finest else 1.0)
 
     @property
     def count(self) -> int:

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.accounting.composition import affordable, composed_delta
+from mechdesign.accounting.composition import GridPlan, affordable, apart, composed_delta, plan_grid
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.accounting.interval import (
     DeltaInterval,
@@ -36,7 +36,6 @@ from mechdesign.accounting.interval import (
     verified_delta,
 )
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, loss_of
-from mechdesign.accounting.planning import GridPlan, apart, plan_grid
 from mechdesign.accounting.profile import fast_profile, integrated_profile, profile_interval
 from mechdesign.accounting.sampling import loss_before
 from mechdesign.doubles import SMALLEST

@@ -28,10 +28,9 @@ from functools import cache, cached_property
 import numpy as np
 from scipy import optimize, stats
 
-from mechdesign.accounting.composition import find_tilt
+from mechdesign.accounting.composition import find_tilt, plan_grid
 from mechdesign.accounting.interval import DeltaInterval, delta_interval
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas
-from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import least_kept, round_up
 from mechdesign.noise.additive import AdditiveNoise, worst_cases

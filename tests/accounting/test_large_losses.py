@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.composition import composed_delta, plan_grid
 from mechdesign.accounting.grids import discretise
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, joint_interval
 from mechdesign.accounting.losses import AtomicLoss, loss_of
-from mechdesign.accounting.planning import plan_grid
 from mechdesign.accounting.sampling import SampledRounds
 from mechdesign.noise.laws import flipped_huber
 

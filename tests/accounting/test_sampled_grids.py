@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.composition import composed_delta, plan_grid
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.interval import (
     NoiseTerm,
@@ -24,7 +24,6 @@ from mechdesign.accounting.interval import (
     upper_delta,
     verified_delta,
 )
-from mechdesign.accounting.planning import plan_grid
 from mechdesign.accounting.sampling import SampledPlan, SampledRounds
 from mechdesign.noise import discrete_gaussian
 from mechdesign.solvers.deadline import Deadline
@@ -323,10 +322,11 @@ def test_few_large_losses_are_convolved_as_sums_of_positive_numbers_are() -> Non
         (stats.norm(scale=0.015), 4e-311, 10**15, {}),
         (stats.laplace(scale=0.004), 2e-31, 51, {}),
         (stats.norm(scale=77.0), 2e-12, 10**18, {}),
+        (stats.norm(scale=0.0023), 1.3e-42, 31_879, {}),
     ],
 )
 def test_whatever_doubles_hold_has_an_interval(noise: Any, rate: float, rounds: int, options: Any) -> None:
-    for epsilon in (0.0, 1e-5, 1e300):
+    for epsilon in (0.0, 1.6e-70, 1e-5, 1e300):
         options = {**options, "time_limit": 0.1}
         found = delta_interval(NoiseTerm(noise, 1.0), epsilon, rounds=rounds, sampling_rate=rate, **options)
         assert 0 <= found.lower <= found.upper <= 1

@@ -114,8 +114,8 @@ class Clones:
             return cls(np.zeros(1), np.ones(1))
         law = stats.binom(others, min(share, 1.0))
         # Where the tails become negligible; SciPy's isf goes through 1 − q, which is 1 for such q.
-        ends = (lambda c: law.cdf(c) > NEGLIGIBLE, lambda c: law.sf(c) <= NEGLIGIBLE)
-        low, high = (bisect.bisect_left(range(others), True, key=end) for end in ends)
+        tails = (lambda c: law.cdf(c) > NEGLIGIBLE, lambda c: law.sf(c) <= NEGLIGIBLE)
+        low, high = (bisect.bisect_left(range(others), True, key=tail) for tail in tails)
         edges = np.unique(np.linspace(low, high + 1, min(CELLS, high + 1 - low) + 1).astype(np.int64))
         starts, ends = edges[:-1], edges[1:] - 1
         lower, upper = law.cdf(ends), law.sf(starts - 1)

@@ -62,7 +62,7 @@ from .noise.calibration import Calibration as Calibration
 from .noise.calibration import calibrate as calibrate
 from .noise.correlated import CorrelatedGaussian as CorrelatedGaussian
 from .noise.correlated import CountsGaussian as CountsGaussian
-from .noise.matrix_mechanism import MatrixMechanism as MatrixMechanism
+from .noise.correlated import MatrixMechanism as MatrixMechanism
 from .noise.optimal import OptimalNoise as OptimalNoise
 from .plan.design import Plan as Plan
 from .plan.ledger import Ledger as Ledger

@@ -258,8 +258,19 @@ def _sizes(sensitivity: Any) -> Array:
     return found
 
 
-LARGEST = 1e100
-"""Largest change: doubles square it."""
+_LARGEST = 1e100
+
+
+def change_rows(value: Any) -> Array:
+    """Return changes, a vector a row, or raise DesignError."""
+    found = array("changes", value, ndim=2)
+    if not found.any():
+        allowed = "are all zero: the query needs no noise at all, release it as it is"
+        raise DesignError.of("changes", value, allowed)
+    if not 1 / _LARGEST <= (largest := float(np.abs(found).max())) <= _LARGEST:
+        allowed = "must have its largest entry between 1e-100 and 1e100: doubles square it"
+        raise DesignError.of("changes", largest, allowed)
+    return found
 
 
 @serializable("covariance-privacy")
@@ -301,10 +312,7 @@ class Covariance(Unknown):
     problem_class = "mechdesign.noise.covariance_problem:CovarianceProblem"
 
     def __init__(self, changes: Numbers, *, neighbours: str = NEIGHBOURS[0]) -> None:
-        self.changes = array("changes", changes, ndim=2)
-        if not 1 / LARGEST <= np.abs(self.changes).max() <= LARGEST:
-            allowed = "must have its largest entry between 1e-100 and 1e100: doubles square it"
-            raise DesignError.of("changes", float(np.abs(self.changes).max()), allowed)
+        self.changes = change_rows(changes)
         self.neighbours = one_of("neighbours", neighbours, NEIGHBOURS)
         size, rank = self.changes.shape[1], span_of(self.changes).rank
         if rank < size:

@@ -5,7 +5,7 @@ From Muthukrishnan and Kalyani, *Differential privacy with higher utility by exp
 their solution in ``scales_solving`` and ``lagrangian``, the mechanism in ``vector_noise`` and its exact draws in
 ``release``; ``coordinate_noise`` for a law on each coordinate. Noise drawn together: ``correlated`` and
 ``covariance_problem`` for covariances (``fixed_point``, ``covariance_bound``,
-``correlated_noise``), ``matrix_mechanism``, ``changes`` and ``strategies`` for counts and streams,
+``correlated_noise``), ``changes`` and ``strategies`` for counts and streams,
 ``buffered_toeplitz`` and ``buffered_noise`` for long streams, ``knorm`` and ``knorm_noise`` (``radial``, ``balls``).
 From *Grafting Laplace and Gaussian distributions*: ``laws``, ``families``, ``huber_guarantees``, ``additive`` and
 ``calibration`` (``calibration_search``, ``joint_calibration``). From Geng and Viswanath, and

@@ -13,6 +13,7 @@ from .changes import Patterns as Patterns
 from .coordinate_noise import CoordinateNoise as CoordinateNoise
 from .correlated import CorrelatedGaussian as CorrelatedGaussian
 from .correlated import CountsGaussian as CountsGaussian
+from .correlated import MatrixMechanism as MatrixMechanism
 from .correlated_noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .correlated_noise import StrategyNoise as StrategyNoise
 from .covariance_bound import CovarianceBound as CovarianceBound
@@ -29,7 +30,6 @@ from .laws import osgt as osgt
 from .laws import staircase as staircase
 from .laws import staircase_law as staircase_law
 from .laws import truncated_laplace as truncated_laplace
-from .matrix_mechanism import MatrixMechanism as MatrixMechanism
 from .optimal import OptimalNoise as OptimalNoise
 from .profiles import disparity as disparity
 from .profiles import gini as gini

@@ -40,9 +40,12 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Minimize, Problem
-from mechdesign.model.scales import LARGEST, Covariance
-from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Patterns, corners
+from mechdesign.model.scales import Covariance, change_rows
+from mechdesign.noise.buffered_noise import BUFFERS
+from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
+from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Participation, Patterns, corners
 from mechdesign.noise.correlated_noise import (
+    FULL,
     CorrelatedGaussianNoise,
     GaussianDesign,
     LinearNoise,
@@ -136,7 +139,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             settle(self, changes=corners(self.changes, len(self.changes.each or ())), span=True)
         super().__post_init__()
         if not isinstance(self.changes, Changes | Patterns):
-            settle(self, changes=_checked_vectors(self.changes))
+            settle(self, changes=change_rows(self.changes))
         if self.workload is None and isinstance(self.changes, Patterns):
             settle(self, workload=Workload.identity(self.changes.size))
         if self.workload is not None:
@@ -305,7 +308,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         """Find weights on the changes by the fixed point: they give a strategy and prove a lower bound."""
         with one_thread():
             found = multiplied(self.programs, self._gap(clock), clock)
-            found = replace(found, strategy=self._best(self._strategies(found.strategy, clock)))
+            found = replace(found, strategy=self._best(found.strategy, clock))
         report = SolveReport(
             "fixed-point",
             variables=len(found.strategy) * (len(found.strategy) + 1) // 2,
@@ -322,28 +325,23 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         """Return half of the gap asked for; at least a hundredth where patterns are too many to list, as no strategy comes nearer to their bound."""
         return clock.gap / 2 if self.change_set.listed else max(clock.gap / 2, 0.01)
 
-    def _strategies(self, found: Array, clock: Clock) -> list[Array]:
-        """Return the strategies to compare: the one found and, where time is up, one that needs no search.
+    def _best(self, found: Array, clock: Clock) -> Array:
+        """Return the strategy found or, where time is up, one that needs no search, if that costs less.
 
-        Where patterns are too many to list, return the strategies whose worst pattern is known.
+        Where patterns are too many to list, return the better of the strategies whose worst pattern is known.
         """
-        if self.workload is None:
-            return [found]
-        prefix = self.workload.kinds == ("prefix",)
+        asked = self.workload
+        if asked is None:
+            return found
+        prefix, tried = asked.kinds == ("prefix",), [found]
         if isinstance(self.changes, Patterns) and not self.changes.listed:
-            special = [banded(self.workload, self.changes, largest=self.largest, deadline=clock)]
-            return [*special, toeplitz(self.changes, largest=self.largest)] if prefix else special
-        late = square_root(self.workload.size) if prefix else self.root
-        return [found, late] if clock.passed else [found]
-
-    def _best(self, strategies: list[Array]) -> Array:
-        """Return the strategy of least error; a single one is not evaluated."""
-
-        def error(rows: Array) -> float:
-            assert self.workload is not None
-            return strategy_error(self.workload, self.change_set, rows, largest=self.largest)
-
-        return strategies[0] if len(strategies) == 1 else min(strategies, key=error)
+            tried = [banded(asked, self.changes, largest=self.largest, deadline=clock)]
+            tried += [toeplitz(self.changes, largest=self.largest)] if prefix else []
+        elif clock.passed:
+            tried.append(square_root(asked.size) if prefix else self.root)
+        if len(tried) == 1:
+            return tried[0]
+        return min(tried, key=lambda r: strategy_error(asked, self.change_set, r, largest=self.largest))
 
     def found(self, solved: Solved, report: SolveReport) -> Iterator[Law | Bound]:
         """Yield the bound that multipliers prove, and the law of a strategy."""
@@ -566,21 +564,6 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         )
 
 
-def _checked_vectors(given: Any) -> Array:
-    vectors = array("changes", given, ndim=2)
-    if not vectors.any():
-        raise DesignError.of(
-            "changes", given, "are all zero: the query needs no noise at all, release it as it is"
-        )
-    if not 1 / LARGEST <= np.abs(vectors).max() <= LARGEST:
-        raise DesignError.of(
-            "changes",
-            float(np.abs(vectors).max()),
-            "must have its largest entry between 1e-100 and 1e100: doubles square it",
-        )
-    return vectors
-
-
 def _duals(multipliers: Multipliers, value: float, budget: float) -> pd.DataFrame:
     """Return the multipliers of the changes, in loss a unit of budget, and the loads of the answers, for each factor."""
     rows = []
@@ -628,3 +611,79 @@ def CountsGaussian(
     """
     changes = Changes(integer("counts", counts, 1, 700), l0, most, signed)
     return CorrelatedGaussian(changes, privacy, neighbours=neighbours)
+
+
+def MatrixMechanism(
+    workload: Workload | Numbers,
+    privacy: GaussianPrivacy,
+    l0: int = 1,
+    most: float = 1.0,
+    *,
+    signed: bool = True,
+    loss: str = "total",
+    participation: Participation | None = None,
+    buffers: int | None = None,
+    neighbours: str = NEIGHBOURS[0],
+) -> CorrelatedGaussian | BufferedToeplitz:
+    r"""Return the design of the least Gaussian noise for the answers to linear queries on counts.
+
+    Up to 4,096 counts any covariance is allowed. Prefix sums of more counts, or with ``buffers=``, get a Toeplitz strategy of a few buffers.
+
+    Parameters
+    ----------
+    workload : Workload or array_like, shape (m, n)
+        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 4,096 counts, or 1,000,000 for prefix sums.
+    privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+    l0 : int
+        c: the most counts that one person changes. For c > 1 the changes are listed: up to 10⁷ numbers.
+    most : float
+        a: the most that one count changes.
+    signed : bool
+        Whether some counts may rise for one person while others fall (as when a person is replaced; state c for the
+        difference then). False: one person more or less, counts only rise or only fall.
+    loss : {"total", "largest"}
+        The sum of the variances of the answers, or the largest of them.
+    participation : Participation, optional
+        How often, and how far apart, one person takes part in a stream. Give it instead of `l0`; `most` and `signed` then hold at
+        every step. Where patterns at least b apart are too many to list, the better of a banded and (for prefix sums) a Toeplitz strategy is
+        returned, for up to √(10⁷/2k) steps.
+    buffers : int, optional
+        For prefix sums: 1 to 8 buffers of a `BufferedToeplitz` strategy; 8 if not given for more than 4,096 counts.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> totals = md.MatrixMechanism(md.Workload.prefix_sums(20), md.ApproximateDP(1.0, 1e-6)).solve()
+    >>> round(totals.value * totals.design.budget, 2), totals.gap < 1e-6, totals.certificate.verify()
+    (61.53, True, True)
+    >>> answers = totals.mechanism.release(range(20))          # twenty running totals
+    >>> steps = totals.mechanism.stream(range(20))             # or one by one, as the counts come
+    >>> answers.shape, type(next(steps)).__name__
+    ((20,), 'float')
+    """
+    asked = workload if isinstance(workload, Workload) else Workload(workload)
+    if participation is not None and l0 != 1:
+        raise DesignError.of(
+            "l0", l0, "must be left out where participation says how many steps one person changes"
+        )
+    prefix = asked.kinds == ("prefix",)
+    if buffers is not None or (prefix and asked.size > FULL):
+        if not prefix:
+            raise DesignError.of("buffers", buffers, "are for prefix sums")
+        return BufferedToeplitz(
+            asked.size,
+            privacy,
+            participation=participation or Participation(integer("l0", l0, 1, asked.size), apart=1),
+            most=most,
+            loss=loss,
+            buffers=BUFFERS if buffers is None else buffers,
+            neighbours=neighbours,
+        )
+    changes: Changes | Patterns
+    if participation is None:
+        changes = Changes(asked.size, l0, most, signed)
+    else:
+        changes = Patterns(asked.size, instance("participation", participation, Participation), most, signed)
+    return CorrelatedGaussian(changes, privacy, workload=asked, loss=loss, neighbours=neighbours)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -43,7 +43,6 @@ from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.model.declared import OwnRows, Row
 from mechdesign.model.scales import ScalesPrivacy
 from mechdesign.noise.separable import changes_within
-from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.typing import Array, Flags, Indices
 
 ZERO = fmpq(0)
@@ -251,64 +250,6 @@ class Multipliers:
         ]
 
 
-@dataclass(frozen=True, eq=False)
-class Lagrangian:
-    """The functions φ of all groups in doubles; W and A are held as logarithms."""
-
-    order: float
-    spend: int
-    weight: Array
-    spent: Array
-    slope: Array
-    log: Array
-    low: Array
-    high: Array
-
-    @classmethod
-    def of(cls, asked: DeclaredScales, found: Multipliers) -> Lagrangian:
-        """Return the Lagrangian at these multipliers."""
-        matrix, _, _, ratio = asked.coupling
-        log, slope = (
-            found.on_rows(asked) @ part
-            for part in (np.sign(matrix) * ratio[:, None], matrix * ~ratio[:, None])
-        )
-        spent = np.full(asked.count, -np.inf)
-        with np.errstate(divide="ignore"):
-            profiles = np.array(found.profiles(asked.privacy))
-            parts = np.log(found.multipliers)[:, None] + asked.spend * np.log(profiles)
-            np.logaddexp.at(spent, asked.member, np.logaddexp.reduce(parts, axis=0))
-        weight = np.log(absolute_moment(asked.noise, asked.order) * asked.grouped(asked.weights))
-        return cls(asked.order, asked.spend, weight, spent, slope, log, *asked.limits)
-
-    def terms(self, logs: Array) -> tuple[Array, ...]:
-        """Return W s^p, A/s^m, d s and c at these logarithms of scales."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            rise = np.exp(self.weight + self.order * logs)
-            fall = np.where(self.spent > -np.inf, np.exp(self.spent - self.spend * logs), 0.0)
-            return rise, fall, np.where(self.slope != 0, self.slope * np.exp(logs), 0.0), self.log
-
-    def slopes(self, scales: Array) -> Array:
-        """Return the derivatives of φ at these scales; 0 where a scale is 0."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rise, fall, linear, log = self.terms(np.log(scales))
-            return np.where(scales > 0, (self.order * rise - self.spend * fall + linear + log) / scales, 0.0)
-
-    def minimisers(self) -> Array:
-        """Return where the functions are least within the limits."""
-        p, m = self.order, self.spend
-        with np.errstate(invalid="ignore"):
-            logs = (math.log(m / p) + self.spent - self.weight) / (p + m)
-        if self.slope.any() or self.log.any():
-            low, high = np.full((2, len(logs)), [[-700.0], [700.0]])
-            for _ in range(64):
-                middle = (low + high) / 2
-                rise, fall, linear, log = self.terms(middle)
-                falls = p * rise + linear + log < m * fall
-                low, high = np.where(falls, middle, low), np.where(falls, high, middle)
-            logs = (low + high) / 2
-        return np.minimum(np.maximum(np.exp(logs), self.low), self.high)
-
-
 def moment(noise: str, order: float) -> arb:
     """Return E|T|^p at scale 1, in a ball."""
     p = arb(order)
@@ -333,6 +274,97 @@ def cost_above(noise: str, order: float, weights: Array | None, scales: Array) -
         return fraction(total.upper().fmpq())
 
 
+class Lagrangian:
+    """The functions φ of all groups at these multipliers, exactly; without costs W is 0.
+
+    Raises
+    ------
+    ResultFormatError
+        The multipliers prove nothing.
+    """
+
+    def __init__(self, asked: DeclaredScales, found: Multipliers, *, costs: bool = True) -> None:
+        rows, profiles = found.on_rows(asked), found.profiles(asked.privacy)
+        fits = found.multipliers.shape == (len(asked.privacy),) and rows.shape == (len(asked.coupled),)
+        if not fits or any(profile.shape != asked.weights.shape for profile in profiles):
+            raise ResultFormatError("multipliers do not fit the rows")
+        if (found.multipliers < 0).any() or (rows[~asked.coupling[2]] < 0).any():
+            raise ResultFormatError("a multiplier of an inequality is negative")
+        self.asked, members, self.constant = asked, asked.member.tolist(), arb(0)
+        self.weight, self.spent, self.slope, self.log = ([ZERO] * asked.count for _ in range(4))
+        self.unit = moment(asked.noise, asked.order) if costs else arb(0)
+        for g, w in zip(members, asked.weights.tolist()):
+            self.weight[g] += rational(w)
+        for asks, y, profile in zip(asked.privacy, map(rational, found.multipliers.tolist()), profiles):
+            self.constant -= arb(y * rational(asks.most))
+            for g, v in zip(members, profile.tolist()):
+                if v and y:
+                    self.spent[g] += y * rational(v) ** asked.spend
+        for one, nu in zip(asked.coupled, map(rational, rows.tolist())):
+            if asked.logarithmic and one.ratio:
+                (g, a), (h, b) = sorted(one.terms.items(), key=lambda term: term[1] < 0)
+                self.log[g], self.log[h] = self.log[g] + nu, self.log[h] - nu
+                self.constant += arb(nu) * (arb(a) / arb(-b)).log()
+                continue
+            self.constant += arb(nu * one.row.offset)
+            for g, a in one.terms.items():
+                self.slope[g] += nu * a
+        if asked.logarithmic and min(self.slope) < 0:
+            raise ResultFormatError("multipliers leave a function that is not convex")
+
+    @cached_property
+    def _doubles(self) -> tuple[Array, ...]:
+        """Logarithms of W and of A, and d and c, in doubles."""
+        weight, spent = (
+            np.array([float(arb(v).log()) if v > 0 else -np.inf for v in values])
+            for values in ([self.unit * w for w in self.weight], self.spent)
+        )
+        return weight, spent, *(np.array(list(map(float, values))) for values in (self.slope, self.log))
+
+    def terms(self, logs: Array) -> tuple[Array, ...]:
+        """Return W s^p, A/s^m, d s and c at these logarithms of scales, in doubles."""
+        weight, spent, slope, log = self._doubles
+        with np.errstate(over="ignore", invalid="ignore"):
+            rise = np.exp(weight + self.asked.order * logs)
+            fall = np.where(spent > -np.inf, np.exp(spent - self.asked.spend * logs), 0.0)
+            return rise, fall, np.where(slope != 0, slope * np.exp(logs), 0.0), log
+
+    def slopes(self, scales: Array) -> Array:
+        """Return the derivatives of φ at these scales, in doubles; 0 where a scale is 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rise, fall, linear, log = self.terms(np.log(scales))
+            slopes = (self.asked.order * rise - self.asked.spend * fall + linear + log) / scales
+            return np.where(scales > 0, slopes, 0.0)
+
+    def minimisers(self) -> Array:
+        """Return where the functions are least within the limits, in doubles."""
+        p, m, (weight, spent, slope, log) = self.asked.order, self.asked.spend, self._doubles
+        with np.errstate(invalid="ignore"):
+            logs = (math.log(m / p) + spent - weight) / (p + m)
+        if slope.any() or log.any():
+            low, high = np.full((2, len(logs)), [[-700.0], [700.0]])
+            for _ in range(64):
+                middle = (low + high) / 2
+                rise, fall, linear, log = self.terms(middle)
+                falls = p * rise + linear + log < m * fall
+                low, high = np.where(falls, middle, low), np.where(falls, high, middle)
+            logs = (low + high) / 2
+        return np.clip(np.exp(logs), *self.asked.limits)
+
+    def least(self, most: float) -> arb:
+        """Return a ball whose lower end is below the least cost of scales that cost at most `most`; not finite where nothing is proved."""
+        asked, total, (low, high, _) = self.asked, self.constant, self.asked.reduced
+        for g, s in enumerate(self.minimisers().tolist()):
+            terms, end = (self.unit * arb(self.weight[g]), self.spent[g], self.slope[g], self.log[g]), high[g]
+            if (
+                self.slope[g] < 0 and self.unit > 0 and most < math.inf
+            ):  # no single scale costs more than `most`
+                ceiling = max(((arb(most) / terms[0]) ** (1 / arb(asked.order))).upper().fmpq(), low[g])
+                end = ceiling if end is None else min(end, ceiling)
+            total += _least(asked.order, asked.spend, terms, low[g], end, s)
+        return total
+
+
 def lower_bound(
     asked: DeclaredScales, found: Multipliers, *, costs: bool = True, most: float = math.inf
 ) -> fmpq:
@@ -343,55 +375,11 @@ def lower_bound(
     ResultFormatError
         They prove nothing.
     """
-    rows, profiles = found.on_rows(asked), found.profiles(asked.privacy)
-    fits = found.multipliers.shape == (len(asked.privacy),) and rows.shape == (len(asked.coupled),)
-    if not fits or any(profile.shape != asked.weights.shape for profile in profiles):
-        raise ResultFormatError("multipliers do not fit the rows")
-    if (found.multipliers < 0).any() or (rows[~asked.coupling[2]] < 0).any():
-        raise ResultFormatError("a multiplier of an inequality is negative")
     with ctx.workprec(_DIGITS):
-        total = _total(asked, found, costs, most)
+        total = Lagrangian(asked, found, costs=costs).least(most)
         if not total.is_finite():
             raise ResultFormatError("multipliers prove nothing")
         return total.lower().fmpq()
-
-
-def _total(asked: DeclaredScales, found: Multipliers, costs: bool, most: float) -> arb:
-    start = Lagrangian.of(asked, found)
-    low, high = asked.reduced[0], list(asked.reduced[1])
-    if not costs:
-        start = replace(start, weight=np.full(asked.count, -np.inf))
-    weights, spent, slope, log = ([ZERO] * asked.count for _ in range(4))
-    members = asked.member.tolist()
-    for g, w in zip(members, asked.weights.tolist()):
-        weights[g] += rational(w)
-    total = arb(0)
-    for asks, y, profile in zip(asked.privacy, found.multipliers.tolist(), found.profiles(asked.privacy)):
-        multiplier = rational(y)
-        total -= arb(multiplier * rational(asks.most))
-        for g, v in zip(members, profile.tolist()):
-            if v and y:
-                spent[g] += multiplier * rational(v) ** asks.spend
-    for one, nu in zip(asked.coupled, map(rational, found.on_rows(asked).tolist())):
-        if asked.logarithmic and one.ratio:
-            (g, a), (h, b) = sorted(one.terms.items(), key=lambda term: term[1] < 0)
-            log[g], log[h] = log[g] + nu, log[h] - nu
-            total += arb(nu) * (arb(a) / arb(-b)).log()
-            continue
-        total += arb(nu * one.row.offset)
-        for g, a in one.terms.items():
-            slope[g] += nu * a
-    if asked.logarithmic and min(slope) < 0:
-        raise ResultFormatError("multipliers leave a function that is not convex")
-    unit = moment(asked.noise, asked.order) if costs else arb(0)
-    for g, s in enumerate(start.minimisers().tolist()):
-        terms = unit * arb(weights[g]), spent[g], slope[g], log[g]
-        if slope[g] < 0 and costs and most < math.inf:  # no single scale costs more than `most`
-            ceiling = max(((arb(most) / terms[0]) ** (1 / arb(asked.order))).upper().fmpq(), low[g])
-            before = high[g]
-            high[g] = ceiling if before is None else min(before, ceiling)
-        total += _least(asked.order, asked.spend, terms, low[g], high[g], s)
-    return total
 
 
 def _least(

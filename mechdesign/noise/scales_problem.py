@@ -252,7 +252,7 @@ class AllocationProof(Multipliers, Proof):
         found[several] = self.on_rows(declared)
         groups = np.zeros(declared.count)
         groups[declared.member] = scales
-        slopes = Lagrangian.of(declared, self).slopes(groups)
+        slopes = Lagrangian(declared, self).slopes(groups)
         terms = np.diff(np.searchsorted(declared.places[:, 0], np.arange(len(found) + 1)))
         found[[n for n in np.flatnonzero(terms > 1).tolist() if n not in several]] = math.nan
         for n in declared.limited(groups):

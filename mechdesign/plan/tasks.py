@@ -29,8 +29,8 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.changes import Changes
+from mechdesign.noise.correlated import MatrixMechanism
 from mechdesign.noise.correlated_noise import StrategyNoise, released
-from mechdesign.noise.matrix_mechanism import MatrixMechanism
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.priors import Prior

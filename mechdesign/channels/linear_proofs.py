@@ -4,8 +4,8 @@ G is the Gram matrix of :math:`W(I - 11^\top/k)`. Adding constants to the rows o
 are those of G.
 
 *Table.* With :math:`u_y = q_y / \pi\cdot q_y` and :math:`M = \sum_y q_y u_y^\top`, which is not singular, the decoder is unbiased, and a report of
-category x has variance :math:`\sum_y Q(y|x)\, u_y^\top M^{-1} G M^{-1} u_y - G_{xx}`. An integer inverse Y of M with a small residual :math:`R = I - MY` is
-enough: :math:`M^{-1} - Y = M^{-1} R`, and :math:`\lVert M^{-1} - Y\rVert \le \lVert Y\rVert\lVert R\rVert / (1 - \lVert R\rVert)`.
+category x has variance :math:`\sum_y Q(y|x)\, u_y^\top M^{-1} G M^{-1} u_y - G_{xx}`. Intervals enclose
+:math:`M^{-1} u_y`, and with it the variances.
 
 *Bound.* Every table with :math:`Q(y|x) \le \rho\, Q(y|x')` is a sum of rays :math:`u \in \{1, \rho\}^k`. For any matrix Y, prices ν and prior π, if
 :math:`(\nu^\top u)(\pi^\top u) \ge u^\top Y^\top G Y u` for all of these, then no unbiased report has a smaller variance on average over π than
@@ -16,6 +16,7 @@ implied by one matrix inequality, whose multipliers are those of the program ove
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,23 +25,23 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from flint import arb_mat, ctx
 from scipy import linalg
 
 from mechdesign.channels.channel import common_integers
 from mechdesign.channels.linear_report import (
-    BITS,
+    PRECISION,
     LinearReport,
     SubsetReport,
     centred_diagonal,
     contrast,
-    fixed_inverse,
-    fixed_moments,
+    decoded,
     histogram,
     margins,
     prior_of,
 )
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import exp_lower, exp_upper
+from mechdesign.evidence.exact import exp_lower, exp_upper, fraction
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named
@@ -90,33 +91,16 @@ def mean_square(workload: Workload) -> Fraction:
     return Fraction(int(diagonal.sum()), common * workload.size)
 
 
-def _norm(matrix: Any) -> int:
-    return int(np.abs(matrix).sum())
-
-
 def variances_above(law: LinearReport) -> list[Fraction]:
     """Return upper bounds of the variance of one report for each category; raise DesignError if the reports do not determine the counts."""
-    unit, size = 1 << BITS, law.size
     gram, common = centred(*exact_gram(law.workload))
-    columns, moments = fixed_moments(law.weights, law.prior)
-    held = fixed_inverse(moments)
-    table, eye = np.array(law.weights, dtype=object), np.eye(size, dtype=int).astype(object) * unit
-    total = int(table[0].sum())
-    norm = Fraction(_norm(held), unit)
-    residual = (
-        Fraction(_norm(eye - moments @ held // unit) + size * size, unit) + Fraction(2 * size, unit) * norm
-    )
-    if residual >= 1:
-        raise DesignError("weights: the moments of the table are not proved to have an inverse")
-    lost = norm * residual / (1 - residual)
-    longest = Fraction(int(columns.sum(axis=0).max()) + size, unit)
-    off = (Fraction(int(np.trace(gram)), common) + 1) * (lost * longest + norm * Fraction(size, unit))
-    squares = (((held.T @ gram @ held) @ columns) * columns).sum(axis=0)
-    found = []
-    for x in range(size):
-        seen = Fraction(int(table[x] @ squares), total * common * unit**4)
-        found.append(seen + 2 * off * (seen + 1) + off * off - Fraction(int(gram[x, x]), common))
-    return found
+    columns = decoded(law.weights, law.prior)
+    with ctx.workprec(PRECISION):
+        pairs = zip((arb_mat(gram.tolist()) * columns).transpose().tolist(), columns.transpose().tolist())
+        squares = arb_mat([[sum(map(operator.mul, *pair))] for pair in pairs])
+        seen = (arb_mat(law.weights) * squares).entries()
+        people = sum(law.weights[0])
+        return [fraction(((s / people - g) / common).upper().fmpq()) for s, g in zip(seen, np.diag(gram))]
 
 
 def cost_above(design: Any, law: LinearReport | SubsetReport) -> Fraction:
@@ -297,7 +281,7 @@ class LinearBound(Checked, Proof):
                 "inverse", size, f"must be of at most {LISTED} categories where rays are listed"
             )
         high, low = growth_above(epsilon)
-        top = max(_norm(matrix), 1)
+        top = max(int(np.abs(matrix).sum()), 1)
         near = (matrix / top).astype(float)
         all_rays = rays(size)
         points = 1 + (high / low - 1) * all_rays

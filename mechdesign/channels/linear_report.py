@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from flint import arb, arb_mat, ctx
 
 from mechdesign.channels.channel import Channel, common_integers
 from mechdesign.channels.responses import TOP, level
@@ -55,8 +56,8 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Queries, Workload
 from mechdesign.typing import Array, Indices, Numbers, Weights
 
-BITS = 128
-"""Fractional bits of the fixed point in which the moments of a table are inverted."""
+PRECISION = 256
+"""Bits of the intervals in which the moments of a table are inverted."""
 FULL = 4096
 """Most answers whose covariance is formed."""
 
@@ -270,9 +271,10 @@ class LinearReport(Checked, LinearDecoder):
 
     @cached_property
     def _counting(self) -> Array:
-        """M⁻¹ u for every report, shape (k, outputs), which a report adds to the estimated counts; rounded once from fixed point."""
-        columns, moments = fixed_moments(self.weights, self.prior)
-        return np.asarray((fixed_inverse(moments) @ columns / (1 << 2 * BITS)).astype(float))
+        """M⁻¹ u for every report, shape (k, outputs), which a report adds to the estimated counts; rounded once."""
+        return np.array(
+            [[float(entry) for entry in row] for row in decoded(self.weights, self.prior).tolist()]
+        )
 
     @cached_property
     def decoder(self) -> Array:
@@ -310,28 +312,17 @@ def prior_of(given: Array | None, size: int) -> tuple[Any, int]:
     return counts, int(counts.sum())
 
 
-def fixed_moments(weights: Weights, given: Array | None) -> tuple[Any, Any]:
-    """Return the columns u and M in fixed point: entries of u are low by less than one unit, those of M by less than two, as rows of Q sum to 1."""
-    table = np.array(weights, dtype=object)
-    prior, people = prior_of(given, len(table))
-    columns = (table * people << BITS) // (prior @ table)
-    return columns, table @ columns.T // int(table[0].sum())
-
-
-def fixed_inverse(moments: Any) -> Any:
-    """Return an inverse in fixed point, from doubles by Newton steps; raise DesignError if doubles find none."""
-    unit = 1 << BITS
-    try:
-        start = np.linalg.inv((moments / unit).astype(float))
-    except np.linalg.LinAlgError:
-        start = np.full(moments.shape, np.nan)
-    if not np.isfinite(start).all():
-        raise DesignError("weights: different counts give the same reports")
-    numbers, below = common_integers(start)
-    held, twice = numbers * unit // below, np.eye(len(moments), dtype=int).astype(object) * (2 * unit)
-    for _ in range(3):
-        held = held @ (twice - moments @ held // unit) // unit
-    return held
+def decoded(weights: Weights, given: Array | None) -> arb_mat:
+    """Return M⁻¹ u for every report, shape (k, outputs), enclosed; raise DesignError if M is not proved to have an inverse."""
+    prior, people = prior_of(given, len(weights))
+    sums = prior @ np.array(weights, dtype=object)
+    with ctx.workprec(PRECISION):
+        columns = arb_mat([[arb(w * people) / s for w, s in zip(row, sums)] for row in weights])
+        moments = arb_mat([[arb(w) / sum(row) for w in row] for row in weights]) * columns.transpose()
+        try:
+            return moments.solve(columns)
+        except ZeroDivisionError:
+            raise DesignError("weights: different counts give the same reports") from None
 
 
 Sets = npt.NDArray[np.int8]

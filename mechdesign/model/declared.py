@@ -201,25 +201,11 @@ class Part:
 
     # -- exact --------------------------------------------------------------------------------------------------
 
-    def over(self, numbers: Indices, v: list[fmpq]) -> list[int]:
-        """Return rows P[x, y] <= e^ε P[x', y] that may fail: here exactly those that do, by products of integers; and those of floors, whose columns' least cells are found once."""
-        most, floors = list[fmpq](), numbers[numbers >= self.upper].tolist()
-        if floors:
-            most = [self.low(0) * min(v[y : self.n * self.m : self.m]) for y in range(self.m)]
-        found = [one for one in floors if v[j := (one - self.upper) % (self.n * self.m)] > most[j % self.m]]
-        numbers = numbers[numbers < self.upper]
-        k, y = np.divmod(numbers - self.first, self.m)
-        some = np.array([value != 0 for value in v])[self.pairs[k, 0] * self.m + y]  # rows of 0 always hold
-        numbers, k, y = numbers[some], k[some], y[some]
-        a, b = (self.pairs[k] * self.m + y[:, None]).T.tolist()
-        of, first = np.unique(self.of[k], return_index=True)
-        lows = {one: (low.p, low.q) for one, low in zip(of.tolist(), map(self.low, k[first].tolist()))}
-        up, down = [x.p for x in v], [x.q for x in v]
-        for number, i, j, one in zip(numbers.tolist(), a, b, self.of[k].tolist()):
-            p, q = lows[one]
-            if up[i] * down[j] * q > p * up[j] * down[i]:
-                found.append(number)
-        return found
+    def larger(self, numbers: Indices) -> Indices:
+        """Return the cells that rows of pure privacy bound."""
+        if self.floors and len(numbers) and numbers[0] >= self.upper:
+            return numbers - self.upper
+        return self.ends(numbers - self.first, np.arange(self.n * self.m))[0]
 
     def slack(self, number: int, v: list[fmpq]) -> fmpq:
         """Return the slack of a row, with e^ε from below; the floors are the table's own."""

@@ -302,35 +302,24 @@ class Face:
     def close(self, v: Exact, *, listed: bool = False) -> list[int]:
         """Return the numbers of inequalities that doubles do not prove; those of floors by output and input, unless pairs are to be listed."""
         d = self.declared
-        x = np.array([float(value) for value in v])
-        zero = np.zeros(len(x), dtype=bool)
-        zero[list(self.zeros)] = True
-        found = [-1 - j for j in np.flatnonzero((x[: d.cells] <= 0) & ~zero[: d.cells]).tolist()]
+        x, zero = np.array([float(value) for value in v]), np.array([not value for value in v])
+        forced = np.isin(np.arange(d.cells), list(self.zeros))
+        found = [-1 - j for j in np.flatnonzero((x[: d.cells] <= 0) & ~forced).tolist()]
         size = abs(d.matrix) @ np.abs(x) + np.abs(d.offsets)
         open_ = (d.matrix @ x + d.offsets > -SURE * size) & (d.equal == 0)
         found += [i for i in np.flatnonzero(open_).tolist() if i not in self.tight]
-        table, none = x[: d.cells].reshape(d.n, d.m), zero[: d.cells]
         for part in d.parts:
-            for numbers, over, size in part.scan(table, listed=listed):
-                rows = numbers[~(over < -SURE * size) | (size < TINY)].tolist()
-                if not part.delta and none.any():  # rows of zero cells hold
-                    rows = [
-                        r for r in rows if not all(none[j] for j, *_ in part.row(r)[0] if isinstance(j, int))
-                    ]
-                found += rows
+            for numbers, over, size in part.scan(x[: d.cells].reshape(d.n, d.m), listed=listed):
+                open_ = ~(over < -SURE * size) | (size < TINY)
+                if not part.delta:
+                    open_ &= ~zero[part.larger(numbers)]  # rows of 0 hold
+                found += numbers[open_].tolist()
         return found
 
     def broken(self, v: Exact) -> dict[int, fmpq]:
         """Return the inequalities that do not hold, with their slack, exactly."""
-        close = np.array(self.close(v), dtype=np.int64)
-        ratios, found = np.zeros(len(close), dtype=bool), list[int]()
-        for part in self.declared.parts:
-            if not part.delta:
-                here = (close >= part.first) & (close < part.end)
-                found += part.over(close[here], v)
-                ratios |= here
         slacks = dict[int, fmpq]()
-        for number in (*close[~ratios].tolist(), *found):
+        for number in self.close(v):
             pause("exact table")
             if (slack := self.slack(number, v)) < 0:
                 slacks[number] = slack

@@ -388,10 +388,6 @@ class ShiftPart(Part):
             return [(mine, a, b), *entries], k
         return [(mine, a, 0), *([(its, 0, b)] if its >= 0 else []), *entries], k
 
-    def over(self, numbers: Indices, v: list[fmpq]) -> list[int]:
-        found: list[int] = numbers.tolist()
-        return found
-
     def matrix(self, k: int, growth: float) -> sparse.csr_array:
         """Return the coefficients of a shift's rows in doubles."""
         (cells, kinds), (others, theirs) = self._left, self._right

@@ -27,14 +27,13 @@ import numpy as np
 
 from mechdesign.channels.channel import Channel, check_prior, integer_rows, private_weights
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import fraction, round_down
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
 from mechdesign.evidence.results import Accuracy, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact
 from mechdesign.model.problem import Minimize
 from mechdesign.model.table import Table
-from mechdesign.model.table_problem import TableDesign, TableProblem
+from mechdesign.model.table_problem import TableDesign, TableProblem, bound_of
 from mechdesign.plotting import draw_matrix
 from mechdesign.problem.checks import field, instance, integer, settle
 from mechdesign.problem.losses import Loss
@@ -42,7 +41,7 @@ from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
-from mechdesign.typing import Array, Indices, Numbers, Weights
+from mechdesign.typing import Array, Numbers, Weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -181,7 +180,7 @@ class BoundedCount(TableDesign):
         geometric = private_weights(self._geometric, apart, self.privacy.epsilon, costs)
         yield self.law(geometric, SolveReport("closed form"))
         worst = np.arange(self.n + 1 if self.prior is None else 0)
-        yield from self._bound(worst, [Fraction(1, self.n + 1)] * len(worst))
+        yield from bound_of(self.declared, worst, [Fraction(1, self.n + 1)] * len(worst))
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
         """Solve the declared problem; if the question is symmetric, with one variable for each cell and its mirror image."""
@@ -202,14 +201,8 @@ class BoundedCount(TableDesign):
                 k = part.sums + (number - part.first) // part.m
                 most[k] = max(value, most.get(k, value))
         held |= most
-        yield from self._bound(
-            np.array(sorted(held), dtype=np.int64), [held[number] for number in sorted(held)]
-        )
-
-    def _bound(self, rows: Indices, multipliers: list[Fraction]) -> Iterator[Bound]:
-        program = self.linear_bound(rows, multipliers)
-        if program.admissible:
-            yield Bound(round_down(fraction(program.bound)), RowsBound(rows, tuple(multipliers)))
+        rows = np.array(sorted(held), dtype=np.int64)
+        yield from bound_of(self.declared, rows, [held[number] for number in rows.tolist()])
 
     # -- what a result says ------------------------------------------------------------------------------------
 

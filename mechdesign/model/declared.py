@@ -227,17 +227,22 @@ class Part:
         found: fmpq = sum((v[j] * (f - r * low) for j, f, r in entries if isinstance(j, int)), ZERO)
         return found
 
-    def sides(self, declared: Declared, table: Array) -> tuple[list[str], Array, Array]:
-        """Return the names of the rows that check a table, and their left and right sides in doubles."""
-        a, b = self.pairs.T
-        rates = self.factors[:, None]
+    def sides(
+        self, declared: Declared, table: Array, rows: Indices | None = None
+    ) -> tuple[list[str], Array, Array]:
+        """Return the names of the rows that check a table, or of some under pure privacy, and their left and right sides in doubles."""
         inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
-        who = [f"{inputs[i]}, {inputs[j]}" for i, j in self.pairs.tolist()]
         if self.delta:
-            over = np.maximum(table[a] - rates * table[b], 0).sum(axis=1)
+            a, b = self.pairs.T
+            over = np.maximum(table[a] - self.factors[:, None] * table[b], 0).sum(axis=1)
+            who = [f"{inputs[i]}, {inputs[j]}" for i, j in self.pairs.tolist()]
             return who, over, np.full(len(a), self.delta)
-        index = [f"{pair}: {y}" for pair in who for y in outputs]
-        return index, table[a].ravel(), (rates * table[b]).ravel()
+        places = np.arange(len(self.pairs) * self.m) if rows is None else rows - self.first
+        k, y = np.divmod(places, self.m)
+        a, b = self.pairs[k].T
+        named = zip(a.tolist(), b.tolist(), y.tolist())
+        index = [f"{inputs[i]}, {inputs[j]}: {outputs[c]}" for i, j, c in named]
+        return index, table[a, y], self.factors[k] * table[b, y]
 
     def emptied(self, zero: set[int]) -> set[int]:
         """Return the cells that are 0 under pure privacy if these are."""

@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mechdesign.doubles import TINY
 from mechdesign.errors import InfeasibleError, SolverError
-from mechdesign.evidence.exact import LARGEST, fraction, nearest, rational
+from mechdesign.evidence.exact import LARGEST, fraction, least_kept, nearest, rational
 from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import audit_rows
 from mechdesign.model.declared import ZERO, Declared, OwnRows, Part, Row
@@ -597,19 +597,14 @@ def least_epsilon(
         return None
     (epsilon,) = points
 
-    def at(factor: float) -> bool:
+    def over(doublings: float) -> float:
+        factor = 2.0**doublings
         asked = tuple(a.scaled(factor) if a.label in chosen else a for a in declared.privacy)
-        return feasible(replace(declared, privacy=asked), clock)
+        return -1.0 if feasible(replace(declared, privacy=asked), clock) else 1.0
 
-    low, high = 1.0, 2.0
-    while not at(high):
-        low, high = high, 2 * high
-        if high * epsilon > most:
-            return None
-    while high - low > 1e-10 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if at(middle) else (middle, high)
-    return float(high * epsilon)
+    top = math.floor(math.log2(most / epsilon))
+    found = least_kept(over, 0.0, growth=1.0, least=0.0, most=max(top, 1.0), xtol=1e-10)
+    return None if math.isinf(found) else float(2.0**found * epsilon)
 
 
 # -- audits --------------------------------------------------------------------------------------------------------
@@ -620,22 +615,21 @@ MOST_LISTED = 1_000_000
 
 def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fraction]) -> pd.DataFrame:
     """Tabulate every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
-    x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), []
+    x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), list[Any]()
     table = x[: declared.cells].reshape(declared.n, declared.m)
-    many = any(len(part.pairs) * part.m > MOST_LISTED for part in declared.parts if not part.delta)
-    close = () if many else face.close(v, listed=True)
+    many = [not part.delta and len(part.pairs) * part.m > MOST_LISTED for part in declared.parts]
+    close = () if any(many) else face.close(v, listed=True)
     near = {number: nearest(face.slack(number, v)) for number in close if number >= 0}
-    for part in declared.parts:
-        if not part.delta and len(part.pairs) * part.m > MOST_LISTED:
-            frames.append(_tightest(declared, part, table, face, v, multipliers))
-            continue
-        index, lhs, rhs = part.sides(declared, table)
-        first = part.sums if part.delta else part.first
-        dual = _duals(part, multipliers, first, len(lhs))
-        slack = rhs - lhs
+    for part, long in zip(declared.parts, many):
+        rows = _tightest(part, table) if long else None
+        index, lhs, rhs = part.sides(declared, table, rows)
+        slack, first = rhs - lhs, part.sums if part.delta else part.first
         for number, left in near.items():
             if first <= number < first + len(slack):
                 slack[number - first] = left
+        if rows is not None:
+            slack = np.array([nearest(face.slack(number, v)) for number in rows.tolist()])
+        dual = _duals(part, multipliers, first, len(lhs), part.m if long else 1)
         frames.append(audit_rows(part.label, index, lhs, rhs, slack, dual=dual))
     activity = declared.matrix @ x
     for family, label in enumerate(declared.labels):
@@ -650,33 +644,23 @@ def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fractio
     return pd.concat(frames, ignore_index=True)
 
 
-def _tightest(
-    declared: Declared, part: Part, table: Array, face: Face, v: list[Any], multipliers: dict[int, Fraction]
-) -> pd.DataFrame:
-    """Return for every pair the row of least slack, which is exact, and the sum of the multipliers of all its rows."""
+def _tightest(part: Part, table: Array) -> Indices:
+    """Return for every pair the row of least slack."""
     found = []
     for numbers, over, _ in part.scan(table):
-        rows = over.reshape(-1, part.m).argmax(axis=1)
-        found.append(numbers.reshape(-1, part.m)[np.arange(len(rows)), rows])
-    rows = np.concatenate(found)
-    (a, b), y = part.pairs.T, (rows - part.first) % part.m
-    lhs, rhs, dual = table[a, y], part.factors * table[b, y], np.zeros(len(rows))
-    for number, value in multipliers.items():
-        if part.first <= number < part.sums:
-            dual[(number - part.first) // part.m] += nearest(value)
-    inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
-    index = [f"{inputs[i]}, {inputs[j]}: {outputs[k]}" for i, j, k in zip(a.tolist(), b.tolist(), y.tolist())]
-    slack = np.array([nearest(face.slack(number, v)) for number in rows.tolist()])
-    return audit_rows(part.label, index, lhs, rhs, slack, dual=dual)
+        pairs = (numbers - part.first) // part.m
+        order = np.lexsort((-over, pairs))
+        found.append(numbers[order[np.unique(pairs[order], return_index=True)[1]]])
+    return np.concatenate(found)
 
 
-def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int) -> Array:
-    """Return the multipliers of listed rows; those of floors are shared out among the pairs they replace."""
+def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int, each: int) -> Array:
+    """Return the multipliers of listed rows, or their sums over `each` of them; those of floors are shared out among the pairs they replace."""
     dual = np.zeros(count)
     for number, value in multipliers.items():
-        if first <= number < first + count:
-            dual[number - first] = nearest(value)
-    if part.floors:
+        if first <= number < first + count * each:
+            dual[(number - first) // each] += nearest(value)
+    if part.floors and each == 1:
         n, m = part.n, part.m
         above, below = (
             np.array([nearest(multipliers.get(start + j, 0)) for j in range(n * m)]).reshape(n, m)

@@ -423,15 +423,18 @@ class ShiftPart(Part):
         columns, numbers = np.append(high, low[some]), np.append(given, rates[some])
         return np.append(np.arange(len(places)), some), columns, numbers, losses
 
-    def sides(self, declared: Any, table: Array) -> tuple[list[str], Array, Array]:
-        """Return names and sides of the rows; under pure privacy the largest excess of each shift."""
+    def sides(
+        self, declared: Any, table: Array, rows: Indices | None = None
+    ) -> tuple[list[str], Array, Array]:
+        """Return names and sides of the rows; under pure privacy those of all points of each shift."""
         growth, p = math.exp(self.losses[0]), table[0]
         over = [self.matrix(k, growth) @ p for k in range(len(self.pairs))]
         who = [f"shift {s:+d}" for s in self.pairs[:, 1].tolist()]
         if self.delta:
             return who, np.array([np.maximum(v, 0).sum() for v in over]), np.full(len(who), self.delta)
-        index = [f"{shift}: {y}" for shift in who for y in range(self.m)]
-        return index, np.concatenate(over), np.zeros(len(index))
+        places = np.arange(len(who) * self.m) if rows is None else rows - self.first
+        index = [f"{who[k]}: {y}" for k, y in zip(*(part.tolist() for part in np.divmod(places, self.m)))]
+        return index, np.concatenate(over)[places], np.zeros(len(index))
 
     def emptied(self, zero: set[int]) -> set[int]:
         if self.delta or not zero:

@@ -81,16 +81,21 @@ MOST_ROWS = 400_000
 """Most privacy rows that `TableProblem.write` lists."""
 _ASYMMETRIC = 1_000  # cells from which a program without symmetry takes longer than the search for one
 _SIMPLEX = 4_000  # variables of a table on a metric that the simplex method solves within half a minute
+_NONE: Any = np.zeros(0, dtype=np.int64)
 _LARGE = 20_000  # from this many variables a second solve takes too long: a mixture then repairs the law
 
 
-def proved_bounds(declared: Declared, rows: Indices, multipliers: Array) -> Iterator[Bound]:
+def bound_of(declared: Declared, rows: Indices, multipliers: Iterable[Any]) -> Iterator[Bound]:
+    """Yield the bound that these multipliers prove, unless a reduced cost is negative."""
+    proof = RowsBound(rows, tuple(multipliers))
+    if (bound := declared.linear_bound(rows, proof.multipliers)).admissible:
+        yield Bound(round_down(fraction(bound.bound)), proof)
+
+
+def proved_bounds(declared: Declared, rows: Indices = _NONE, multipliers: Array = _NONE) -> Iterator[Bound]:
     """Yield the bound that a solver's multipliers of these rows prove, if any, or that of none if higher: the least loss of each input."""
-    found = []
-    for count in {len(rows), 0}:
-        proof = RowsBound(*admissible(declared, rows[:count], multipliers[:count]))
-        bound = declared.linear_bound(proof.rows, proof.multipliers)
-        found += [Bound(round_down(fraction(bound.bound)), proof)] * bound.admissible
+    tried = (admissible(declared, rows[:count], multipliers[:count]) for count in {len(rows), 0})
+    found = (bound for held in tried for bound in bound_of(declared, *held))
     yield from sorted(found, key=lambda one: one.value)[-1:]
 
 
@@ -132,11 +137,28 @@ class TableDesign(ModelledDesign):
 
     def law(self, weights: Weights, report: SolveReport, notes: tuple[str, ...] = ()) -> Law:
         """Return the law of these integer weights with its exact value and its proof."""
-        declared, mechanism = self.declared, self.deployed(weights)
-        none = (Fraction(0),) * (len(declared.cost) - declared.cells)
-        columns = Face(declared, frozenset()).lowered(self.exact(mechanism, none))
-        value, further = round_up(fraction(declared.value(columns))), columns[declared.cells :]
-        return Law(mechanism, value, (self.proof(tuple(map(fraction, further))),), report, notes)
+        none = (Fraction(0),) * (self.declared.width - self.declared.cells)
+        columns = Face(self.declared, frozenset()).lowered(self.exact(self.deployed(weights), none))
+        return self.law_at(columns, report, notes, weights=weights)
+
+    def law_at(
+        self,
+        columns: Exact,
+        report: SolveReport,
+        notes: tuple[str, ...] = (),
+        *,
+        missed: Mapping[str, fmpq] | None = None,
+        weights: Weights | None = None,
+    ) -> Law:
+        """Return the law of exact columns, with notes on the equalities that it misses."""
+        declared = self.declared
+        notes += tuple(
+            f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}"
+            for label, off in (missed or {}).items()
+        )
+        value, witness = declared.value(columns), tuple(map(fraction, columns[declared.cells :]))
+        law = self.deployed(weights_of(declared, columns) if weights is None else weights)
+        return Law(law, round_up(fraction(value)), (self.proof(witness),), report, notes)
 
     def exactly(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the vertex of least cost and its bound, by pivots in rationals from that basis, for a small table."""
@@ -146,16 +168,10 @@ class TableDesign(ModelledDesign):
         with suppress(SolverError), limited(clock):
             low, high = Pivots(declared, above=False), Pivots(declared, above=True)
             if low.solve() is None:
-                columns = low.columns
-                witness = tuple(fraction(x) for x in columns[declared.cells :])
-                law, value = self.deployed(weights_of(declared, columns)), fraction(declared.value(columns))
-                report = SolveReport("pivots in rationals")
-                found.append(Law(law, round_up(value), (self.proof(witness),), report))
+                found.append(self.law_at(low.columns, SolveReport("pivots in rationals")))
                 high.enter(low.lines)
                 high.solve()
-                proof = RowsBound(*multipliers(high.cost))
-                bound = declared.linear_bound(proof.rows, proof.multipliers)
-                found += [Bound(round_down(fraction(bound.bound)), proof)] * bound.admissible
+                found += bound_of(declared, *multipliers(high.cost))
         yield from found
 
     def linear_bound(self, rows: Indices, multipliers: Iterable[Any], given: Any = None) -> LinearBound:
@@ -244,9 +260,8 @@ class FiniteProblem(TableDesign, Problem):
         if symmetry is None and declared.cells > _ASYMMETRIC and (dense or _steep(declared)):
             symmetry = "find"  # along a chain a program of half the size wins less than the search takes
         orbits = Symmetry.of(declared, symmetry, clock)
-        notes = (f"symmetry: {orbits.dropped} of the permutations do not keep every row",) * bool(
-            orbits.dropped
-        )
+        dropped = f"symmetry: {orbits.dropped} of the permutations do not keep every row"
+        notes = (dropped,) if orbits.dropped else ()
         variables = int(orbits.cells.max()) + 1
         if solver is None and variables > _SIMPLEX and not options and _steep(declared):
             yield from self._by_rounds(clock, orbits, notes)
@@ -272,19 +287,19 @@ class FiniteProblem(TableDesign, Problem):
             except (InfeasibleError, SolverError):  # the stricter program's prove nearly as much
                 if clock.passed:
                     raise
-        found = repaired(declared, points, clock, solver, spared=clock.gap / 4)
-        law, bounds = self._law(*found, report, notes), list[Bound]()
+        columns, missed = repaired(declared, points, clock, solver, spared=clock.gap / 4)
+        law, bounds = self.law_at(columns, report, notes, missed=missed), list[Bound]()
         with suppress(SolverError), limited(clock.late):  # there may be no time
             bounds += proved_bounds(declared, *multipliers)
         yield from bounds
         yield law
-        yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
+        yield from proved_bounds(declared)
 
     def _by_rounds(self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...]) -> Iterator[Law | Bound]:
         """Solve by an interior-point method with more and more rows: yield a bound from every round, and a law near the last table."""
         declared, columns = self.declared, np.zeros(0)
         program = Program(declared, clock, symmetry=orbits, interior=True)
-        yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
+        yield from proved_bounds(declared)
         try:
             for _ in program.rounds():
                 columns = program.columns()
@@ -296,8 +311,8 @@ class FiniteProblem(TableDesign, Problem):
             if error.status != "limit" or not len(columns):
                 raise
         points = near(declared, [closed(declared, columns), columns], clock)
-        found = repaired(declared, points, clock, spared=math.inf)
-        yield self._law(*found, SolveReport.of(program.solution), notes)
+        exact, missed = repaired(declared, points, clock, spared=math.inf)
+        yield self.law_at(exact, SolveReport.of(program.solution), notes, missed=missed)
 
     # -- convex functions that are not piecewise linear ------------------------------------------------------------
 
@@ -350,7 +365,7 @@ class FiniteProblem(TableDesign, Problem):
             declared = self.compiled({"": tables})
         self.__dict__["_declared"] = declared
         yield from bounds
-        yield replace(self._law(columns, missed, SolveReport.of(found)), value=value)
+        yield replace(self.law_at(columns, SolveReport.of(found), missed=missed), value=value)
 
     def _last_inside(self, inner: Exact, outer: Exact) -> Exact:
         """Return the last point inside the convex functions on the way from one inside to another."""
@@ -429,19 +444,6 @@ class FiniteProblem(TableDesign, Problem):
                 tables.append(_stochastic(inside))
                 self.__dict__["_declared"] = self.compiled({"": tables})
 
-    def _law(
-        self, columns: Exact, missed: Mapping[str, fmpq], report: SolveReport, notes: tuple[str, ...] = ()
-    ) -> Law:
-        declared = self.declared
-        witness = tuple(fraction(x) for x in columns[declared.cells :])
-        notes += tuple(
-            f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}"
-            for label, off in missed.items()
-        )
-        value = round_up(fraction(declared.value(columns)))
-        law = self.deployed(weights_of(declared, columns))
-        return Law(law, value, (self.proof(witness),), report, notes)
-
     def _explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
         """Return the error that names families that contradict each other, and the least ε at which they do not."""
         declared = self.declared
@@ -453,11 +455,9 @@ class FiniteProblem(TableDesign, Problem):
             return SolverError(message, solver="highs", status="check")
         private = [asked.label for asked in declared.privacy if asked.label in families]
         least = least_epsilon(declared, private, clock) if private else None
-        reason = f"no {declared.noun} meets {' and '.join(map(repr, families))}" + (
-            " together" if len(families) > 1 else ""
-        )
         how = "recomputed by tangents" if {*families} & {*declared.curved} else "proved in rationals"
-        reason += f" ({how})"
+        named, both = " and ".join(map(repr, families)), " together" if len(families) > 1 else ""
+        reason = f"no {declared.noun} meets {named}{both} ({how})"
         if least is not None:
             least = math.ceil(least * 1e6) / 1e6
             reason += f"; some {declared.noun} does from epsilon = {least:.6f} on"
@@ -504,7 +504,7 @@ class TableProblem(FiniteProblem):
             if all(side <= 0 and not (row.equal and side) for row, side in sides):
                 laws.append((declared.value(columns), columns))
         for _, columns in sorted(laws):
-            law = self._law(columns, {}, SolveReport("closed form"))
+            law = self.law_at(columns, SolveReport("closed form"))
             worth = self.worth(law.mechanism)  # tangents lie below convex functions
             if not self.missed_by(law.mechanism, worth):
                 yield replace(law, value=max(law.value, worth.get("objective", -math.inf)))
@@ -537,27 +537,25 @@ class TableProblem(FiniteProblem):
             remedy = "protects listed pairs of inputs only, which do not join all of them: a ledger counts what protects every data set"
             raise DesignError.of("result", "Problem", remedy)
         spent: dict[str, list[Consumption]] = {}
-        for asked in self.declared.privacy:
-            pairs = asked.pairs(self.declared.n)
-            for epsilon, delta in asked.points:
-                largest = 1.0 if asked.distances is None else float(asked.distances[tuple(pairs.T)].max())
-                loss = round_up(Fraction(epsilon) * Fraction(largest))
+        for pairs, points in self._spent():
+            for loss, delta in points:
                 own = Consumption() if delta else Consumption.pure((loss, 1))
                 spent.setdefault(str(pairs.tolist()), []).append(replace(own, statement=(loss, delta)))
         each = [functools.reduce(operator.and_, members) for members in spent.values()]
         return Consumption.largest(each, self.neighbours)
 
+    def _spent(self) -> Iterator[tuple[Indices, list[tuple[float, float]]]]:
+        """Yield the pairs of each requirement, and its points (ε, δ) for the farthest of them."""
+        for asked in self.declared.privacy:
+            pairs = asked.pairs(self.declared.n)
+            far = 1.0 if asked.distances is None else float(asked.distances[tuple(pairs.T)].max())
+            yield pairs, [(round_up(Fraction(e) * Fraction(far)), d) for e, d in asked.points]
+
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
         """Return the trade-off between any two protected inputs: the points of requirements that cover all pairs."""
-        declared = self.declared
-        widest = max(len(asked.pairs(declared.n)) for asked in declared.privacy)
-        points = []
-        for asked in declared.privacy:
-            pairs = asked.pairs(declared.n)
-            if len(pairs) == widest:
-                far = 1.0 if asked.distances is None else float(asked.distances[tuple(pairs.T)].max())
-                points += [(round_up(Fraction(e) * Fraction(far)), d) for e, d in asked.points]
-        return TradeOff(tuple(points))
+        spent = [*self._spent()]
+        widest = max(len(pairs) for pairs, _ in spent)
+        return TradeOff(tuple(p for pairs, points in spent if len(pairs) == widest for p in points))
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
         """Return the errors of outputs over a uniform prior of inputs."""
@@ -666,10 +664,7 @@ class TableProof(Proof):
     speaks_of = ("privacy", "bias", "value")
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, law = (
-            instance("question", stated.question, TableDesign),
-            stated.law,
-        )
+        design, law = instance("question", stated.question, TableDesign), stated.law
         declared = design.declared
         if self.distances is not None and not same(self.distances, declared.privacy[0].distances):
             raise DesignError("distances: are not those of the design's space")
@@ -678,39 +673,34 @@ class TableProof(Proof):
             raise DesignError(
                 "law: is not of the problem's inputs and outputs, or further columns are missing"
             )
-        face = Face(declared, frozenset())
-        broken = face.broken(v)
+        broken = Face(declared, frozenset()).broken(v)
+        families = [(declared.family_of(number), slack) for number, slack in broken.items() if number >= 0]
         for asked in declared.privacy:
-            over = [
-                s for number, s in broken.items() if number >= 0 and declared.family_of(number) == asked.label
-            ]
+            over = [slack for family, slack in families if family == asked.label]
             yield Claim(f"{asked.label}: {asked}", PROVED, float(min(over, default=0)), not over)
             if asked.distances is not None and isinstance(design, TableProblem):
-                known, claim = (
-                    not callable(asked.privacy.metric),
-                    f"{asked.label}: distances are those of the metric",
-                )
-                fits = not known or np.allclose(
-                    design.unknown.distances(asked.privacy), asked.distances, rtol=1e-12, atol=0
-                )
-                space = asked.space
-                fits &= space is None or space.ordered(declared.inputs) is space
+                known, space = not callable(asked.privacy.metric), asked.space
+                fits = space is None or space.ordered(declared.inputs) is space
+                if known:
+                    own = design.unknown.distances(asked.privacy)
+                    fits &= np.allclose(own, asked.distances, rtol=1e-12, atol=0)
+                claim = f"{asked.label}: distances are those of the metric"
                 yield agreement(claim, PROVED if known else CLAIMED, fits)
         yield from row_claims(declared, v)
         room = fraction(rational(stated.value) - declared.value(v))
-        curved = design.worth(law) if isinstance(design, FiniteProblem) else {}
+        rooms = dict[str, float]()
+        if isinstance(design, FiniteProblem):
+            for label, worth in design.worth(law).items():
+                rooms[label] = (stated.value if label == "objective" else design.room(label, law)) - worth
         for label in declared.curved:
-            how, claim, most = CLAIMED, f"the convex function {label!r} is at most 0", 0.0
-            if label in curved and isinstance(design, FiniteProblem):
-                how, most = RECOMPUTED, design.room(label, law)
+            margin, claim = rooms.get(label, 0.0), f"the convex function {label!r} is at most 0"
             if label == "objective":
-                claim, most = f"the convex objective is at most {stated.value!r}", stated.value
-            margin = most - curved.get(label, most)
-            if (
-                label == "objective"
-            ):  # tangents lie below it: of a file, which holds no functions, the value is at least theirs
-                margin = min(margin, round_down(room))
-            yield Claim(claim, how, margin, margin >= 0)
+                # tangents lie below it: of a file, which holds no functions, the value is at least theirs
+                margin, claim = (
+                    min(margin, round_down(room)),
+                    f"the convex objective is at most {stated.value!r}",
+                )
+            yield Claim(claim, RECOMPUTED if label in rooms else CLAIMED, margin, margin >= 0)
         if "objective" not in declared.curved:
             claim = f"the objective, called {declared.objective!r}, is at most {stated.value!r}"
             yield Claim(claim, PROVED, float(room), room >= 0)

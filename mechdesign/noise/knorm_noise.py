@@ -169,7 +169,8 @@ class KNormNoise(Checked, AddedNoise):
         named = [name for name, value in given.items() if value is not None] + ["signed"] * (not self.signed)
         if len(named) > 1 or (named and self.norm != math.inf):
             allowed = "is of norm inf, alone: without a cap, signed=False, vertices and planes beside it"
-            raise DesignError.of(named[-1], "given", allowed)
+            shown = {"cap": self.cap, "signed": False}.get(named[-1], "given")
+            raise DesignError.of(named[-1], shown, allowed)
         if self.cap is not None:
             checks.settle(self, cap=checks.inside("cap", self.cap, 1, min(size, MOST_CAPPED)))
             if balls.short(Fraction(self.cap)) != self.cap or size > MOST_CAPPED:

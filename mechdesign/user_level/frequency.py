@@ -324,9 +324,8 @@ class LaplaceHistogram(Checked):
         if self.space.distribution(truth).ndim > 1:
             raise DataError(f"histogram: must be one, of {self.space.size} points")
         if abs(math.fsum(truth.tolist()) - 1) > self._rounded:
-            raise DataError(
-                "histogram: must sum to 1 up to the rounding of doubles: average histograms that do"
-            )
+            remedy = "average histograms that do"
+            raise DataError(f"histogram: must sum to 1 up to the rounding of doubles: {remedy}")
 
         def exact(i: int) -> Fraction:
             return Fraction(float(truth[i])) / Fraction(step)
@@ -347,24 +346,25 @@ class LaplaceHistogram(Checked):
         )
 
 
-def _combined(space: MetricSpace, points: float, clusters: float) -> float:
+def _bound(space: MetricSpace, points: float, clusters: float, project: bool) -> float:
     """Return the bound on the expected EMD from the summed variances of all points and of all clusters."""
     n = space.size
+    halves = space.diameter / 2 * math.sqrt(n * points)
     if space.kind == "clustered":
         near = space.within if space.shape[1] > 1 else 0.0
         far = space.across if space.shape[0] > 1 else near
         groups = space.shape[0]
-        return near / 2 * math.sqrt(n * points) + (far - near) / 2 * math.sqrt(groups * clusters)
-    halves = space.diameter / 2 * math.sqrt(n)
-    stars = min(float(np.linalg.norm(space.distances_from(x))) for x in _centres(space))
-    return min(halves, stars) * math.sqrt(points)
-
-
-def _centres(space: MetricSpace) -> Iterable[int]:
-    """Return points to try as centres of a star: all, or on a line the best, which is nearest to the mean."""
-    if space.kind == "line" and space.points is not None:
-        return [int(np.abs(space.points[:, 0] - space.points[:, 0].mean()).argmin())]
-    return range(space.size)
+        bound = near / 2 * math.sqrt(n * points) + (far - near) / 2 * math.sqrt(groups * clusters)
+        return 2 * bound if project else bound
+    if project:
+        return halves
+    centres: Iterable[int] = range(n)
+    if (
+        space.kind == "line" and space.points is not None
+    ):  # the best star is about the point nearest to the mean
+        centres = [int(np.abs(space.points[:, 0] - space.points[:, 0].mean()).argmin())]
+    stars = min(float(np.linalg.norm(space.distances_from(x))) for x in centres)
+    return min(halves, stars * math.sqrt(points))
 
 
 def emd_error_bound(
@@ -404,15 +404,7 @@ def emd_error_bound(
     n, groups = space.size, space.shape[0]
     less, less_clusters = (1.0 / n, 1.0 / groups) if population else (1.0, 1.0)
     spread, between = max(points - less, 0.0), max(clusters - less_clusters, 0.0)
-    return _projected(space, spread, between, project) / math.sqrt(count)
-
-
-def _projected(space: MetricSpace, points: float, clusters: float, project: bool) -> float:
-    bound = _combined(space, points, clusters)
-    if not project:
-        return bound
-    euclidean = space.diameter / 2 * math.sqrt(space.size * points)
-    return 2 * bound if space.kind == "clustered" else euclidean
+    return _bound(space, spread, between, project) / math.sqrt(count)
 
 
 def laplace_error_bound(space: MetricSpace, scale: float, *, project: bool = False) -> float:
@@ -428,4 +420,4 @@ def laplace_error_bound(space: MetricSpace, scale: float, *, project: bool = Fal
     """
     n, scale = space.size, checks.positive("scale", scale)
     size = space.shape[1] if space.kind == "clustered" else n
-    return _projected(space, 2 * scale**2 * (n - 1), 2 * scale**2 * (n - size), project)
+    return _bound(space, 2 * scale**2 * (n - 1), 2 * scale**2 * (n - size), project)

@@ -47,20 +47,11 @@ import pandas as pd
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from mechdesign.errors import DataError, DesignError, MechdesignError, SolverError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.page import Saved
-from mechdesign.evidence.proofs import (
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    ClosedBound,
-    LawProof,
-    MechanismClass,
-    agreement,
-    every,
-)
+from mechdesign.evidence.proofs import Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
@@ -72,12 +63,8 @@ from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-from mechdesign.user_level.frequency import (
-    FrequencyEstimate,
-    FrequencyFit,
-    emd_error_bound,
-    laplace_error_bound,
-)
+from mechdesign.user_level import frequency
+from mechdesign.user_level.frequency import FrequencyEstimate, FrequencyFit
 from mechdesign.user_level.itemwise import ItemwiseRelease, checked_items
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 from mechdesign.user_level.privacy import EMDPrivacy
@@ -95,6 +82,10 @@ def sinh_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
     """Return rationals below and above sinh x."""
     low, high = exp_lower(x), exp_upper(x)
     return (low - 1 / low) / 2, (high - 1 / high) / 2
+
+
+def _integers(name: str, value: object) -> tuple[int, ...]:
+    return tuple(checks.integer(name, v, -1) for v in checks.instance(name, value, tuple))
 
 
 @serializable("tree-histogram")
@@ -125,26 +116,21 @@ class TreeHistogram(Checked, Saved):
     space: MetricSpace = field(MetricSpace)
     items: int = field(check=checks.integer, least=1)
     users: int = field(check=checks.integer, least=1)
-    parents: tuple[int, ...] = ()
-    losses: tuple[int, ...] = ()
+    parents: tuple[int, ...] = field(check=_integers, default=())
+    losses: tuple[int, ...] = field(check=_integers, default=())
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("parents", "losses"):
-            found = tuple(
-                checks.integer(name, v, -1) for v in checks.instance(name, getattr(self, name), tuple)
-            )
-            checks.settle(self, **{name: found})
-            if len(found) != self.space.size:
-                raise DesignError.of(name, len(found), f"must be one for each of {self.space.size} points")
+            if (size := len(getattr(self, name))) != self.space.size:
+                raise DesignError.of(name, size, f"must be one for each of {self.space.size} points")
         kept = all(
             0 < loss <= _LARGEST * _UNIT if parent >= 0 else loss == 0
-            for loss, parent in zip(self.losses, self.parents, strict=True)
+            for loss, parent in zip(self.losses, self.parents)
         )
         if not kept or self.total > 1 << 50:
-            raise DesignError.of(
-                "losses", self.losses, "must be positive, 0 at the root, of at most 2^50 items"
-            )
+            allowed = "must be positive, 0 at the root, of at most 2^50 items"
+            raise DesignError.of("losses", self.losses, allowed)
         _ = self.order
 
     @property
@@ -271,31 +257,25 @@ def private_tree(space: MetricSpace, alpha: float, items: int, users: int) -> Tr
         raise DesignError.of("space", space.size, f"must have at most {_POINTS} points: merge near ones")
     if space.size < 2:
         raise DesignError.of("space", space.size, "must have two points: the histogram of one is known")
-    distances, size = space.distances, space.size
+    distances, points = space.distances, np.arange(space.size)
     tried = []
     if space.kind == "line" and space.points is not None:
-        tried.append(_path(np.argsort(space.points[:, 0])))
+        order = np.argsort(space.points[:, 0])
+        tried.append(np.append(-1, order[:-1])[np.argsort(order)])
     else:
         centres = {int(distances.sum(axis=1).argmin()), int(distances.max(axis=1).argmin())}
-        tried += [np.where(np.arange(size) == c, -1, c) for c in sorted(centres)]
+        tried += [np.where(points == c, -1, c) for c in sorted(centres)]
         _, parents = breadth_first_order(minimum_spanning_tree(distances), min(centres), directed=False)
-        tried.append(np.where(parents < 0, -1, parents))
+        tried.append(np.maximum(parents, -1))
         if space.kind == "clustered":
-            heads = np.arange(size) // space.shape[1] * space.shape[1]
-            tried.append(np.where(heads == np.arange(size), np.where(heads == 0, -1, 0), heads))
+            heads = points // space.shape[1] * space.shape[1]
+            tried.append(np.where(heads == points, np.where(heads == 0, -1, 0), heads))
     laws = []
     for parents in tried:
-        start = TreeHistogram(
-            space, items, users, tuple(parents.tolist()), tuple((parents >= 0).astype(int).tolist())
-        )
+        ones = tuple((parents >= 0).astype(int).tolist())
+        start = TreeHistogram(space, items, users, tuple(parents.tolist()), ones)
         laws.append(replace(start, losses=_losses(start, alpha)))
     return min(laws, key=lambda law: float(law.lengths @ law.moments[0]))
-
-
-def _path(order: Indices) -> Indices:
-    parents = np.full(len(order), -1)
-    parents[order[1:]] = order[:-1]
-    return parents
 
 
 def _losses(tree: TreeHistogram, alpha: float) -> tuple[int, ...]:
@@ -312,11 +292,8 @@ def _losses(tree: TreeHistogram, alpha: float) -> tuple[int, ...]:
                 stretch[edge] = max(1.0, float(ratio[np.ix_(inside, ~inside)].max()))
     taus = np.minimum(alpha / tree.items * lengths / stretch * (1 - _ROOM), _LARGEST)
     if taus[lengths > 0].min() < _LEAST:
-        raise DesignError.of(
-            "alpha",
-            alpha,
-            f"times the shortest edge, {lengths[lengths > 0].min():g}, over {tree.items} items must be at least 2^-40: merge near points",
-        )
+        allowed = f"times the shortest edge, {lengths[lengths > 0].min():g}, over {tree.items} items must be at least 2^-40: merge near points"
+        raise DesignError.of("alpha", alpha, allowed)
     return tuple(int(tau * _UNIT) if length else 0 for tau, length in zip(taus.tolist(), lengths.tolist()))
 
 
@@ -389,8 +366,8 @@ class UserHistogram(Design):
             raise DesignError.of("alpha", self.privacy.alpha, said)
 
     @property
-    def among(self) -> MechanismClass:
-        return every("unbiased histogram of users with so many items each")
+    def among(self) -> proofs.MechanismClass:
+        return proofs.every("unbiased histogram of users with so many items each")
 
     @property
     def total(self) -> int:
@@ -420,7 +397,7 @@ class UserHistogram(Design):
     def privacy_checked(self, law: Any, given: None) -> str:
         """Return PROVED, or RECOMPUTED for Gaussian noise and shuffling, whose accounting is in doubles."""
         normal = isinstance(law, LinearRelease) and law.gaussian
-        return RECOMPUTED if normal or isinstance(law, ItemwiseRelease) else PROVED
+        return proofs.RECOMPUTED if normal or isinstance(law, ItemwiseRelease) else proofs.PROVED
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
         """Check the theorems of `mechdesign.user_level.histogram`: losses of all paths in exact arithmetic, and E|z| = 1/sinh τ.
@@ -429,14 +406,14 @@ class UserHistogram(Design):
         """
         law = stated.law
         checks.instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
-        space = law.query.space if isinstance(law, LinearRelease) else law.space
+        space = law.space
         fits = (space.unit, space.kind) == (self.space.unit, self.space.kind) and law.users == self.users
         fits = fits and np.array_equal(space.distances, self.space.distances)
         fits = fits and getattr(law, "items", self.items) == self.items
         if isinstance(law, LinearRelease):
             fits = fits and np.array_equal(law.query.values, np.eye(space.size)) and law.model == "central"
-        yield agreement("the mechanism is for the question's users", PROVED, fits)
-        yield agreement("it is the one asked for", PROVED, self.by in (None, released(law)))
+        yield proofs.agreement("the mechanism is for the question's users", proofs.PROVED, fits)
+        yield proofs.agreement("it is the one asked for", proofs.PROVED, self.by in (None, released(law)))
         alpha, delta = self.privacy.alpha, self.privacy.delta
         if isinstance(law, TreeHistogram):
             found, lost = law.alpha * _NEARLY, 0.0
@@ -449,8 +426,8 @@ class UserHistogram(Design):
             words, self.privacy_checked(law, given), float(alpha - found), found <= alpha and lost <= delta
         )
         spare = stated.value - self.error(law)
-        how = PROVED if isinstance(law, TreeHistogram) else RECOMPUTED
-        room = 0.0 if how == PROVED else 1e-12 * stated.value
+        how = proofs.PROVED if isinstance(law, TreeHistogram) else proofs.RECOMPUTED
+        room = 0.0 if how == proofs.PROVED else 1e-12 * stated.value
         yield Claim(f"expected distance at most {stated.value!r}", how, spare, spare >= -room)
 
     def least_cost(self, stated: Certificate, given: None) -> float:
@@ -459,11 +436,11 @@ class UserHistogram(Design):
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the lower bound, then the law of each mechanism."""
         if self.floor is not None:
-            yield Bound(self.floor, ClosedBound())
+            yield Bound(self.floor, proofs.ClosedBound())
         for release in NAMES if self.by is None else (self.by,):
             try:
                 law = self.law(release, clock)
-                yield Law(law, self.error(law), (LawProof(),))
+                yield Law(law, self.error(law), (proofs.LawProof(),))
             except MechdesignError as error:
                 if self.by is not None or release == "tree":
                     raise
@@ -477,14 +454,13 @@ class UserHistogram(Design):
             return private_tree(self.space, alpha, self.items, self.users)
         if release == "itemwise":
             plain = {"alpha": alpha * (1 - 1e-8), "accounting": "composition"}
-            asked = {"alpha": alpha, "delta": delta} if delta else plain
-            return ItemwiseRelease(
-                self.space, items=self.items, users=self.users, time_limit=clock.limit(), **asked
-            )
+            asked: dict[str, Any] = {"alpha": alpha, "delta": delta} if delta else plain
+            asked |= {"items": self.items, "users": self.users, "time_limit": clock.limit()}
+            return ItemwiseRelease(self.space, **asked)
         if release == "gaussian" and not delta:
             raise DesignError.of("delta", delta, "Gaussian noise needs delta > 0")
-        normal = {"gaussian": True, "delta": delta} if release == "gaussian" else {}
-        return LinearRelease(LinearQuery.histogram(self.space), alpha, "central", self.users, **normal)  # type: ignore[arg-type]
+        normal: dict[str, Any] = {"gaussian": True, "delta": delta} if release == "gaussian" else {}
+        return LinearRelease(LinearQuery.histogram(self.space), alpha, "central", self.users, **normal)
 
     @cached_property
     def _reference_tree(self) -> TreeHistogram:
@@ -503,14 +479,14 @@ class UserHistogram(Design):
             deviation = law.scale if law.gaussian else law.scale * math.sqrt(2)
             points = edges.below.sum(axis=0)
             spread = deviation * np.sqrt(points * (1 - points / n))
-            known = laplace_error_bound(space, deviation / math.sqrt(2))
+            known = frequency.laplace_error_bound(space, deviation / math.sqrt(2))
         else:
             channel, reports = law.channel, law.total
             inverse = np.asarray(channel.unbias(np.eye(channel.outputs))) @ edges.below
             squares = np.asarray(channel.dense) @ inverse**2
             rounded = _ROOM * squares.max(axis=0)
             spread = np.sqrt(np.maximum((squares - edges.below).max(axis=0) + rounded, 0.0) / reports)
-            known = emd_error_bound(channel, space, reports=reports)
+            known = frequency.emd_error_bound(channel, space, reports=reports)
             known += space.diameter * math.sqrt(n * _ROOM / reports)
         # rounding to steps adds less than 1e-7 of the variance
         return min(known, float(edges.lengths @ spread)) * (1 + 1e-6)
@@ -548,10 +524,8 @@ class UserHistogram(Design):
         if isinstance(result.mechanism, TreeHistogram):
             law = result.mechanism
             absolute, squares = law.moments
-            spread = (
-                float(np.linalg.norm(law.lengths * np.sqrt(np.maximum(squares - absolute**2, 0.0))))
-                / law.total
-            )
+            deviations = law.lengths * np.sqrt(np.maximum(squares - absolute**2, 0.0))
+            spread = float(np.linalg.norm(deviations)) / law.total
             return Accuracy(math.hypot(mean, spread), mean, mean + math.sqrt(19) * spread)
         return Accuracy(mean, mean, math.sqrt(20) * mean)  # the bound holds for the root mean square, too
 

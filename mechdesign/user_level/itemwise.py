@@ -34,9 +34,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,17 +49,7 @@ from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem import checks
-from mechdesign.problem.checks import (
-    DOWN,
-    Checked,
-    field,
-    instance,
-    integer,
-    non_negative,
-    one_of,
-    positive,
-    settle,
-)
+from mechdesign.problem.checks import Checked, field, settle
 from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
@@ -67,7 +58,7 @@ from mechdesign.user_level.linear_release import LinearRelease
 from mechdesign.user_level.privacy import MODELS, DiscreteEMDPrivacy, EMDPrivacy, checked_users
 
 
-def collection(datasets: Iterable[Numbers]) -> list[Numbers]:
+def collection(datasets: Any) -> list[Any]:
     """Return the users' collections as a list; a data frame gives its rows."""
     try:
         if isinstance(datasets, Mapping):
@@ -77,25 +68,16 @@ def collection(datasets: Iterable[Numbers]) -> list[Numbers]:
         raise DataError("datasets: must hold one collection of point indices per user") from None
 
 
-def equal_sizes(datasets: Numbers) -> Numbers:
-    """Return datasets as an array or list, or raise DataError if users hold different numbers of items."""
-    if hasattr(datasets, "dtype"):
-        return datasets
-    rows = collection(cast(Iterable[Numbers], datasets))
-    held = [
-        row for row in rows if isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim)
-    ]
-    if len({len(row) for row in held}) > 1:
-        raise DataError(
-            "datasets: users hold different numbers of items, but a bounded mechanism needs "
-            "equal sizes; draw the same number from each with SamplingReduction(...).sample(datasets)"
-        )
-    return cast(Numbers, rows)
-
-
 def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int], model: str) -> Indices:
     """Return point indices of shape (users, items) centrally, (…, items) locally, or raise DataError."""
-    items = space.indices(equal_sizes(datasets), name="datasets")
+    if not hasattr(datasets, "dtype"):
+        datasets = collection(datasets)
+        if len({len(row) for row in datasets if isinstance(row, (list, tuple)) or np.ndim(row)}) > 1:
+            raise DataError(
+                "datasets: users hold different numbers of items, but a bounded mechanism needs "
+                "equal sizes; draw the same number from each with SamplingReduction(...).sample(datasets)"
+            )
+    items = space.indices(datasets, name="datasets")
     expected, got = (shape, items.shape) if model == "central" else (shape[1:], items.shape[-1:])
     if got != expected or items.ndim > 2:
         raise DataError(f"datasets: must have shape {expected}: users and items")
@@ -109,7 +91,7 @@ _ENOUGH = 0.99  # share of the requested α at which no further channel is tried
 
 @serializable("itemwise-release")
 @dataclass(frozen=True, eq=False)
-class ItemwiseRelease(Drawn):
+class ItemwiseRelease(Checked, Drawn):
     r"""Shuffled release of all items through one channel, private in the earth mover's distance.
 
     The stand-alone verifier does not cover it.
@@ -158,15 +140,15 @@ class ItemwiseRelease(Drawn):
     (30000,)
     """
 
-    space: MetricSpace
-    alpha: float = None  # type: ignore[assignment]
+    space: MetricSpace = field(MetricSpace)
+    alpha: float = field(check=checks.positive, side=checks.DOWN, default=None)
     delta: float = 0.0
-    items: int = 1
+    items: int = field(check=checks.integer, least=1, default=1)
     users: int = 1
     model: str = "central"
-    accounting: str = "numerical"
-    item_alpha: float = None  # type: ignore[assignment]
-    channel: Response = None  # type: ignore[assignment]
+    accounting: str = field(check=checks.one_of, allowed=ACCOUNTING, default="numerical")
+    item_alpha: float = field(check=checks.positive, side=checks.DOWN, default=None)
+    channel: Response = field(Response, default=None)
     radius: float | None = None
     time_limit: InitVar[float | None] = None
 
@@ -175,21 +157,18 @@ class ItemwiseRelease(Drawn):
         given = [name for name in ("alpha", "item_alpha", "channel") if getattr(self, name) is not None]
         if len(given) != 1:
             raise DesignError.of("alpha, item_alpha, channel", given, "give exactly one of the three")
-        for name in ("alpha", "item_alpha"):
-            if getattr(self, name) is not None:
-                settle(self, **{name: positive(name, getattr(self, name), side=DOWN)})
-        instance("space", self.space, MetricSpace)
-        settle(self, items=integer("items", self.items, 1), users=checked_users(self.users, self.model))
-        one_of("accounting", self.accounting, ACCOUNTING)
+        super().__post_init__()
+        settle(self, users=checked_users(self.users, self.model))
         target = self.alpha
         if target is not None:
             # Making the channel and computing its exact loss get the rest of the time.
             settle(self, item_alpha=self._calibrated(self.accounting, deadline.part(0.3).limit()))
-        if self.channel is not None:
-            _measure(instance("channel", self.channel, Response), deadline)
-            settle(self, item_alpha=self.channel_loss)
-        else:
+        if self.channel is None:
             settle(self, channel=default_channel(self.space, self.item_alpha, deadline))
+        if isinstance(self.channel, Channel):
+            self.channel.quotients(deadline)
+        if self.item_alpha is None:
+            settle(self, item_alpha=self.channel_loss)
         if not math.isfinite(self.channel_loss):
             raise DesignError("channel: a report possible from one item is impossible from another (α₀ = ∞)")
         settle(self, alpha=self._shuffled(self._loss, self.accounting, self.channel.epsilon))
@@ -197,19 +176,20 @@ class ItemwiseRelease(Drawn):
             self._enlarge(target, deadline)
             settle(self, alpha=min(target, self.alpha))
 
-    def _calibrated(self, accounting: str, time_limit: float | None = None) -> float:
+    @property
+    def _asked(self) -> dict[str, Any]:
+        """What every accounting is told."""
+        return {"total": self.total, "delta": self.delta, "diameter": self.space.diameter}
+
+    def _calibrated(self, accounting: str, limit: float | None = None) -> float:
         """Return the largest α₀ found for this α, valid for any channel."""
-        return calibrate_item_alpha(
-            self.alpha, items=self.items, total=self.total, delta=self.delta, accounting=accounting,
-            diameter=self.space.diameter, radius=self.radius, time_limit=time_limit,
-        )  # fmt: skip
+        asked = {**self._asked, "items": self.items, "radius": self.radius, "accounting": accounting}
+        return calibrate_item_alpha(self.alpha, time_limit=limit, **asked)
 
     def _shuffled(self, item_alpha: float, accounting: str, item_epsilon: float | None = None) -> float:
         """Return α for this α₀, using the largest loss ε₀ of the channel if it is known."""
-        return shuffled_alpha(
-            item_alpha, items=self.items, total=self.total, delta=self.delta, accounting=accounting,
-            diameter=self.space.diameter, item_epsilon=item_epsilon, radius=self.radius,
-        )  # fmt: skip
+        asked = {**self._asked, "items": self.items, "radius": self.radius, "accounting": accounting}
+        return shuffled_alpha(item_alpha, item_epsilon=item_epsilon, **asked)
 
     def _enlarge(self, target: float, deadline: Deadline) -> None:
         """Raise α₀ while the guarantee of the actual channel meets the target: its loss is less than α₀ · diameter.
@@ -221,6 +201,8 @@ class ItemwiseRelease(Drawn):
             tries, wanted = tries - 1, self.item_alpha * factor
             try:
                 channel = default_channel(self.space, wanted, deadline)
+                if isinstance(channel, Channel):
+                    channel.quotients(deadline)
                 loss = channel.metric_loss(self.space)
                 reached = self._shuffled(loss or wanted, self.accounting, channel.epsilon)
             except SolverError as error:
@@ -255,12 +237,9 @@ class ItemwiseRelease(Drawn):
         `positions` is the number of items that change, if it is known (by default all of them). ε is often far below
         α · EMD, as the accounting is for this distance alone.
         """
-        k = self.items if positions is None else positions
-        moved, diameter = self.items * non_negative("emd", emd), self.space.diameter
-        got = amplification(
-            self._loss, moved=moved, positions=k, total=self.total, delta=self.delta, accounting=self.accounting,
-            diameter=diameter, item_epsilon=self.channel.epsilon,
-        )  # fmt: skip
+        asked = {**self._asked, "accounting": self.accounting, "item_epsilon": self.channel.epsilon}
+        asked |= {"positions": self.items if positions is None else positions}
+        got = amplification(self._loss, moved=self.items * checks.non_negative("emd", emd), **asked)
         return got.epsilon, got.delta
 
     @property
@@ -302,34 +281,22 @@ class ItemwiseRelease(Drawn):
 
         The release's own accounting is for its actual channel; the others are for any channel of loss at most α₀ per unit.
         """
-        rows = []
+        rows = dict.fromkeys(ACCOUNTING, (math.nan, math.nan))
         for accounting in ACCOUNTING:
-            if accounting == self.accounting:
-                rows.append({"accounting": accounting, "item_alpha": self.item_alpha, "alpha": self.alpha})
-                continue
-            for_alpha = for_item = math.nan
-            try:
-                for_alpha = self._calibrated(accounting)
-                for_item = self._shuffled(self.item_alpha, accounting)
-            except DesignError:
-                pass
-            rows.append({"accounting": accounting, "item_alpha": for_alpha, "alpha": for_item})
-        return pd.DataFrame(rows)
-
-
-def _measure(channel: Response, deadline: Deadline) -> None:
-    """Compute and cache the quotients of a table's losses, or raise SolverError at the deadline."""
-    if isinstance(channel, Channel):
-        channel.quotients(deadline)
+            with suppress(DesignError):
+                rows[accounting] = self._calibrated(accounting), math.nan
+                rows[accounting] = rows[accounting][0], self._shuffled(self.item_alpha, accounting)
+        rows[self.accounting] = self.item_alpha, self.alpha
+        return pd.DataFrame(
+            [(name, *row) for name, row in rows.items()], columns=["accounting", "item_alpha", "alpha"]
+        )
 
 
 def default_channel(space: MetricSpace, item_alpha: float, deadline: Deadline) -> Response:
     """Return metric randomised response on clusters, where all rows have one normaliser, else the exponential mechanism."""
     if space.kind == "clustered":
         return ClusteredResponse(space, item_alpha)
-    channel = Channel.exponential(space, item_alpha, time_limit=deadline.limit())
-    _measure(channel, deadline)
-    return channel
+    return Channel.exponential(space, item_alpha, time_limit=deadline.limit())
 
 
 @serializable("sampling-reduction")
@@ -373,9 +340,8 @@ class SamplingReduction(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.radius >= self.diameter:
-            raise DesignError.of(
-                "radius", self.radius, f"must be below the space's diameter, {self.diameter}"
-            )
+            allowed = f"must be below the space's diameter, {self.diameter}"
+            raise DesignError.of("radius", self.radius, allowed)
         if self.failure + self.delta >= 1:
             raise DesignError.of("failure", self.failure, "must be small: it adds to delta")
 
@@ -476,23 +442,15 @@ class ReducedRelease(Checked):
     @property
     def space(self) -> MetricSpace:
         """The mechanism's metric space."""
-        held = self.mechanism
-        return held.query.space if isinstance(held, LinearRelease) else held.space
+        return self.mechanism.space
 
     @cached_property
     def reduction(self) -> SamplingReduction:
         """The sampling step."""
         bounded = self.mechanism.guarantee
         assert self.samples is not None and isinstance(bounded, EMDPrivacy)
-        return SamplingReduction(
-            bounded.alpha,
-            self.radius,
-            self.samples,
-            self.failure,
-            bounded.delta,
-            self.space.diameter,
-            bounded.model,
-        )
+        drawn, kept = (self.radius, self.samples, self.failure), (bounded.delta, self.space.diameter)
+        return SamplingReduction(bounded.alpha, *drawn, *kept, bounded.model)
 
     @property
     def guarantee(self) -> DiscreteEMDPrivacy:

@@ -35,7 +35,7 @@ Numbers of theorems are those of Imola, Roy Chowdhury and Chaudhuri 2024.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -57,7 +57,7 @@ from mechdesign.user_level.privacy import EMDPrivacy, checked_users
 
 @serializable("linear-release")
 @dataclass(frozen=True, eq=False)
-class LinearRelease(Saved):
+class LinearRelease(checks.Checked, Saved):
     r"""Noisy answer to a linear query, private in the earth mover's distance.
 
     Parameters
@@ -96,23 +96,26 @@ class LinearRelease(Saved):
     model: str = "central"
     users: int = 1
     norm: float = 1.0
-    gaussian: bool = False
+    gaussian: bool = checks.field(check=checks.one_of, allowed=(True, False), default=False)
     delta: float = 0.0
 
     def __post_init__(self) -> None:
         checks.instance("query", self.query, LinearQuery)
-        privacy = EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
-        checks.settle(
-            self, alpha=privacy.alpha, delta=privacy.delta, users=checked_users(self.users, self.model)
-        )
-        checks.one_of("gaussian", self.gaussian, (True, False))
-        checks.settle(self, norm=2.0 if self.gaussian else norm_order("norm", self.norm))
+        super().__post_init__()
+        privacy, users = self.guarantee, checked_users(self.users, self.model)
+        norm = 2.0 if self.gaussian else norm_order("norm", self.norm)
+        checks.settle(self, alpha=privacy.alpha, delta=privacy.delta, users=users, norm=norm)
         if self.gaussian and self.delta == 0:
             raise DesignError.of("delta", self.delta, "Gaussian noise needs delta > 0; or use gaussian=False")
         if not self.gaussian and self.delta > 0:
             raise DesignError.of("delta", self.delta, "K-norm noise is pure; use delta=0, or gaussian=True")
         if self.query.lipschitz(self.norm) == 0:
             raise DesignError("query: it is constant on the space; release its value without noise")
+
+    @property
+    def space(self) -> MetricSpace:
+        """The points of the items."""
+        return self.query.space
 
     @property
     def guarantee(self) -> EMDPrivacy:
@@ -129,7 +132,7 @@ class LinearRelease(Saved):
         """s of the K-norm noise, or σ of the Gaussian, rounded up."""
         if not self.gaussian:
             return float(np.nextafter(self.sensitivity / self.alpha, math.inf))
-        diameter = self.query.space.diameter
+        diameter = self.space.diameter
         mu = float(gaussian_mu(self.alpha * diameter, self.delta))
         return self.sensitivity * diameter / mu * (1 + 1e-14)
 
@@ -167,11 +170,8 @@ class LinearRelease(Saved):
         else:
             made = RoundedSum(self.query.dimension, self.scale, self.norm, self.gaussian)
         if not made.step or float(np.abs(self.query.values).max()) / made.step > 2.0**960:
-            raise DesignError.of(
-                "alpha",
-                self.alpha,
-                "leaves noise so far below the query's values that doubles count no steps",
-            )
+            allowed = "leaves noise so far below the query's values that doubles count no steps"
+            raise DesignError.of("alpha", self.alpha, allowed)
         return made
 
     def release(self, histogram: Numbers, *, sizes: Numbers | None = None) -> Array:
@@ -194,7 +194,7 @@ class LinearRelease(Saved):
             A histogram with a negative entry, one that is not finite, or of another sum than 1 (counts: 0, or not that of the sizes),
             and counts beyond 2⁵³ that no double holds. The guarantee does not cover that refusal.
         """
-        lattice, space = self.lattice, self.query.space
+        lattice = self.lattice
         counts = checks.answers("histogram", histogram)
         with np.errstate(over="ignore"):
             total = counts.sum(axis=-1, keepdims=True)
@@ -209,7 +209,9 @@ class LinearRelease(Saved):
         else:
             users = [range(i, i + 1) for i in range(len(given))]
         near = (weights @ values) / lattice.step
-        error = np.abs(weights) @ np.abs(values) / lattice.step * (space.size + len(users[0]) + 8) * 2.0**-50
+        error = (
+            np.abs(weights) @ np.abs(values) / lattice.step * (self.space.size + len(users[0]) + 8) * 2.0**-50
+        )
 
         def exact(i: int) -> Fraction:
             """Return the i-th number to release, in steps."""
@@ -225,30 +227,22 @@ class LinearRelease(Saved):
 
     def _check_sizes(self, sizes: Numbers | None, counts: Array, whole_numbers: np.bool_) -> None:
         """Refuse whole counts of all users together unless all hold equally many items; refuse `sizes` for other input."""
-        together = counts.ndim == 1 and self.users > 1
+        together, fault = counts.ndim == 1 and self.users > 1 and bool(whole_numbers), ""
         if sizes is None:
-            if together and whole_numbers:
-                raise DataError(
-                    "sizes: must be given with counts of all users together; or give one row per user"
-                )
-            return
-        if not together:
+            fault = "must be given with counts of all users together" if together else ""
+        elif not together:
             raise DataError("sizes: is for whole counts of all users together, shape (n,)")
-        held = checks.finite("sizes", sizes)
-        if not whole_numbers:
-            raise DataError("sizes: is for whole counts of all users together")
-        if (
-            held.shape not in ((), (self.users,))
-            or np.ptp(held) > 0
-            or held.flat[0] * self.users != counts.sum()
-        ):
-            raise DataError(
-                f"sizes: must be equal for all {self.users} users and those of the counts; or give one row per user"
-            )
+        else:
+            held = checks.finite("sizes", sizes)
+            alike = held.shape in ((), (self.users,)) and np.ptp(held) == 0
+            if not alike or held.flat[0] * self.users != counts.sum():
+                fault = f"must be equal for all {self.users} users and those of the counts"
+        if fault:
+            raise DataError(f"sizes: {fault}; or give one row per user")
 
     def _rows(self, histogram: Numbers) -> Array:
         """Check and return histograms: (n,), or a row per user."""
-        weights = self.query.space.distribution(histogram)
+        weights = self.space.distribution(histogram)
         if weights.ndim > 2:
             raise DataError("histogram: must have shape (n,) or (rows, n)")
         if self.model == "central" and weights.ndim == 2 and len(weights) != self.users:
@@ -335,9 +329,8 @@ class LinearQuery(checks.Checked):
     ) -> LinearQuery:
         """Return V·E φ(x) for a matrix V, shape (k, dim), and features φ, shape (n, dim), by default the coordinates."""
         if features is None and checks.instance("space", space, MetricSpace).points is None:
-            raise DesignError.of(
-                "features", None, "the space has no coordinates; give features of every point"
-            )
+            allowed = "the space has no coordinates; give features of every point"
+            raise DesignError.of("features", None, allowed)
         phi = checks.array("features", space.points if features is None else features, ndim=None)
         v = np.atleast_2d(checks.array("matrix", matrix, ndim=None))
         if phi.ndim != 2 or v.ndim != 2 or v.shape[1] != phi.shape[1]:
@@ -383,17 +376,15 @@ class LinearQuery(checks.Checked):
             order = np.argsort(self.space.points[:, 0])
             steps = np.diff(self.space.points[order, 0])
             return self._largest(norm, [(np.diff(self.values[order], axis=0), steps)])
-        changes = (
-            (self._changes(x), self.space.distances_from(x)[x + 1 :]) for x in range(self.space.size - 1)
-        )
-        return self._largest(norm, changes)
+        return self._over_pairs(norm, lambda x: self.space.distances_from(x)[x + 1 :])
 
     def spread(self, norm: float = 2) -> float:
         """Return the largest ‖f(x) − f(y)‖ over all pairs, rounded up: the sensitivity without a metric (user-level DP)."""
-        return self._largest(norm, ((self._changes(x), 1.0) for x in range(self.space.size - 1)))
+        return self._over_pairs(norm, lambda x: 1.0)
 
-    def _changes(self, x: int) -> Array:
-        return np.asarray(self.values[x + 1 :] - self.values[x])
+    def _over_pairs(self, norm: float, distances: Callable[[int], Array | float]) -> float:
+        rows = range(self.space.size - 1)
+        return self._largest(norm, ((self.values[x + 1 :] - self.values[x], distances(x)) for x in rows))
 
     def _largest(self, norm: float, changes: Iterable[tuple[Array, Array | float]]) -> float:
         """Return the largest ratio of the norm of a change to its distance, rounded up."""

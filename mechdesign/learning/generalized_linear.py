@@ -38,7 +38,7 @@ from scipy import special
 from mechdesign.errors import DataError, DesignError
 from mechdesign.learning import plan
 from mechdesign.learning.plan import BoundedEstimator, ClassifierMixin, Labels, Regressor
-from mechdesign.learning.second_moments import noisy_matrix, second_moments
+from mechdesign.learning.second_moments import noisy_moments
 from mechdesign.problem.checks import integer, one_of, positive
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Flags, Numbers
@@ -192,10 +192,8 @@ class _Descending(BoundedEstimator):
         self, v: Array, square: float, share: float, sums: plan.NoisySums
     ) -> tuple[Array, float, float]:
         """Return axes in which the records have equal length in every direction that the noise resolves, their squared length, and the longest stable step."""
-        total, unit = second_moments(v, math.sqrt(square))
-        weight, off = self._moments_weight(share, len(total), unit)
-        noise = sums.noise.standard_deviation / float(weight * off) * square / unit
-        values, basis = np.linalg.eigh(noisy_matrix(total, sums, weight, off) * square / unit)
+        matrix, noise = noisy_moments(self, v, square, share, sums)
+        values, basis = np.linalg.eigh(matrix)
         least = np.maximum(values, 2 * noise * math.sqrt(len(values)))
         stretched = least.max() / least
         mean = float((np.maximum(values, 0.0) * stretched).sum()) / len(v)

@@ -149,7 +149,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         changes = Sensitivity(linf=1.0, l1=math.nextafter(total * (1 + 1e-15), math.inf), l2=1.0)
         calibration = plan.calibrated(self.noise, self.privacy, changes, size * (size + 1) // 2)
         with np.errstate(over="ignore"):
-            centred = np.nan_to_num(np.clip(x, low, high) - mean)
+            centred = np.clip(np.clip(x, low, high) - mean, -_FAR, _FAR)
         with progress_bar("private components", None, shown=self.progress):
             moments, unit = second_moments(centred, norm)
         noisy = noisy_matrix(moments, self._sums(calibration), Fraction(1, unit), stretch) * (norm**2 / unit)
@@ -194,18 +194,19 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
 
 
 _SIDE = 1 << 20
+_FAR = 1e150  # farther entries count as this far out: doubles hold its square
 _ROWS = 1 << 10
 """Rows in a block: they fit the cache, and products of up to 2¹² rows sum to at most 2⁵², which doubles hold."""
 
 
 def second_moments(
-    x: Array, norm: float, records: Callable[[int, int], Array] | None = None
+    x: Array, norm: float, records: Callable[[slice], Array] | None = None
 ) -> tuple[npt.NDArray[np.object_], int]:
     r"""Return the whole numbers :math:`\sum_n z_nz_n^\top` and the largest :math:`\lVert z\rVert^2`, exactly.
 
     z is x/norm, shrunk into the unit ball and rounded to multiples of 2⁻²⁰, for any number of records: another
-    record adds its own matrix and changes nothing else. `records(start, end)` may replace rows of x by vectors computed from
-    them, whose squares doubles must hold.
+    record adds its own matrix and changes nothing else. `records(rows)` may replace rows of x by vectors computed from
+    them. Doubles must hold their squares.
 
     Examples
     --------
@@ -216,8 +217,8 @@ def second_moments(
     part: npt.NDArray[np.int64] | int = 0
     total: npt.NDArray[np.object_] | int = 0
     for block, start in enumerate(range(0, len(x), _ROWS)):
-        end = min(start + _ROWS, len(x))
-        z = _in_ball(x[start:end], norm) if records is None else _shortened(records(start, end), norm)
+        rows = slice(start, start + _ROWS)
+        z = _in_ball(x[rows] if records is None else records(rows), norm)
         part = part + (z.T @ z).astype(np.int64)
         if block % 1024 == 1023:  # at most 2⁶²
             total = total + part.astype(object)
@@ -238,24 +239,29 @@ def noisy_matrix(
 
 def _in_ball(x: Array, norm: float) -> Array:
     """Round 2²⁰x/norm to whole numbers with a norm of at most 2²⁰, each row independently of the others."""
-    x = np.ascontiguousarray(x)
-    with np.errstate(all="ignore"):  # a row of zeros stays 0
-        largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), np.finfo(float).tiny)
-        unit = x / largest
-        length = np.linalg.norm(unit, axis=1, keepdims=True)
-        shrunk = unit * np.minimum(1 / length, largest / norm)
-    z = np.rint(shrunk * _SIDE)
+    length = np.sqrt(np.einsum("ni,ni->n", x, x))
+    z = x * (_SIDE / np.maximum(length, norm))[:, None]
+    np.rint(z, out=z)
     long = np.einsum("ni,ni->n", z, z) > float(_SIDE) ** 2  # exact: below 2⁵³
     # Entries one step nearer to 0 are below the unrounded ones: no such row is too long any more.
-    return np.asarray(z - np.where(long[:, None], np.sign(z), 0.0))
+    z[long] -= np.sign(z[long])
+    return np.asarray(z)
 
 
-def _shortened(x: Array, norm: float) -> Array:
-    """Round like `_in_ball`, in place, vectors whose squares doubles hold; long ones are shrunk by the rounding they may suffer."""
-    length = np.sqrt(np.einsum("ni,ni->n", x, x))
-    most = (_SIDE - math.sqrt(x.shape[1]) / 2 - 1) * norm
-    x *= np.minimum(_SIDE / norm, most / norm / np.maximum(length, norm / 2))[:, None]
-    return np.rint(x, out=x)
+def noisy_moments(
+    model: plan.BoundedEstimator,
+    x: Array,
+    square: float,
+    share: float,
+    sums: plan.NoisySums,
+    records: Callable[[slice], Array] | None = None,
+) -> tuple[Array, float]:
+    """Return second moments with noise for this share of the budget, of squared length `square`, and the deviation of the noise off the diagonal."""
+    total, unit = second_moments(x, math.sqrt(square), records)
+    weight, off = model._moments_weight(share, len(total), unit)
+    scale = square / unit
+    noise = sums.noise.standard_deviation / float(weight * off) * scale
+    return noisy_matrix(total, sums, weight, off) * scale, noise
 
 
 ROUNDS = (0.2, 0.3, 0.5)
@@ -370,9 +376,18 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
         prior, scales = np.eye(size), _PRIORS
         for part, room in zip(ROUNDS, _TARGET):
             stretch = np.sqrt(room * square) / usual
-            matrix, noise = self._moments(
-                x, t, axes, theta, stretch, square * (1 + room), (1 - _SHARE) * part, sums
-            )
+            # of records (Wᵀv, e(t − ⟨v, θ⟩)), shrunk to squared length ρ²
+            turn = np.column_stack([axes, -stretch * theta])
+            turn[1:] /= self._half[:, None]
+
+            def records(rows: slice, turn: Array = turn, stretch: float = stretch) -> Array:
+                w = self._centred(x[rows]) @ turn[1:]
+                w += turn[0]
+                w[:, -1] += stretch * t[rows]
+                return np.asarray(w)
+
+            share = (1 - _SHARE) * part
+            matrix, noise = noisy_moments(self, x, square * (1 + room), share, sums, records)
             self.moments_.append(matrix)
             second, right = matrix[:-1, :-1], matrix[:-1, -1] / stretch
             found = posterior(second, right, prior, scales, (noise, noise / stretch))
@@ -399,33 +414,6 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
         held, basis = np.linalg.eigh(inner.T @ np.diag(np.maximum(values, 0.0) / least * len(x)) @ inner)
         seen = start @ basis
         return theta, error + seen * (usual**2 / (np.maximum(held, 0.0) + usual**2)) @ seen.T
-
-    def _moments(
-        self,
-        x: Array,
-        t: Array,
-        axes: Array,
-        theta: Array,
-        stretch: float,
-        square: float,
-        part: float,
-        sums: plan.NoisySums,
-    ) -> tuple[Array, float]:
-        """Return noisy second moments of (Wᵀv, e(t − ⟨v, θ⟩)), shrunk to squared length `square`, and the deviation of the noise off the diagonal."""
-        turn = np.column_stack([axes, -stretch * theta])
-        turn[1:] /= self._half[:, None]
-
-        def records(start: int, end: int) -> Array:
-            w = self._centred(x[start:end]) @ turn[1:]
-            w += turn[0]
-            w[:, -1] += stretch * t[start:end]
-            return np.asarray(w)
-
-        total, unit = second_moments(x, float(np.sqrt(square)), records)
-        weight, off = self._moments_weight(part, len(total), unit)
-        scale = square / unit
-        noise = sums.noise.standard_deviation / float(weight * off) * scale
-        return noisy_matrix(total, sums, weight, off) * scale, noise
 
     def intervals(self, level: float = 0.95) -> Array:
         """Return confidence intervals of the coefficients, shape (n_features, 2), each at this level by itself."""

@@ -95,7 +95,7 @@ STRETCHED = np.random.default_rng(2).standard_normal((3000, 4)) * [3.0, 1.0, 0.2
 @settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    size=st.sampled_from([1e-300, 1e-3, 0.9999999, 1.0, 1e3, 1e300]),
+    size=st.sampled_from([1e-300, 1e-3, 0.9999999, 1.0, 1e3, 1e150]),
     rows=st.sampled_from([1, 63, 64, 4096]),
     norm=st.sampled_from([0.3, 1.0, 7.0]),
 )

@@ -53,26 +53,19 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
     array([[2., 0.],
            [0., 2.]])
     """
-    s = instance("sensitivity", sensitivity, Sensitivity)
+    s, allowed = instance("sensitivity", sensitivity, Sensitivity), ""
     if s.each is None and not dimension:
-        raise DesignError.of(
-            "vectors",
-            str(s),
-            "do not say how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each=",
-        )
+        remedy = "do not say how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each="
+        raise DesignError.of("vectors", str(s), remedy)
     integer("dimension", dimension, 1)
     if not s.boxed(dimension):
-        raise DesignError.of(
-            "sensitivity",
-            str(s),
-            "has no list of corners: bounds of single coordinates, l0=, or l1= alone have one",
+        allowed = "has no list of corners: bounds of single coordinates, l0=, or l1= alone have one"
+    elif s.corner_count(dimension) * dimension > LISTED:
+        allowed = (
+            "has too many corners to list; where all coordinates are alike, CountsGaussian needs no list"
         )
-    if s.corner_count(dimension) * dimension > LISTED:
-        raise DesignError.of(
-            "sensitivity",
-            str(s),
-            "has too many corners to list; where all coordinates are alike, CountsGaussian needs no list",
-        )
+    if allowed:
+        raise DesignError.of("sensitivity", str(s), allowed)
     return s.corners(dimension)
 
 
@@ -81,21 +74,15 @@ class ChangeSet(ABC):
 
     size: int
     most: float = 1.0
+    listed: bool = True
+    """Whether `vectors` are all corners. Some of them prove a lower bound, but not that a strategy keeps the budget."""
+    alone: bool = False
+    """Whether one coordinate changes at a time, each by at most `most`."""
 
     @property
-    @abstractmethod
     def count(self) -> int:
         """Number of corners, up to sign."""
-
-    @property
-    def listed(self) -> bool:
-        """Whether `vectors` are all corners. Some of them prove a lower bound, but not that a strategy keeps the budget."""
-        return True
-
-    @property
-    def alone(self) -> bool:
-        """Whether one coordinate changes at a time, each by at most `most`."""
-        return False
+        return len(self.vectors())
 
     @abstractmethod
     def vectors(self) -> Array:
@@ -115,10 +102,6 @@ class Listed(ChangeSet):
     @property
     def size(self) -> int:  # type: ignore[override]
         return int(self.rows.shape[1])
-
-    @property
-    def count(self) -> int:
-        return len(self.rows)
 
     def vectors(self) -> Array:
         return self.rows
@@ -160,18 +143,15 @@ class Changes(Checked, ChangeSet):
         return count_of(self.size, self.l0, signed=self.signed)
 
     @property
-    def alone(self) -> bool:
+    def alone(self) -> bool:  # type: ignore[override]
         return self.l0 == 1
 
     def check(self) -> None:
         """Raise DesignError if the list is too long."""
         if not self.alone and self.count * self.size > LISTED:
-            raise DesignError.of(
-                "l0",
-                self.l0,
-                f"of {self.size} counts makes {self.count} different changes, too many to list; ask for fewer counts, or, of "
-                "all counts, CountsGaussian, which needs no list",
-            )
+            remedy = "ask for fewer counts, or, of all counts, CountsGaussian, which needs no list"
+            said = f"of {self.size} counts makes {self.count} different changes, too many to list; {remedy}"
+            raise DesignError.of("l0", self.l0, said)
 
     def vectors(self) -> Array:
         return self.most * signed_supports(self.size, self.l0, signed=self.signed)
@@ -242,11 +222,8 @@ class Participation(Checked):
             if (value := getattr(self, name)) is not None:
                 settle(self, **{name: integer(name, value, 1, 10**6)})
         if (self.apart is None) == (self.every is None):
-            raise DesignError.of(
-                "apart",
-                self.apart,
-                "or every must be given, not both: at least so many steps apart, or in the same place of every epoch of so many",
-            )
+            meant = "at least so many steps apart, or in the same place of every epoch of so many"
+            raise DesignError.of("apart", self.apart, f"or every must be given, not both: {meant}")
 
     @property
     def step(self) -> int:
@@ -258,22 +235,25 @@ class Participation(Checked):
         most = -(-size // self.step)
         if self.times > most:
             name = "apart" if self.apart is not None else "every"
-            raise DesignError.of(
-                "participation",
-                f"times={self.times}, {name}={self.step}",
-                f"cannot happen in {size} steps: {self.step} apart a person takes part at most {most} times",
+            said = (
+                f"cannot happen in {size} steps: {self.step} apart a person takes part at most {most} times"
             )
+            raise DesignError.of("participation", f"times={self.times}, {name}={self.step}", said)
 
     def patterns(self, size: int) -> list[tuple[int, ...]]:
         """List the maximal patterns in `size` steps, or with ``fewer=False`` those of exactly k steps."""
         self.check(size)
-        b = self.step
+        k, b = self.times, self.step
         if self.every is not None:
             epochs = (range(start, size, b) for start in range(min(b, size)))
-            found = [part for places in epochs for part in combinations(places, min(self.times, len(places)))]
-        else:
-            found = [chosen for chosen in self._spread((), size) if self._full(chosen, size)]
-        return found if self.fewer else [pattern for pattern in found if len(pattern) == self.times]
+            found = [part for places in epochs for part in combinations(places, min(k, len(places)))]
+        else:  # no further step fits
+            found = [
+                chosen
+                for chosen in self._spread((), size)
+                if len(chosen) == k or all(y - x < 2 * b for x, y in pairwise((-b, *chosen, size - 1 + b)))
+            ]
+        return found if self.fewer else [pattern for pattern in found if len(pattern) == k]
 
     def _spread(self, chosen: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
         """Yield all sets of steps that are far enough apart and begin with those chosen."""
@@ -282,12 +262,6 @@ class Participation(Checked):
         if len(chosen) < self.times:
             for j in range(chosen[-1] + self.step if chosen else 0, size):
                 yield from self._spread((*chosen, j), size)
-
-    def _full(self, chosen: tuple[int, ...], size: int) -> bool:
-        """Return whether no further step fits."""
-        b = self.step
-        ends = (-b, *chosen, size - 1 + b)
-        return len(chosen) == self.times or all(y - x < 2 * b for x, y in pairwise(ends))
 
     def count(self, size: int, *, signed: bool) -> int:
         """Return an upper bound on the number of vertices, up to sign, without listing them."""
@@ -324,11 +298,9 @@ class Participation(Checked):
     def words(self) -> str:
         """Return the statement for a page, with the number of steps left open."""
         often = f"at most {self.times}" if self.fewer else f"exactly {self.times}"
-        where = (
-            f"at least {self.apart} apart"
-            if self.apart is not None
-            else f"in the same place of every epoch of {self.every} steps"
-        )
+        where = f"at least {self.apart} apart"
+        if self.apart is None:
+            where = f"in the same place of every epoch of {self.every} steps"
         return f"one person takes part in {often} of the {{size}} steps, {where}"
 
 
@@ -354,11 +326,11 @@ class Patterns(Checked, ChangeSet):
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
     @property
-    def alone(self) -> bool:
+    def alone(self) -> bool:  # type: ignore[override]
         return self.participation.times == 1
 
     @cached_property
-    def listed(self) -> bool:
+    def listed(self) -> bool:  # type: ignore[override]
         return self.participation.count(self.size, signed=self.signed) * self.size <= LISTED
 
     @cached_property
@@ -382,20 +354,16 @@ class Patterns(Checked, ChangeSet):
             found.append(signs @ np.eye(n)[list(steps)])
         return np.concatenate(found)
 
-    @property
-    def count(self) -> int:
-        return len(self._vectors)
-
     def words(self) -> str:
         """Return the statement for a page."""
         how = "rise or fall" if self.signed else "change, all up or all down,"
         return f"{self.participation.words().format(size=self.size)}; the counts of these {how} by at most {shown(self.most)}"
 
-    @cached_property
+    @property
     def first(self) -> Array:
         """The pattern 0, b, 2b, …, shape (1, n)."""
-        row = np.zeros((1, self.size))
-        row[0, : self.participation.times * self.participation.step : self.participation.step] = 1.0
+        row, (k, b) = np.zeros((1, self.size)), (self.participation.times, self.participation.step)
+        row[0, : k * b : b] = 1.0
         return row
 
     def check(self) -> None:
@@ -404,23 +372,21 @@ class Patterns(Checked, ChangeSet):
         asked.check(self.size)
         served = asked.fewer and 2 * asked.times * self.size**2 <= LISTED
         if not self.listed and not served:
-            raise DesignError.of(
-                "participation",
-                f"times={asked.times}",
+            said = (
                 f"at least {asked.step} apart in {self.size} steps makes too many patterns to list; the same place of every "
                 f"epoch (every={asked.step}), fewer times, or fewer steps make fewer, and at most "
-                f"{math.isqrt(LISTED // (2 * asked.times))} steps with fewer=True need no list; nor do prefix sums with buffers=",
+                f"{math.isqrt(LISTED // (2 * asked.times))} steps with fewer=True need no list; nor do prefix sums with buffers="
             )
+            raise DesignError.of("participation", f"times={asked.times}", said)
         if not self.signed and not asked.fewer:
             rank = int(np.linalg.matrix_rank(self._vectors))
             if rank < self.size:
-                raise DesignError.of(
-                    "participation",
-                    "fewer=False",
+                said = (
                     f"with signed=False has changes that span {rank} of {self.size} dimensions, and who takes part less often is not "
                     "protected: say signed=True or fewer=True, or, if nothing else can change, CorrelatedGaussian("
-                    "participation.vectors(size, signed=False) @ A.T, privacy, span=True)",
+                    "participation.vectors(size, signed=False) @ A.T, privacy, span=True)"
                 )
+                raise DesignError.of("participation", "fewer=False", said)
 
     def vectors(self) -> Array:
         return self.most * self._vectors

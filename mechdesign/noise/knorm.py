@@ -134,11 +134,8 @@ class KNorm(Design):
         super().__post_init__()
         settle(self, neighbours=neighbours_of(self.sensitivity, self.neighbours))
         if isinstance(self.sensitivity, tuple) and self.norm is not None:
-            raise DesignError.of(
-                "norm",
-                self.norm,
-                "is that of the hull where changes are listed: leave it out, or give bounds",
-            )
+            allowed = "is that of the hull where changes are listed: leave it out, or give bounds"
+            raise DesignError.of("norm", self.norm, allowed)
         self.bounds.check(self.dimension)
 
     @property
@@ -216,11 +213,8 @@ class KNorm(Design):
         """Return the exponential or the staircase, whichever costs less and can be released, at its least scale."""
         exact = Fraction(largest) * self.rounds / Fraction(pure_epsilon(self.privacy))
         if not Fraction(1, 10**150) < exact < 10**150:
-            raise DesignError.of(
-                "sensitivity",
-                self.sensitivity,
-                "over epsilon must be between 1e-150 and 1e150: doubles square it",
-            )
+            allowed = "over epsilon must be between 1e-150 and 1e150: doubles square it"
+            raise DesignError.of("sensitivity", self.sensitivity, allowed)
         law = KNormNoise(self.dimension, round_up(exact), norm, largest, **shape)
         stairs = replace(law, gamma=law.shells(self._power).gamma)
         with suppress(DesignError):  # its first level may be narrower than a lattice step
@@ -394,12 +388,11 @@ class KNorm(Design):
             found = self.cost(law) * (1 - 1e-11)
             narrow = law.scale * (found / self.cost(law)) ** (1 / self._power)
             return found if self.delta(narrow) > self._profile[1] else 0.0
-        return law.shells(self._power).bound * self.unit(law) / law.body.slack
-
-    def unit(self, law: KNormNoise) -> float:
-        """Return the cost at E R^p = 1 for changes of norm 1."""
         assert law.largest is not None
-        return law.factor(self._power) * law.largest**self._power
+        unit = (
+            law.factor(self._power) * law.largest**self._power
+        )  # the cost at E R^p = 1 for changes of norm 1
+        return law.shells(self._power).bound * unit / law.body.slack
 
     @property
     def norms(self) -> tuple[float, ...]:

@@ -139,9 +139,8 @@ class KNormNoise(Checked, AddedNoise):
         super().__post_init__()
         dimension, scale = self.dimension, self.scale
         if not dimension * scale <= 1e150:  # its square is a double
-            raise DesignError.of(
-                "scale", scale, "must be at most 1e150 over the dimension: choose another unit"
-            )
+            allowed = "must be at most 1e150 over the dimension: choose another unit"
+            raise DesignError.of("scale", scale, allowed)
         if self.widths is not None:
             found = checks.array("widths", self.widths)
             most = 1e150 / dimension / scale
@@ -257,9 +256,8 @@ class KNormNoise(Checked, AddedNoise):
             self.body, self.scale, self.largest, self.gamma, even=self.widths is None
         )
         if found.step * float(self._widths.min()) < 1e-290:
-            raise DesignError.of(
-                "widths", self.widths, "are so small that doubles hold no lattice finer than them"
-            )
+            allowed = "are so small that doubles hold no lattice finer than them"
+            raise DesignError.of("widths", self.widths, allowed)
         return found
 
     @property

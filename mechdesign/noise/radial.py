@@ -102,9 +102,8 @@ class Shells:
     def __init__(self, dimension: int, epsilon: float, power: int) -> None:
         self.dimension, self.epsilon, self.power = dimension, epsilon, power
         self.exponential = math.prod((dimension + i) / epsilon for i in range(1, power + 1))
-        self.floor = (
-            self.exponential * (1 - min(self._ripple(dimension + power), 1.0)) / (1 + self._ripple(dimension))
-        )
+        less, more = min(self._ripple(dimension + power), 1.0), self._ripple(dimension)
+        self.floor = self.exponential * (1 - less) / (1 + more)
 
     def _ripple(self, n: int) -> float:
         """Return a bound above 2 Σ |1 + 2πim/ε|^(−n−1); terms from 65 on are bounded by an integral."""
@@ -159,9 +158,7 @@ class Shells:
         candidates = candidates[[self.sums(g, self.dimension)[0] > 2 * SMALLEST for g in candidates]]
         k = int(np.argmin([self.moment(g) for g in candidates]))
         around = candidates[max(k - 1, 0)], candidates[min(k + 1, len(candidates) - 1)]
-        found = optimize.minimize_scalar(
-            self.moment, bounds=around, method="bounded", options={"xatol": 1e-12}
-        )
+        found = optimize.minimize_scalar(self.moment, bounds=around, options={"xatol": 1e-12})
         return whole_bits(float(found.x))
 
     @property
@@ -382,9 +379,8 @@ def radial_lattice(
     rate = math.ceil(shift * Fraction(scale) / Fraction(largest))
     most = max(rate, shift) * ball.ratio[0]
     if most > _MOST_STEPS or (ball.norm != 1 and most * (d + 1) > _MOST_STEPS << 6):
-        raise DesignError.of(
-            "scale", scale, f"is too many steps of {step:.3g} to count them in 64 bits: raise epsilon"
-        )
+        allowed = f"is too many steps of {step:.3g} to count them in 64 bits: raise epsilon"
+        raise DesignError.of("scale", scale, allowed)
     inner = None if gamma is None else round(gamma * shift)
     return RadialLattice(ball, step, shift, rate, inner, float(rate * Fraction(step) / Fraction(scale)) - 1.0)
 
@@ -418,9 +414,7 @@ def radii(dimension: int, rate: int, rows: int, sides: int = 2) -> Indices:
 
         def exact(i: int, radius: Indices = radius) -> Fraction:
             r = sides * int(radius[i])
-            return Fraction(
-                (r + 1) ** dimension, math.prod(range(r + sides, r + sides * dimension + 1, sides))
-            )
+            return Fraction((r + 1) ** dimension, math.prod(r + sides * j for j in range(1, dimension + 1)))
 
         kept = bernoulli(near, np.full(near.shape, _DOUBT), exact)
         out[open_[kept]] = radius[kept]

@@ -85,10 +85,6 @@ class Copies:
         """Return the copies that are means of `mean` coordinates each, out of `moved`."""
         return cls(min(moved // mean, 128), epsilon, delta)  # more are left out
 
-    def least(self, p: Array) -> Array:
-        """Return max_j q_j(p) in doubles."""
-        return self._guess(np.asarray(p, dtype=float))[0]
-
     def imply(self, epsilon: float, delta: float) -> bool:
         """Return whether one copy is proved to be (ε₁, δ₁)-DP, by steps of p from 0 to 1 with p − e^{ε₁} q ≤ δ₁ on each.
 
@@ -120,13 +116,12 @@ class Copies:
     def excess(self, epsilons: Array) -> Array:
         """Return sup_p p − e^{ε₁} max_j q_j(p) for every ε₁, in doubles and over finitely many p: an estimate."""
         small = np.geomspace(1e-12, 1e-2, 100)
-        p = np.concatenate(
-            [small, np.geomspace(0.01, 0.2, 100)[1:], np.linspace(0.2, 0.99, 150)[1:], 1 - small[-2::-1]]
-        )
-        ratio = np.maximum.accumulate(self.least(p) / p)
+        middle = np.geomspace(0.01, 0.2, 100)[1:], np.linspace(0.2, 0.99, 150)[1:]
+        p = np.concatenate([small, *middle, 1 - small[-2::-1]])
+        ratio = np.maximum.accumulate(self.guess(p)[0] / p)
         return np.asarray((p * (1 - np.exp(epsilons)[:, None] * ratio)).max(axis=1))
 
-    def _guess(self, p: Array) -> tuple[Array, Indices]:
+    def guess(self, p: Array) -> tuple[Array, Indices]:
         """Return max_j q_j(p) and its j, negative if it comes from the complement."""
         j = np.arange(1.0, self.count + 1)
         rest = self.count - j + 1
@@ -143,19 +138,18 @@ class Copies:
 
     def _proved(self, p: float) -> float:
         """Return a probability that is proved to be at most max_j q_j(p)."""
-        found, j = self._guess(np.array(p))
+        found, j = self.guess(np.array(p))
         q = float(found) * (1 - 1e-9)
-        return q if found > 0 and self._below(abs(int(j)), bool(j > 0), p, q) else 0.0
+        return q if found > 0 and self._below(int(j), p, q) else 0.0
 
-    def _below(self, j: int, direct: bool, p: float, q: float) -> bool:
-        """Return whether every probability below q breaks the j-th requirement, by binomial tails in balls."""
+    def _below(self, j: int, p: float, q: float) -> bool:
+        """Return whether every probability below q breaks the requirement of `guess`, by binomial tails in balls."""
         with ctx.workprec(256):
-            growth, delta, n, other = arb(self.epsilon).exp(), arb(self.delta), self.count, self.count - j + 1
-            if direct:
-                return bool(growth * binomial_tail(n, j, arb(q)) <= binomial_tail(n, j, arb(p)) - delta)
-            return bool(
-                growth * binomial_tail(n, other, 1 - arb(p)) + delta <= binomial_tail(n, other, 1 - arb(q))
-            )
+            growth, delta, n = arb(self.epsilon).exp(), arb(self.delta), self.count
+            # the complement is at least n + 1 − j of n, with the two exchanged
+            less, more = (arb(q), arb(p)) if j > 0 else (1 - arb(p), 1 - arb(q))
+            j = j if j > 0 else n + 1 + j
+            return bool(growth * binomial_tail(n, j, less) + delta <= binomial_tail(n, j, more))
 
 
 def binomial_tail(n: int, j: int, p: arb) -> arb:
@@ -270,13 +264,9 @@ def shared_bound(found: Result, privacy: Pointwise, mean: int) -> Bound | None:
 def _promising(question: NoiseQuestion, deadline: Deadline) -> Iterator[tuple[float, int, Copies, float]]:
     """Yield the two means for which truncated Laplace noise costs most at the implied privacy."""
     moved, loss = question.moved, question.given_loss
-    means = (
-        {1, 2, *(moved >> k for k in range(1, 8))}
-        if loss.polynomial and loss.squared and not question.integer
-        else {1}
-    )
-    epsilons = question.epsilon * np.geomspace(3e-3, 1.0, 40)
-    best = []
+    averages = loss.polynomial and loss.squared and not question.integer
+    means = {1, 2, *(moved >> k for k in range(1, 8))} if averages else {1}
+    epsilons, best = question.epsilon * np.geomspace(3e-3, 1.0, 40), []
     for mean in sorted(m for m in means if 1 <= m <= moved // 2):
         if deadline.passed:
             break

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from types import NoneType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,7 +42,7 @@ from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem import checks
-from mechdesign.problem.checks import doubles, field, inside, instance, integer, listed, one_of, settle
+from mechdesign.problem.checks import doubles, field, inside, integer, listed, one_of, settle
 from mechdesign.problem.law_moments import absolute_moment, is_gaussian
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
@@ -55,6 +54,16 @@ if TYPE_CHECKING:
 
 _STEP = 2.0**-30
 """Lattice step of a release, divided by the scale."""
+
+
+def profile_vector(name: str, value: Numbers, size: int | None = None) -> Array:
+    """Check a vector of one number a coordinate; it is not copied, as it may be long."""
+    allowed = "must be a vector of non-negative finite numbers" + (", one a scale" if size else "")
+    found = doubles(name, value, allowed)
+    fits = found.ndim == 1 and found.size and size in (None, found.size)
+    if not fits or not found.min() >= 0 or not found.max() < math.inf:
+        raise DesignError.of(name, value, allowed)
+    return found
 
 
 class PerCoordinate(AddedNoise):
@@ -143,7 +152,7 @@ class PerCoordinate(AddedNoise):
 
 @serializable("independent-noise")
 @dataclass(frozen=True, eq=False)
-class IndependentNoise(PerCoordinate):
+class IndependentNoise(checks.Checked, PerCoordinate):
     """Independent zero-mean noise, not identically distributed.
 
     Parameters
@@ -165,17 +174,15 @@ class IndependentNoise(PerCoordinate):
     (3, 2)
     """
 
-    noise: str
-    scales: Array
+    noise: str = field(check=one_of, allowed=("gaussian", "laplace"))
+    scales: Array = field(check=profile_vector)
     sensitivities: Array | None = None
-    bounds: Sensitivity | None = None
+    bounds: Sensitivity | None = field(Sensitivity, default=None)
 
     def __post_init__(self) -> None:
-        one_of("noise", self.noise, ("gaussian", "laplace"))
-        settle(self, scales=profile_vector("scales", self.scales))
+        super().__post_init__()
         if self.sensitivities is not None:
             settle(self, sensitivities=profile_vector("sensitivities", self.sensitivities, self.scales.size))
-        instance("bounds", self.bounds, Sensitivity, NoneType)
 
     @property
     def laplace(self) -> bool:  # type: ignore[override]
@@ -197,9 +204,8 @@ class IndependentNoise(PerCoordinate):
         """
         lam, m = self.sensitivities, 2 if self.noise == "gaussian" else 1
         if lam is None or np.any((self.scales == 0) & (lam > 0)):
-            raise DesignError.of(
-                "sensitivities", lam, "must be known for a release; a NoiseAllocation's result knows them"
-            )
+            allowed = "must be known for a release; a NoiseAllocation's result knows them"
+            raise DesignError.of("sensitivities", lam, allowed)
         ratio = np.divide(lam, self.scales, out=np.zeros(len(lam)), where=lam > 0)
         if float(lam.max()) > 0 and float(ratio.max()) < 1e-100:
             raise DesignError.of("scales", self.scales, "are too far above the sensitivities: raise epsilon")
@@ -218,16 +224,6 @@ class IndependentNoise(PerCoordinate):
         return self.exact.scale - 1.0
 
 
-def profile_vector(name: str, value: Numbers, size: int | None = None) -> Array:
-    """Check a vector of one number a coordinate; it is not copied, as it may be long."""
-    allowed = "must be a vector of non-negative finite numbers" + (", one a scale" if size else "")
-    found = doubles(name, value, allowed)
-    fits = found.ndim == 1 and found.size and size in (None, found.size)
-    if not fits or not found.min() >= 0 or not found.max() < math.inf:
-        raise DesignError.of(name, value, allowed)
-    return found
-
-
 def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[np.bool_] = False) -> Accuracy:
     """Return the average errors over coordinates of these scales, with Laplace noise where `laplace`, else Gaussian.
 
@@ -236,15 +232,10 @@ def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[n
     >>> print(accuracy_of(np.ones(2), laplace=[True, False]))
     standard deviation 1.22474, mean absolute error 0.898942, 95% within ±2.47785
     """
-    variance, absolute, width = (
-        np.where(laplace, a, b)
-        for a, b in ((2.0, 1.0), (1.0, math.sqrt(2 / math.pi)), (math.log(20), 1.959963984540054))
-    )
-    return Accuracy(
-        math.sqrt(float((variance * scales**2).mean())),
-        float((absolute * scales).mean()),
-        float((width * scales).mean()),
-    )
+    units = (2.0, 1.0), (1.0, math.sqrt(2 / math.pi)), (math.log(20), 1.959963984540054)
+    variance, absolute, width = (np.where(laplace, a, b) for a, b in units)
+    means = (float((unit * scales).mean()) for unit in (absolute, width))
+    return Accuracy(math.sqrt(float((variance * scales**2).mean())), *means)
 
 
 @serializable("mixed-noise")
@@ -290,7 +281,7 @@ class MixedNoise(PerCoordinate):
     def kinds(self) -> tuple[str, ...]:
         """The type of each coordinate: laplace, gaussian or none."""
         return tuple(
-            "none" if s == 0 else "laplace" if k else "gaussian" for s, k in zip(self.scales, self.laplace)
+            np.where(self.scales == 0, "none", np.where(self.laplace, "laplace", "gaussian")).tolist()
         )
 
     def terms(self) -> tuple[NoiseTerm, ...]:
@@ -334,16 +325,13 @@ class MixedNoise(PerCoordinate):
         Widening for the lattice keeps the sum that a part consumes. Only that sum counts for the first two parts; coordinates of
         one ratio are each as private as before.
         """
-        found = [(np.flatnonzero(~self.laplace), "gaussian")]
-        found.append((np.flatnonzero(self.laplace & ~self._alone), "laplace"))
-        found += [
-            (np.flatnonzero(self._alone & (self._ratio == r)), "laplace")
-            for r in np.unique(self._ratio[self._alone])
-        ]
+        ratio = self._ratio
+        groups = [~self.laplace, self.laplace & ~self._alone]
+        groups += [self._alone & (ratio == r) for r in np.unique(ratio[self._alone])]
+        kinds = ["gaussian"] + ["laplace"] * (len(groups) - 1)
+        parts = ((np.flatnonzero(group), kind) for group, kind in zip(groups, kinds) if group.any())
         return tuple(
-            (at, IndependentNoise(kind, self.scales[at], self.sensitivities[at]))
-            for at, kind in found
-            if at.size
+            (at, IndependentNoise(kind, self.scales[at], self.sensitivities[at])) for at, kind in parts
         )
 
     @property
@@ -406,12 +394,8 @@ def barely_above(excess: float, count: int) -> float:
     1.0
     """
     n, half = np.arange(1, min(count, 200) + 1), excess / 2
-    part = special.gammainc(n, half)
-    part -= (
-        math.exp(-excess)
-        * np.exp(n * math.log(half) - special.gammaln(n + 1))
-        * special.hyp1f1(n, n + 1, half)
-    )
+    density = np.exp(n * math.log(half) - special.gammaln(n + 1))
+    part = special.gammainc(n, half) - math.exp(-excess) * density * special.hyp1f1(n, n + 1, half)
     chances = stats.binom.pmf(np.arange(len(n) + 1), count, 0.5)
     left = float(special.gammainc(n[-1] + 1, half)) if count > len(n) else 0.0
     return float(chances[0] * -math.expm1(-excess) + chances[1:] @ np.maximum(part, 0.0) + left) * (1 + 1e-11)
@@ -450,12 +434,12 @@ class CellProduct(checks.Checked, AddedNoise):
 
     law: CellNoise | IntegerNoise = field(CellNoise, IntegerNoise)
     dimension: int = field(check=integer, least=1, most=10**9)
-    l0: int | None = None
+    l0: int | None = field(check=integer, least=1, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.l0 is not None:
-            checks.settle(self, l0=checks.integer("l0", self.l0, 1, self.dimension))
+            integer("l0", self.l0, 1, self.dimension)
         if not self.law.symmetric:
             raise DesignError.of("law", "its start or weights", "must be symmetric about 0")
 
@@ -505,9 +489,8 @@ class CellProduct(checks.Checked, AddedNoise):
 
     def delta_interval(self, epsilon: float) -> DeltaInterval:
         """Enclose δ(ε) over every change of the query by at most n cells in each coordinate that may move."""
-        return many_interval(
-            on_cells(self.law), self.moved, min(checks.non_negative("epsilon", epsilon), 1e6)
-        )
+        epsilon = min(checks.non_negative("epsilon", epsilon), 1e6)
+        return many_interval(on_cells(self.law), self.moved, epsilon)
 
     def privacy_profile(self, epsilon: Numbers) -> Values:
         """Return δ(ε), from above.
@@ -532,12 +515,10 @@ class CellProduct(checks.Checked, AddedNoise):
     def summary(self) -> str:
         """Describe the law and its cost."""
         law = on_cells(self.law)
-        reach = law.cells_per_shift * law.width
+        kind, reach = "cell" if law is self.law else "whole-number", law.cells_per_shift * law.width
         some = "" if self.moved == self.dimension else f"of at most {self.l0} at once "
-        return (
-            f"{'cell' if law is self.law else 'whole-number'} noise on {self.dimension} coordinates, for changes {some}up to {reach:.6g} each, "
-            f"variance {self.variance:.6g} per coordinate"
-        )
+        changes = f"for changes {some}up to {reach:.6g} each"
+        return f"{kind} noise on {self.dimension} coordinates, {changes}, variance {self.variance:.6g} per coordinate"
 
     def __str__(self) -> str:
         return folded(self.summary())

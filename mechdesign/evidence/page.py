@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib import metadata, resources
 from numbers import Real
+from types import NoneType
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
@@ -98,15 +99,11 @@ class Section:
     def __post_init__(self) -> None:
         for name in ("title", "text", "caption", "alt", "code"):
             instance(name, getattr(self, name), str)
-        if self.table is not None:
-            instance("table", self.table, pd.DataFrame)
+        instance("table", self.table, pd.DataFrame, NoneType)
         if self.figure is not None and not callable(self.figure):
             raise DesignError.of("figure", self.figure, "must be a function that returns a matplotlib Figure")
-        if self.file is not None and not (
-            isinstance(self.file, tuple)
-            and len(self.file) == 2
-            and all(isinstance(s, str) for s in self.file)
-        ):
+        parts = instance("file", self.file, tuple, NoneType)
+        if parts is not None and [type(part) for part in parts] != [str, str]:
             raise DesignError.of("file", self.file, "must be a pair: the file's name and its text")
 
 

@@ -51,7 +51,6 @@ from mechdesign.problem.words import guarantee
 from mechdesign.typing import instance
 
 _HEAD = b'{"format": "mechdesign-ledger"'
-_BITS = 2148
 _END = 72
 """Bytes at the end of a line that hold its hash."""
 Budget = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP
@@ -232,7 +231,7 @@ class Ledger:
             raise DesignError(f"there is no ledger {path}: give its budget to open one")
         self.budget: Any = None
         self.hash, self._size, self._whole = "", 0, True
-        self._entries, self._consumed, self._blocked, self._neighbours = 0, 0, False, ""
+        self._entries, self._consumed, self._blocked, self._neighbours = 0, Fraction(0), False, ""
         self._rows: list[dict[str, Any]] = []
         self._drawn: dict[str, tuple[int, int, int]] = {}
         with _locked(self.path, "a+b") as file:
@@ -249,17 +248,15 @@ class Ledger:
 
     # -- what is counted ---------------------------------------------------------------------------------
 
-    def _units(self, value: Any) -> Any:
-        """Return a number of the currency in units of 2⁻²¹⁴⁸, of which doubles and their squares are whole multiples; None for none or infinity."""
+    def _amount(self, value: Any) -> Fraction | None:
+        """Return a number in the currency in which the ledger adds up; None for none or infinity."""
         if value is None or value == math.inf:
             return None
-        above, below = value.as_integer_ratio()
-        power = 2 if self._currency == "mu" else 1
-        return above**power << (_BITS - power * (below.bit_length() - 1))
+        return Fraction(*value.as_integer_ratio()) ** (2 if self._currency == "mu" else 1)
 
     @property
     def _room(self) -> Fraction:
-        return Fraction(self._limit - self._consumed, 1 << _BITS)
+        return self._limit - self._consumed
 
     def left(self) -> Any:
         """Budget for the next result, rounded down, as a requirement in the currency; None if nothing is left."""
@@ -349,21 +346,21 @@ class Ledger:
     def _check(self, consumes: Consumption) -> None:
         """Refuse a consumption that does not add up with the entries, or exceeds the rest of the budget."""
         consumed, name, others = getattr(consumes, self._currency), _NAMES[self._currency], self._neighbours
-        amount, first = self._units(consumed), self._several and not self._entries
+        amount, first = self._amount(consumed), self._several and not self._entries
         stated = consumes.statement
         alone = first and stated and stated[0] <= self.budget.epsilon and stated[1] <= self.budget.delta
         if others not in ("", consumes.neighbours):
             reason = f"protects neighbours by {others!r}, and this result by {consumes.neighbours!r}"
         elif self._blocked:
             reason = f"holds a result that has no {name}: it is certified for {self.budget} alone"
-        elif alone or (amount is not None and self._consumed + amount <= self._limit):
+        elif alone or (amount is not None and amount <= self._room):
             return
         elif first:
             reason = f"allows {self.budget}, which the certificate of this result does not keep"
         elif amount is None:
             reason = f"adds up {name}, and none is proved of this result"
         else:
-            need = round_up(Fraction(amount, 1 << _BITS))
+            need = round_up(amount)
             reason = f"has {max(round_down(self._room), 0.0)} of {name} left, and this result needs {need}; a result solved anew is a new entry: release the one that was saved; a plan's reserve= keeps a share for what is asked later"
         raise DesignError.of("ledger", self.path.name, reason)
 
@@ -398,12 +395,11 @@ class Ledger:
                 raise ValueError
             self.budget = budget = _check_budget(decode(line["budget"]))
             self._several = isinstance(budget, ApproximateDP) and budget.delta > 0
-            self._currency, amount = worth(budget)
-            self._limit = int(amount * (1 << _BITS))
+            self._currency, self._limit = worth(budget)
         else:
             entry, drawn, rounds = place = line["entry"], line["round"], line["rounds"]
             if drawn == 1:
-                amount = self._units(line[self._currency])
+                amount = self._amount(line[self._currency])
                 if place != (self._entries + 1, 1, rounds) or (amount or 0) < 0:
                     raise ValueError
                 self._entries, self._consumed = entry, self._consumed + (amount or 0)

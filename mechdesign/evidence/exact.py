@@ -6,15 +6,14 @@ dyadic rational, so bins, budgets and inputs enter exactly.
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from flint import fmpq
+from flint import arb, ctx, fmpq
 from scipy import optimize
 
 from mechdesign.errors import DesignError, SolverError
@@ -90,40 +89,22 @@ def log_upper(ratio: Fraction) -> float:
     >>> log_upper(exp_lower(1.0))
     1.0
     """
-    if ratio <= 0:
-        raise ValueError("ratio must be positive")
-    if ratio < 1:
-        return -log_lower(1 / ratio)
-    try:
-        guess = math.log(ratio.numerator / ratio.denominator)
-    except OverflowError:
-        guess = math.log(ratio.numerator) - math.log(ratio.denominator)
-    if ratio.numerator < ratio.denominator * 2:  # near one, the difference above loses digits
-        guess = math.log1p(float(ratio - 1))
-    guess = max(guess, 0.0)
-    while guess > 0 and exp_lower(math.nextafter(guess, -math.inf)) >= ratio:
-        guess = math.nextafter(guess, -math.inf)
-    for step in _steps(guess):
-        if exp_lower(guess) >= ratio:
-            break
-        guess += step
-    return guess
+    return round_up(_log(ratio)[1])
 
 
 def log_lower(ratio: Fraction) -> float:
     """Return a double ε with e^ε ≤ `ratio`, proved."""
-    guess = log_upper(ratio)
-    for step in _steps(guess):
-        if exp_upper(guess) <= ratio or guess == 0 <= ratio - 1:
-            break
-        guess -= step
-    return guess
+    return round_down(_log(ratio)[0])
 
 
-def _steps(start: float) -> Iterator[float]:
-    """Yield steps of one unit in the last place, then longer ones: next to one, 256 bits resolve less than a double."""
-    for n in itertools.count():
-        yield math.ldexp(math.ulp(start), max(0, n - 4))
+def _log(ratio: Fraction) -> list[Fraction]:
+    """Enclose the logarithm in ball arithmetic; next to one that of the difference."""
+    if ratio <= 0:
+        raise ValueError("ratio must be positive")
+    with ctx.workprec(EXP_BITS + 64):
+        ball = arb(rational(ratio - 1)).log1p() if 1 < 2 * ratio < 4 else arb(rational(ratio)).log()
+        ends = [end.man_exp() for end in (ball.lower(), ball.upper())]
+    return [Fraction(int(digits)) * Fraction(2) ** int(power) for digits, power in ends]
 
 
 def round_down(value: Fraction | float | int) -> float:

@@ -206,7 +206,9 @@ def _optimal_noise(
 ) -> Result:
     """Return the best independent noise within `_SECONDS`; it is at least as good as every family calibrated before."""
     design = _optimal(q, privacy)
-    starts = None if others is None else _densities(others)
+    dense = {name for name, family in FAMILIES.items() if not family.discrete}
+    laws = {name: result.mechanism.law for name, result in (others or {}).items() if name in dense}
+    starts = None if others is None else laws
     return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
 
 
@@ -233,15 +235,6 @@ def _optimal(q: questions.NumericQuery, privacy: Any, *, whole: bool = False) ->
         ": ask for the numbers of all rounds at once, rounds times the dimension and the numbers that change",
     )
     return OptimalNoise(privacy, q.bounds, q.loss, q.dimension, integer=whole)
-
-
-def _densities(others: Mapping[str, Result]) -> dict[str, object]:
-    """Return the calibrated laws of families with a density."""
-    return {
-        name: result.mechanism.law
-        for name, result in others.items()
-        if name in FAMILIES and not FAMILIES[name].discrete
-    }
 
 
 def _allocated(noise: str) -> Callable[[questions.NumericQuery, CentralPrivacy, Deadline], Result]:

@@ -17,7 +17,7 @@ from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.model.parallel import run_chunks
-from mechdesign.problem.checks import DOWN, instance, one_of, positive, probability
+from mechdesign.problem.checks import DOWN, instance, listed, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.spaces.space import MetricSpace
@@ -90,15 +90,10 @@ def compare(
     """
     question, privacy = _parsed(question, privacy, alpha)
     known = candidates(question)
-    if mechanisms is not None and (
-        isinstance(mechanisms, str) or not isinstance(mechanisms, Sequence) or not mechanisms
-    ):
-        raise DesignError.of("mechanisms", mechanisms, f"must be a list of names out of {', '.join(known)}")
-    names = list(
-        dict.fromkeys(
-            known if mechanisms is None else [one_of("mechanisms", m, tuple(known)) for m in mechanisms]
-        )
-    )
+    allowed = f"must be a list of names out of {', '.join(known)}"
+    asked = known if mechanisms is None else listed("mechanisms", mechanisms, allowed)
+    if not (names := [*dict.fromkeys(one_of("mechanisms", name, tuple(known)) for name in asked)]):
+        raise DesignError.of("mechanisms", mechanisms, allowed)
     own = _own(also, question, privacy, names)
     one_of("progress", progress, (True, False))
     Deadline(time_limit)  # checked before the work
@@ -160,9 +155,8 @@ def _own(also: object, question: questions.Question, privacy: Privacy, names: li
     for name, result in found.items():
         if not isinstance(name, str) or name in names:
             raise DesignError.of("also", name, "must be a name of its own")
-        instance(f"also[{name!r}]", result, Result)
         title = f"also[{name!r}]"
-        question.check(title, result)
+        question.check(title, instance(title, result, Result))
         questions.check_same_privacy(title, result, privacy)
     return found
 

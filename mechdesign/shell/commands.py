@@ -264,15 +264,8 @@ def compare(
     if spec is not None:
         from mechdesign.shell.spec_file import question_from_toml
 
-        others = {
-            **stated,
-            "epsilon": epsilon,
-            "rho": rho,
-            "bits": bits,
-            "input_range": input_range,
-            "loss": loss,
-        }
-        _only("the file", "its own question", **others)
+        own = {"epsilon": epsilon, "rho": rho, "bits": bits, "input_range": input_range, "loss": loss}
+        _only("the file", "its own question", **stated, **own)
         question, asked = question_from_toml(spec)
     else:
         ranked: dict[str, Any] = {} if loss is None else {"loss": loss}

@@ -48,7 +48,6 @@ def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
     given = file_path(path)
     try:
         if given.exists() and not (given.is_file() or given.is_dir()):  # a terminal, a pipe
-            _try_device(given)
             return given
         target = Path(os.path.realpath(given))
         folder = target.parent
@@ -68,17 +67,6 @@ def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
     except OSError as error:  # a name too long, links in a circle, a full disk
         reason = f"cannot be written ({error.strerror}): choose another path"
     raise DesignError.of(name, str(path), reason)
-
-
-def _try_device(path: Path) -> None:
-    """Write an end of line, which no format minds, to a device that is no terminal: /dev/full takes none."""
-    if path.is_char_device():
-        held = os.open(path, os.O_WRONLY | os.O_NOCTTY)
-        try:
-            if not os.isatty(held):
-                os.write(held, b"\n")
-        finally:
-            os.close(held)
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:

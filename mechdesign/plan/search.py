@@ -212,13 +212,9 @@ class Item:
             scale, below = max(math.exp(min(log_scale, 300.0)), least), max(math.log(least) - log_scale, 0.0)
             return (self.cost(scale) + price * self.consumed(scale, order)) * (1 + below)
 
-        near = max(fourth if plain and self.normal else min(cubic, fourth), least)
+        near = min(max(fourth if plain and self.normal else min(cubic, fourth), least), _MOST)
         if powers:
-            return min(near, _MOST)
-        if not 0 < near < math.inf:
-            size, other = ("large", "larger") if near > 0 else ("small", "smaller")
-            remedy = f"choose other units or weights, or a {other} budget"
-            raise DesignError(f"privacy, weights: ask for noise that is too {size} for doubles: {remedy}")
+            return near
         start = math.log(near)
         found = optimize.minimize_scalar(paid, bracket=(start, start + 0.1), tol=1e-9)
         return max(math.exp(float(found.x)), least)

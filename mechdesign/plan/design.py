@@ -39,7 +39,7 @@ from mechdesign.plan.mechanism import (
 )
 from mechdesign.plan.search import FAMILIES, VARIANCES, Choice, Item, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
-from mechdesign.problem.checks import UP, field, instance, integer, number, one_of, positive, settle
+from mechdesign.problem.checks import UP, field, inside, instance, integer, number, one_of, settle
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -158,7 +158,10 @@ class Plan(PlanPage):
             raise DesignError.of("targets", self.targets, "must be None where weights are given")
         for name in ("weights", "targets"):
             if (given := getattr(self, name)) is not None:
-                found = {key: _held(f"{name}[{key!r}]", v) for key, v in _named(name, given).items()}
+                found = {
+                    key: inside(f"{name}[{key!r}]", v, 1e-300, 1e300, ": choose another unit")
+                    for key, v in _named(name, given).items()
+                }
                 if said := unlike(found, self.tasks, needed=name == "targets"):
                     raise DesignError(f"{name}: must be for the plan's tasks: {said}")
                 settle(self, **{name: found})
@@ -651,12 +654,6 @@ class Plan(PlanPage):
             return math.fsum(map(math.log, errors))
 
         return self._kept(min(found, key=mean), privacy)
-
-
-def _held(name: str, value: object) -> float:
-    if not 1e-300 <= (found := positive(name, value)) <= 1e300:
-        raise DesignError.of(name, found, "must be between 1e-300 and 1e300: choose another unit")
-    return found
 
 
 def _named(name: str, value: object) -> dict[str, Any]:

@@ -162,7 +162,10 @@ class Histogram(Task):
             changes = Sensitivity.of_contribution(
                 linf=1, l0=changes, neighbours=neighbours, dimension=self.bins
             )
-        return ((Part("", self.bins, alike(changes, neighbours), self.whole),),)
+        if changes.neighbours != neighbours:
+            allowed = f"must be for the plan's neighbours: Sensitivity(neighbours={neighbours!r})"
+            raise DesignError.of("sensitivity", str(changes), allowed)
+        return ((Part("", self.bins, replace(changes, own=None), self.whole),),)
 
 
 @serializable("count-task")
@@ -400,14 +403,6 @@ class LinearQueries(Task):
         found = self.workload.apply(self._laws[0].inverse @ noisy[0])
         whole = parts[0].whole and "matrix" not in self.workload.kinds
         return super().told([found], [replace(parts[0], whole=whole)])
-
-
-def alike(changes: Sensitivity, neighbours: str) -> Sensitivity:
-    """Return the bounds without `own`, or raise DesignError if they are for other neighbours than the plan's."""
-    if changes.neighbours != neighbours:
-        allowed = f"must be for the plan's neighbours: Sensitivity(neighbours={neighbours!r})"
-        raise DesignError.of("sensitivity", str(changes), allowed)
-    return replace(changes, own=None)
 
 
 def task_of(name: str, task: object) -> Task:

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import NoneType
-from typing import Any, Self, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import cvxpy as cp
 import numpy as np
@@ -59,7 +59,6 @@ from mechdesign.noise.scales_problem import (
     AllocationProof,
     ScalesProblem,
     cost,
-    rounded_cost,
     scales_class,
 )
 from mechdesign.noise.scales_solving import allocate_several
@@ -83,6 +82,13 @@ from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
 
 Privacy: TypeAlias = PureDP | GaussianPrivacy
+_MOST = float(np.finfo(float).max)
+_VECTORS = {
+    "weights": ("positive and finite", 5e-324, _MOST),
+    "lower": ("non-negative and finite", 0.0, _MOST),
+    "upper": ("non-negative", 0.0, math.inf),
+}
+"""What vectors of one number a coordinate must be, with their limits."""
 
 
 @serializable("noise-allocation")
@@ -164,16 +170,11 @@ class NoiseAllocation(AllocationPage):
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, (*CLOSED, "mixed", *COORDINATE_FAMILIES))
-        settle(
-            self,
-            neighbours=neighbours_of(
-                self.sensitivities if self.bounds is None else self.bounds, self.neighbours
-            ),
-        )
-        if isinstance(self.sensitivities, Sensitivity):
-            stated = self.sensitivities
+        stated = self.sensitivities if self.bounds is None else self.bounds
+        settle(self, neighbours=neighbours_of(stated, self.neighbours), loss=order_of(self.loss))
+        if isinstance(stated := self.sensitivities, Sensitivity):
             settle(self, sensitivities=profile_of(stated, self.noise))
-            if stated.each is not None and (stated.l0, stated.l1, stated.l2) != (None, None, None):
+            if (stated.l0, stated.l1, stated.l2) != (None, None, None):
                 settle(self, bounds=stated)
         layers = getattr(self.sensitivities, "groups", None)
         settle(self, sensitivities=check_profile(self.sensitivities))
@@ -182,10 +183,9 @@ class NoiseAllocation(AllocationPage):
         if not (least >= NARROWEST and most <= 1 / NARROWEST):
             allowed = f"must be 0 or between {NARROWEST:g} and {1 / NARROWEST:g}: choose another unit"
             raise DesignError.of("sensitivities", least if least < NARROWEST else most, allowed)
-        settle(self, loss=order_of(self.loss))
         if self.noise in COORDINATE_FAMILIES and self.loss not in (1, 2):
             raise DesignError.of("loss", self.loss, f'must be "absolute" or "squared" for {self.noise} noise')
-        for name in ("weights", "lower", "upper"):
+        for name in _VECTORS:
             settle(self, **{name: self._vector(name)})
         if self.upper is not None and self.upper.min() == math.inf:
             settle(self, upper=None)  # no limit at all
@@ -239,31 +239,18 @@ class NoiseAllocation(AllocationPage):
         allowed = f"needs bounds of single coordinates alone, each= or linf=, not {self.bounds}"
         if self.searched:
             allowed = 'has no search over laws: noise="gaussian" or "laplace" takes it'
-        for name in ("lower", "upper", "groups"):
-            given = getattr(self, name)
-            if given is not None and (self.bounds is not None or self.searched):
-                raise DesignError.of(name, given, allowed)
+        for name in self.limits if self.bounds is not None or self.searched else ():
+            raise DesignError.of(name, getattr(self, name), allowed)
 
     def _vector(self, name: str) -> Array | None:
         """Return a field as a vector of one number a coordinate: weights positive, limits at least 0, an upper limit infinite where there is none."""
-        value, size = getattr(self, name), len(self.sensitivities)
+        value, size, (what, least, most) = getattr(self, name), len(self.sensitivities), _VECTORS[name]
         if value is None:
             return None
         given = doubles(name, value)
-        found = (
-            np.full(size, math.nan)
-            if given.shape not in ((), (size,))
-            else np.array(np.broadcast_to(given, size))
-        )
-        fine = found.min() > 0 if name == "weights" else found.min() >= 0
-        if not (fine and (name == "upper" or found.max() < math.inf)):
-            what = {
-                "weights": "positive and finite",
-                "lower": "non-negative and finite",
-                "upper": "non-negative",
-            }[name]
+        if not (given.shape in ((), (size,)) and given.min() >= least and given.max() <= most):
             raise DesignError.of(name, value, f"must be {what}, one number or a vector of shape ({size},)")
-        return found
+        return np.array(np.broadcast_to(given, size))
 
     # -- P3 and P4, declared and in closed form -------------------------------------------------------
 
@@ -320,7 +307,7 @@ class NoiseAllocation(AllocationPage):
             optimum = self.separable.optimum()
             scales, found = self._spread(optimum.scales), Multipliers(np.array([optimum.multiplier]))
             value = self.cost_of(scales) if optimum.loss is None else self._loss_of_groups(optimum.loss)
-        value = rounded_cost(value, float(self.loss))
+        value *= 1 + (8 * float(self.loss) + 64) * 2.0**-53  # as far as a sum in doubles may be off
         lost = self.budget * (self.requirement.apart + self._widened)
         bound = self._loss_of_groups(optimum.lower_bound - optimum.multiplier * lost)
         if not 1e-290 < value < math.inf:
@@ -358,7 +345,7 @@ class NoiseAllocation(AllocationPage):
         asked = lam, np.ones(len(lam)) if self.weights is None else self.weights, float(self.loss), privacy
         search: MixedProblem | Allocating
         if self.noise == "mixed":
-            normal, peaked = (self.of_one_type(kind).solve(certify=False) for kind in CLOSED)
+            normal, peaked = (replace(self, noise=kind).solve(certify=False) for kind in CLOSED)
             pure = normal.mechanism.scales, peaked.mechanism.scales
             search = MixedProblem(*asked, math.sqrt(normal.design.budget), *pure)
         else:
@@ -416,7 +403,7 @@ class NoiseAllocation(AllocationPage):
 
     def _gaussian_instead(self, value: float) -> Iterator[str]:
         """Yield a note that compares this loss of Laplace noise with that of Gaussian noise, if only single coordinates are bounded."""
-        if any(v is not None for v in (self.bounds, self.lower, self.upper, self.groups)):
+        if self.bounds is not None or self.limits:
             return
         try:
             budget = replace(self.requirement, noise="gaussian").budget
@@ -428,10 +415,6 @@ class NoiseAllocation(AllocationPage):
         yield f'Gaussian noise (noise="gaussian") needs {less}: a loss of {gaussian:.6g} against {value:.6g}'
 
     # -- what is asked, in numbers --------------------------------------------------------------------
-
-    def of_one_type(self, noise: str) -> Self:
-        """Return the same question for Gaussian, or for Laplace, noise alone."""
-        return replace(self, noise=noise)
 
     @cached_property
     def requirement(self) -> ScalesPrivacy:
@@ -461,11 +444,6 @@ class NoiseAllocation(AllocationPage):
     def changes(self) -> Changes | None:
         """The changes under several bounds; None if there are only those of single coordinates."""
         return changes_within(self.requirement)
-
-    @property
-    def spend(self) -> int:
-        """m: a coordinate consumes (λ/s)^m of the budget."""
-        return self.requirement.spend
 
     @cached_property
     def budget(self) -> float:
@@ -519,7 +497,7 @@ class NoiseAllocation(AllocationPage):
         lam, member = self.sensitivities, self._members
         if member is None:
             return lam, self.weights, self.lower, self.upper
-        count, top, m = len(self.groups), float(lam.max()), self.spend
+        count, top, m = len(self.groups), float(lam.max()), self.requirement.spend
         total: Array = np.bincount(member, weights=power(lam / top, m), minlength=count).astype(float)
         joint = top * power(total, 1 / m)
         weight: Array = np.bincount(member, weights=self.weights, minlength=count).astype(float)
@@ -546,7 +524,8 @@ class NoiseAllocation(AllocationPage):
         if self.needs is not None:
             lam, others = lam[self.needs], [None if v is None else v[self.needs] for v in others]
         weight, lower, upper = others
-        return Separable(lam, weight, float(self.loss), self.spend, self.budget, lower, upper)
+        order, spend = float(self.loss), self.requirement.spend
+        return Separable(lam, weight, order, spend, self.budget, lower, upper)
 
     def _spread(self, scales: Array) -> Array:
         """Return scales of the groups as scales of the coordinates; those that need no noise get their lower limit."""

@@ -13,7 +13,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -112,6 +112,12 @@ class ScalesDesign(ModelledDesign):
             return super().consumption(result) & each[0]
         return Consumption.largest(each, self.neighbours)
 
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """Return the trade-off curve of the largest Gaussian budget; for Laplace noise that of the requirement."""
+        if self.asked[0].noise == "gaussian":
+            return gaussian_tradeoff(max(one.budget for one in self.asked), at)
+        return super().tradeoff(result, at)
+
     def audit(self, result: Result) -> pd.DataFrame:
         """Return every budget, and every row of every family with the first scale that it is about."""
         declared, scales = self.declared, result.mechanism.scales
@@ -140,11 +146,6 @@ class ScalesDesign(ModelledDesign):
 def cost(noise: str, order: float, weights: Array | None, scales: Array) -> float:
     r"""Return :math:`\sum_i w_i E|T_i|^p` in doubles."""
     return absolute_moment(noise, order) * weighted_moment(scales, order, weights)
-
-
-def rounded_cost(value: float, order: float) -> float:
-    """Return the loss summed in doubles, rounded up."""
-    return value * (1 + (8 * order + 64) * 2.0**-53)
 
 
 def deployed(asked: tuple[ScalesPrivacy, ...], scales: Array) -> IndependentNoise:
@@ -185,10 +186,8 @@ class AllocationProof(Multipliers, Proof):
 
     def price(self, k: int) -> Prices | None:
         """Return the prices of one requirement, if it has any."""
-        if self.prices is None:
-            return None
-        one, two, three = self.prices[k].tolist()
-        return one, two, three
+        found: Prices | None = None if self.prices is None else self.prices[k].tolist()
+        return found
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, ScalesDesign)
@@ -390,12 +389,6 @@ class ScalesProblem(ScalesDesign, Problem):
         """Neighbours for which the changes hold."""
         return self.declared.neighbours
 
-    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Return the trade-off curve of the largest Gaussian budget; for Laplace noise that of the requirement."""
-        if self.declared.noise == "gaussian":
-            return gaussian_tradeoff(max(one.budget for one in self.asked), at)
-        return super().tradeoff(result, at)
-
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each number."""
         law = result.mechanism
@@ -448,12 +441,16 @@ class AllocationPage(ScalesDesign):
     privacy: Any
     bounds: Sensitivity | None
     cost_of: Callable[[Array], float]
-    of_one_type: Callable[[str], ScalesDesign]
 
     @property
     def searched(self) -> bool:
         """Whether a law is searched for each coordinate under exact composition."""
         return self.noise not in CLOSED
+
+    @property
+    def limits(self) -> list[str]:
+        """Names of the limits given."""
+        return [name for name in ("lower", "upper", "groups") if getattr(self, name) is not None]
 
     @property
     @abstractmethod
@@ -462,13 +459,11 @@ class AllocationPage(ScalesDesign):
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
         """Bound the trade-off by the Gaussian budget or the composed losses; by the requirement if losses are too many or changes keep several bounds."""
-        law = result.mechanism
-        if self.noise == "gaussian":
-            return gaussian_tradeoff(self.budget, at)
+        law, asked = result.mechanism, super().tradeoff(result, at)
         if isinstance(law, IndependentNoise):
             law = MixedNoise(law.scales, np.ones(len(law.scales), dtype=bool), self.sensitivities)
-        asked = super().tradeoff(result, at)
-        if self.bounds is not None or not isinstance(law, MixedNoise) or len(law.terms()) > LEVELS:
+        several = self.bounds is not None or not isinstance(law, MixedNoise)
+        if self.noise == "gaussian" or several or len(law.terms()) > LEVELS:
             return asked
         terms, small = law.terms(), law.small
         found = TradeOff.of_profile(lambda e: delta_at(terms, small, e)[0], at)
@@ -556,7 +551,7 @@ class AllocationPage(ScalesDesign):
         if self.searched:
             for kind in CLOSED:
                 with suppress(DesignError):  # Gaussian noise is not pure
-                    yield f"{kind} on every coordinate", self.of_one_type(kind).solve(certify=False).value
+                    yield f"{kind} on every coordinate", replace(self, noise=kind).solve(certify=False).value  # type: ignore[type-var]
             return
         losses = self.compare(result).set_index("mechanism")["loss"]
         yield "scale-perturb-rescale", losses["scale-perturb-rescale"]
@@ -602,10 +597,7 @@ class AllocationPage(ScalesDesign):
     def describe(self, result: Result) -> Description:
         mixed, law = self.searched, result.mechanism
         noise = "Laplace or Gaussian" if self.noise == "mixed" else self.noise.replace("_", " ").capitalize()
-        limits = [name for name in ("lower", "upper", "groups") if getattr(self, name) is not None]
-        more = []
-        if limits:
-            more.append(f"The scales keep the limits given: {', '.join(limits)}.")
+        more = [f"The scales keep the limits given: {', '.join(self.limits)}."] if self.limits else []
         if self.noise == "mixed":
             more.append(
                 f"The search is never worse than either type alone. Its choice: {_counted(law.kinds)}."

@@ -152,10 +152,15 @@ class ScalesProgram:
         found, several = np.zeros((len(self.asked.privacy), 3)), False
         for r, one in enumerate(self.asked.privacy):
             if (changes := changes_within(one)) is not None:
-                several, theta = True, np.maximum(np.ravel(solution.primal[f"prices {r}"]), 0.0) * one.budget
-                named = {row.name: float(t) / row.most for t, row in zip(theta, changes.rows())}
-                found[r] = changes.in_units(named)
+                several = True
+                found[r] = _in_units(changes, solution.primal[f"prices {r}"] * one.budget)
         return found if several else None
+
+
+def _in_units(changes: Changes, prices: Array) -> Prices:
+    """Return prices of the rows as prices of the bounds themselves."""
+    held = zip(np.maximum(np.ravel(prices), 0.0).tolist(), changes.rows())
+    return changes.in_units({row.name: price / row.most for price, row in held})
 
 
 def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
@@ -221,11 +226,10 @@ def _multipliers(program: ScalesProgram, solution: Solution, unit: float | None 
         budgets.append(y_r * unit / one.budget)
         changes, profile, share = changes_within(one), one.sensitivities, np.ones(len(asked.weights))
         if changes is not None:
-            profile, moved = np.zeros(len(asked.weights)), changes.sizes > 0
             x, z = (
                 np.maximum(np.ravel(dual[f"{name} {r}"]), 0.0) / (y_r or 1.0) for name in ("worst", "level")
             )
-            profile[moved], share[moved] = _mix(changes, x, z)
+            profile, share = mix_of(changes, x, z)
         profiles.append(profile)
         shares.append(share)
     nu = np.array([float(dual[f"row {k}"]) for k in range(len(asked.coupled))])
@@ -236,19 +240,24 @@ def _multipliers(program: ScalesProgram, solution: Solution, unit: float | None 
     return Multipliers(np.array(budgets), rows if len(rows) else None, None, mixes, np.array(shares))
 
 
-def _mix(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
-    """Return sizes and shares of a mix within the rows, made a little smaller."""
-    a, m = changes.sizes[changes.sizes > 0], changes.spend
+def mix_of(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
+    """Return the profile of a mix of these shares x, of changes that occur z of the time, and z: less by so much that they keep the rows exactly."""
+    keep, rows = changes.sizes > 0, changes.rows()
     x = np.minimum(x, 1.0)
     z = np.clip(z, x, 1.0) if changes.rarer else x if changes.l0 else np.ones(len(x))
-    over = [1.0, float(z.sum()) / changes.l0 if changes.l0 else 0.0]
-    over.append(float(a @ x) / changes.l1 if changes.l1 else 0.0)
-    if changes.l2:
-        square = float((a * a) @ (x if m == 2 else x * x / np.maximum(z, 1e-300)))
-        over.append((square / changes.l2**2) ** (1 / (3 - m)))
-    part = max(over)
-    z = z / part if changes.rarer else z
-    return a * (x / part) ** (1 / m) * (1 - LESS), np.minimum(z, 1.0) * (1 - LESS / 4)
+    used = _used(rows, [row.entries[keep] / row.most for row in rows], x, z)
+    powers = [1 if changes.rarer else row.exponent for row in rows]
+    part = max(1.0, *(float(u) ** (1 / power) for u, power in zip(used, powers)))
+    mix, shares = np.zeros((2, len(keep)))
+    mix[keep] = changes.sizes[keep] * (x / part) ** (1 / changes.spend) * (1 - LESS)
+    shares[keep] = np.minimum(z / part if changes.rarer else z, 1.0) * (1 - LESS / 4)
+    return mix, shares
+
+
+def _used(rows: list[Row], entries: Any, x: Array, z: Array) -> Array:
+    """Return the share of each row that a mix takes."""
+    taken = {"l0": z, "l1": x, "l2": x if rows[-1].exponent == 1 else x * x / np.maximum(z, TINY)}
+    return np.array([e @ taken[row.name] for row, e in zip(rows, entries)])
 
 
 def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> ScalesPoint:
@@ -338,10 +347,10 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
 
 
 class Worst(NamedTuple):
-    """The worst mix under the rows: its profile, how often each number changes in it unless that is its share, and prices at a budget of 1."""
+    """The worst mix under the rows: its profile, how often each number changes in it, and prices at a budget of 1."""
 
     mix: Array
-    shares: Array | None
+    shares: Array
     prices: Prices
 
 
@@ -363,14 +372,10 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
     worth *= 1.0 if weight is None else (weight[keep] / weight.max()) ** (1 - q)
     entries = np.array([row.entries[keep] / row.most for row in rows])
 
-    def used(x: Array, z: Array) -> Array:
-        taken = {"l0": z, "l1": x, "l2": x if rows[-1].exponent == 1 else x * x / np.maximum(z, TINY)}
-        return np.array([e @ taken[row.name] for row, e in zip(rows, entries)])
-
     def dual(logs: Array) -> tuple[float, Array]:
         prices = np.exp(logs)
         x, z = _shares(q * worth, prices, entries, rows, q)
-        left = 1 - used(x, z)
+        left = 1 - _used(rows, entries, x, z)
         total = float(worth @ x**q + prices @ left)
         return math.log(total), prices * left / total
 
@@ -379,17 +384,9 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
         logs = optimize.minimize(dual, start, jac=True, method="BFGS", options={"gtol": 1e-11}).x
         prices = np.exp(logs)
         x, z = _shares(q * worth, prices, entries, rows, q)
-        powers = [1 if changes.rarer else row.exponent for row in rows]
-        over = max(1.0, *(float(u) ** (1 / power) for u, power in zip(used(x, z), powers)))
-    mix, shares = np.zeros(len(keep)), None
-    # slightly less, so that the rows are kept exactly
-    mix[keep] = changes.sizes[keep] * (x / over) ** (1 / m) * (1 - LESS)
-    if changes.rarer:
-        shares = np.zeros(len(keep))
-        shares[keep] = np.minimum(z / over, 1.0) * (1 - LESS / 4)
+        mix, shares = mix_of(changes, x, z)
     paid = prices / (q * float(worth @ x**q))
-    named = {row.name: float(price) / row.most for price, row in zip(paid, rows)}
-    return Worst(mix, shares, changes.in_units(named))
+    return Worst(mix, shares, _in_units(changes, paid))
 
 
 def _shares(worth: Array, prices: Array, entries: Array, rows: list[Row], q: float) -> tuple[Array, Array]:
@@ -438,8 +435,7 @@ def allocate_several(
         scales, margin = scales * factor, 2 * margin
         prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
         spent = changes.rounded(scales, prices)
-    shares = None if worst.shares is None else worst.shares[None]
-    multiplier = np.array([best.multiplier])
+    multiplier, shares = np.array([best.multiplier]), worst.shares[None] if changes.rarer else None
     return scales, best, Multipliers(multiplier, None, np.array([prices]), worst.mix[None], shares)
 
 
@@ -452,7 +448,5 @@ def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
         kept, total, limits = priced(changes)
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
         solver = "clarabel" if rows[-1].exponent == 2 else None
-        found = np.ravel(answered(program, solver, Deadline(), {}).primal["prices "])
-        named = {row.name: max(float(t), 0.0) * size / row.most for t, row in zip(found, rows)}
-        prices = changes.in_units(named)
+        prices = _in_units(changes, answered(program, solver, Deadline(), {}).primal["prices "] * size)
     return float(changes.spent(scales, prices)), prices

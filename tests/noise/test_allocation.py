@@ -213,7 +213,7 @@ POWER = {"laplace": 1, "gaussian": 2}
 
 def spent_by(result, v: np.ndarray) -> np.ndarray:
     scales = np.where(result.mechanism.scales > 0, result.mechanism.scales, 1.0)
-    return ((np.abs(v) / scales) ** result.design.spend).sum(axis=-1)
+    return ((np.abs(v) / scales) ** result.design.requirement.spend).sum(axis=-1)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

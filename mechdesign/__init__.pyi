@@ -19,8 +19,8 @@ from .channels.bounded import BoundedCount as BoundedCount
 from .channels.channel import Channel as Channel
 from .channels.design import MetricChannel as MetricChannel
 from .channels.linear_design import LocalWorkload as LocalWorkload
-from .choice.design import PrivateChoice as PrivateChoice
-from .choice.design import PrivateQuantile as PrivateQuantile
+from .choice.optimum import PrivateChoice as PrivateChoice
+from .choice.quantile import PrivateQuantile as PrivateQuantile
 from .choose.comparing import accuracy as accuracy
 from .choose.comparing import compare as compare
 from .choose.comparing import least_epsilon as least_epsilon

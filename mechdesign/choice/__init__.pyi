@@ -1,5 +1,5 @@
-from .design import CandidateGrid as CandidateGrid
-from .design import PrivateChoice as PrivateChoice
-from .design import PrivateQuantile as PrivateQuantile
-from .design import QuantileRule as QuantileRule
+from .optimum import PrivateChoice as PrivateChoice
+from .quantile import CandidateGrid as CandidateGrid
+from .quantile import PrivateQuantile as PrivateQuantile
+from .quantile import QuantileRule as QuantileRule
 from .rule import ChoiceRule as ChoiceRule

@@ -13,7 +13,7 @@ from scipy import stats
 
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.linear_design import LocalWorkload
-from mechdesign.choice.design import PrivateChoice
+from mechdesign.choice.optimum import PrivateChoice
 from mechdesign.choice.rule import Asked as RulePrivacy
 from mechdesign.choose.clipping import ClippedMean
 from mechdesign.errors import DataError, DesignError

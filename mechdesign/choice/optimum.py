@@ -1,4 +1,4 @@
-r"""Choose the best of k candidates, or a quantile of numbers, privately: by a rule for any scores, or by the optimal table for small counts.
+r"""Choose the best of k candidates privately: by a rule for any scores, or by the optimal table for small counts.
 
 Scores have a spread (`mechdesign.choice.rule`): 1 if one vote, or one person's approvals, are added or removed (all counts move by at
 most 1, in one direction); 2 if a vote is replaced.
@@ -11,16 +11,6 @@ most 1, in one direction); 2 if a vote is replaced.
 a `Table`; the mean weights x by its number of distinct orders. This covers choices from counts in any order: averaging a private
 choice over all permutations of the candidates keeps it private and does not increase its regret. Only sorted neighbours of x are needed: an added vote goes to the first of equal counts, a removed one comes from the last. If
 a vote moves from one candidate to the next, which has one less, the two change places: such x, out of order, are inputs of their own, with the probabilities of the sorted ones. Counts above N are clipped to N, under which neighbours remain neighbours.
-
-**A quantile of numbers**, chosen among public candidates. Of n numbers let b(c) count those below a candidate c, and a(c) those at or below it. Its score is
-
-.. math:: -\max(0,\ b(c) - q n,\ q n - a(c)),
-
-minus the number of ranks between it and the q-quantile. Between neighbours the difference of two scores changes by at most 2 max(q, 1 − q) if a number is added or
-removed, by 2 if one is replaced, and by 1 if q is 0 or 1. `mechdesign.choice.rule` chooses the candidate; candidates between two
-numbers share a score and are drawn together, so that a grid of 10⁹ takes no longer than a short one.
-
-q is rounded to the nearest fraction P/Q with Q at most a million: scores times Q are then integers, and no rounding widens the spread.
 """
 
 from __future__ import annotations
@@ -39,25 +29,24 @@ import pandas as pd
 from flint import fmpq
 from scipy import special
 
-from mechdesign.choice.limit import bound_by_paths, table_in_the_limit
-from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, Scored, chances, names_of, scores_of
+from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, chances, names_of, scores_of
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exact import rational
-from mechdesign.evidence.proofs import MechanismClass, every, same
+from mechdesign.evidence.exact import fraction, rational, round_down
+from mechdesign.evidence.proofs import MechanismClass, RowsBound, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport
-from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import Exact, Face
 from mechdesign.model.problem import Minimize, named
 from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
 from mechdesign.problem import checks
-from mechdesign.problem.checks import UP, Checked, field
+from mechdesign.problem.checks import UP, field
 from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
-from mechdesign.problem.sensitivity import NEIGHBOURS, neighbours_field
+from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices
@@ -409,210 +398,94 @@ class ChoiceTable(TableMechanism):
         return chosen if named else int(chosen)
 
 
-_MOST_STEPS = 10**12
-"""Most steps of a grid; a list may hold 10,000,000 candidates."""
+# The limit of large ε: the optimal table, and multipliers that prove it to a gap of about e^(-ε)
 
 
-@serializable("candidate-grid")
-@dataclass(frozen=True)
-class CandidateGrid(Checked):
-    """Candidates low, low + step, … up to high.
+def table_in_the_limit(
+    declared: Declared, regrets: Array, alike: Indices, decay: float
+) -> tuple[Array, Indices]:
+    """Return the table that is optimal in the limit, and the places of the privacy rows that force its cells, ends of paths first.
 
-    Parameters
-    ----------
-    low, high, step : float
-    """
-
-    low: float = field(check=checks.number)
-    high: float = field(check=checks.number)
-    step: float = field(check=checks.positive)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (self.low <= self.high and (self.high - self.low) / self.step < _MOST_STEPS):
-            remedy = f"must be (low, high, step) with low ≤ high and at most {_MOST_STEPS:g} steps; a list holds candidates themselves"
-            raise DesignError.of("candidates", (self.low, self.high, self.step), remedy)
-
-
-def _candidates(name: str, value: Any) -> CandidateGrid | Array:
-    """Return a grid, or the distinct candidates of a list in increasing order."""
-    if isinstance(value, CandidateGrid):
-        return value
-    if isinstance(value, tuple) and len(value) == 3:
-        return CandidateGrid(*value)
-    found = np.unique(checks.array(name, value))
-    if len(found) > 10**7:
-        raise DesignError.of(name, len(found), "are too many: give a grid (low, high, step)")
-    return found
-
-
-def _share(name: str, value: object) -> Fraction:
-    if isinstance(value, Fraction) and 0 <= value <= 1 and value.denominator <= 10**6:
-        return value
-    raise DesignError.of(name, value, "must be a fraction of [0, 1] with a denominator of at most 10^6")
-
-
-@serializable("quantile-rule")
-@dataclass(frozen=True, eq=False)
-class QuantileRule(Scored):
-    """A quantile drawn among candidates.
+    Each of t best candidates is chosen with probability 1/t or nearly so. A neighbour chooses it with probability at least
+    e^(-ε) (1/t - δ/c) if c candidates are no longer best there, and so on along paths of neighbours; the table has the largest of these.
 
     Parameters
     ----------
-    rule : {"permute-and-flip", "exponential mechanism"}
-    rate : float
-        c, per unit of Q times the score.
-    share : Fraction
-        q = P/Q.
-    candidates : CandidateGrid, (float, float, float) or array
-        A grid (low, high, step), or candidates.
-
-    Examples
-    --------
-    >>> rule = QuantileRule("permute-and-flip", 0.5, Fraction(1, 2), (0.0, 100.0, 1.0))
-    >>> 45 <= rule.release(range(101)) <= 55
-    True
+    declared : Declared
+        The table's problem.
+    regrets, alike : arrays, shape (vectors, k)
+        Regret of each cell, and the cell whose probability it shares.
+    decay : float
+        e^(-ε).
     """
+    (part,) = declared.parts
+    best, (a, b) = regrets == 0, part.pairs.T
+    share = 1 / best.sum(axis=1, keepdims=True)
+    high, low = alike[a].ravel(), alike[b].ravel()
 
-    share: Fraction = field(check=_share)
-    candidates: CandidateGrid | Array = field(check=_candidates)
+    def forced(spent: Array) -> tuple[Array, Any]:
+        least, before = np.where(best, share, 0.0).ravel(), np.zeros(0)
+        while not np.array_equal(before, least):
+            before = least.copy()
+            np.maximum.at(least, low, decay * (before[high] - spent))
+        tight = (decay * (least[high] - spent) == least[low]) & (least[low] > 0)
+        return least, tight & ~best[b].ravel()
 
-    @cached_property
-    def size(self) -> int:
-        """Number of candidates."""
-        if isinstance(self.candidates, CandidateGrid):
-            grid = self.candidates
-            return math.floor((grid.high - grid.low) / grid.step * (1 + 2.0**-52)) + 1
-        return len(self.candidates)
-
-    def _candidate(self, k: Indices) -> Array:
-        """Return the candidates with these indices, in increasing order."""
-        if isinstance(self.candidates, CandidateGrid):
-            grid = self.candidates
-            return np.asarray(np.minimum(grid.low + grid.step * k, grid.high))
-        return np.asarray(self.candidates[k])
-
-    def _first(self, x: Array, *, above: bool) -> Indices:
-        """Return the index of the first candidate at or above each number, or strictly above it."""
-        if not isinstance(self.candidates, CandidateGrid):
-            return np.asarray(np.searchsorted(self.candidates, x, "right" if above else "left"))
-        grid = self.candidates
-        with np.errstate(over="ignore"):  # numbers beyond all candidates
-            found = np.clip(np.ceil((x - grid.low) / grid.step), 0, self.size).astype(np.int64)
-        for _ in range(2):  # division and product round
-            below = self._candidate(np.maximum(found - 1, 0))
-            found -= (found > 0) & ((below > x) if above else (below >= x))
-            at = self._candidate(np.minimum(found, self.size - 1))
-            found += (found < self.size) & ((at <= x) if above else (at < x))
-        return found
-
-    def scores(self, values: Any) -> tuple[Indices, Indices, Indices]:
-        """Return for each group of equal scores the index of its first candidate, its size, and Q times its score."""
-        x = checks.answers("values", values)
-        if x.ndim != 1:
-            raise DataError("values: must be a list of numbers, one a person")
-        x = np.sort(x)
-        at, above = (self._first(x, above=side) for side in (False, True))
-        starts = np.unique(np.concatenate([[0], at, above]))
-        starts = starts[starts < self.size]
-        p, q, n = self.share.numerator, self.share.denominator, len(x)
-        if n > 2**62 // q:
-            raise DataError("values: are too many")
-        under, over = np.searchsorted(above, starts, "right"), np.searchsorted(at, starts, "right")
-        score = -np.maximum(0, np.maximum(q * under - p * n, p * n - q * over))
-        return starts, np.diff(np.append(starts, self.size)), score
-
-    def _answer(self, x: Any, source: np.random.Generator | None) -> float:
-        starts, counts, score = self.scores(x)
-        k = self._drawn(score, counts, source)
-        size = int(counts[k])
-        among = uniform_integers(size, 1)[0] if source is None else source.integers(size)
-        return float(self._candidate(starts[k] + among))
-
-    def probabilities(self, values: Any) -> pd.DataFrame:
-        """Tabulate groups of candidates with equal scores: first, last, size, and the probability of the group."""
-        starts, counts, score = self.scores(values)
-        ends = {"first": self._candidate(starts), "last": self._candidate(starts + counts - 1)}
-        return pd.DataFrame(
-            {**ends, "candidates": counts, "probability": counts * self._chances(score, counts)}
-        )
-
-    def errors(self, values: Any) -> Accuracy:
-        """Return the errors in ranks, the regrets, at these numbers; they reveal the numbers."""
-        _, counts, score = self.scores(values)
-        each = self._chances(score, counts)
-        return Accuracy.of((score.max() - score) / self.share.denominator, counts * each)
+    least, tight = forced(np.zeros(len(high)))
+    if (delta := part.delta - declared.m * decay) > 0:  # the rest for rows that are not tight
+        sharing = (tight & best[a].ravel()).reshape(-1, declared.m).sum(axis=1)
+        least, tight = forced((delta / np.maximum(sharing, 1)).repeat(declared.m))
+    table = np.where(best, 0.0, least[alike])
+    table += best * share * (1 - table.sum(axis=1, keepdims=True))
+    rows = np.flatnonzero(tight)[np.unique(low[tight], return_index=True)[1]]
+    return table, rows[np.argsort(least[low[rows]])]
 
 
-@serializable("private-quantile")
-@dataclass(frozen=True, eq=False)
-class PrivateQuantile(Choosing):
-    """A quantile of one number a person, among public candidates: by permute-and-flip or the exponential mechanism.
+def bound_by_paths(
+    declared: Declared, regrets: Array, alike: Indices, table: Array, paths: Indices, *, worst_case: bool
+) -> Bound:
+    """Return the bound of multipliers on the paths: each row passes the cost of a cell on, times e^(-ε), towards best candidates."""
+    (part,), cells, k, off, alike = declared.parts, declared.cells, declared.m, regrets, alike.ravel()
+    high, low = (part.pairs[paths // k] * k + (paths % k)[:, None]).T
+    equals = (off[:, :, None] == off[:, None, :]).sum(axis=2).ravel()
+    worst = np.arange(len(off)) == (off * table).sum(axis=1).argmax()
+    rate = (1 - 1e-12) * math.exp(-part.losses[0])  # for any enclosure of e^ε
+    costs, paid, weights = declared.cost[:cells], np.zeros(len(off)), worst * 1.0
+    for _ in range(2):
+        if worst_case:  # another candidate than the best must cost what these are paid
+            weights = worst + paid / np.where(off > 0, off, np.inf).min(axis=1)
+            weights /= weights.sum()
+            costs = (weights[:, None] * off).ravel()
+        total, prices = np.bincount(alike, costs, cells), np.zeros(len(paths))
+        for i, (end, start) in enumerate(alike[np.column_stack([high, low])].tolist()):
+            prices[i] = max(0.0, total[start] - equals[start] * paid[start // k]) * rate
+            total[end] += prices[i]
+        paid = np.where(off[:, 0] == 0, total[::k] / equals[::k], 0.0)
 
-    Parameters
-    ----------
-    q : float
-        Share of the numbers below the quantile, 0 to 1: ½ is the median.
-    candidates : (float, float, float) or array_like
-        A grid (low, high, step), or candidates, in any order; equal ones count once.
-    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
-    neighbours : {"add-remove", "replace"}
-        Whether a person's number is added or removed, or replaced.
+    shares, exact = _exact(weights), _exact(prices)
+    shares[worst] += 1 - shares.sum()
+    left = (shares[:, None] * off.astype(int)).ravel() if worst_case else _exact(costs)
+    np.add.at(left, high, exact)
+    np.subtract.at(left, low, exact * fraction(part.high(0)))
+    sums, every = np.array([Fraction(0)] * cells), np.arange(cells)
+    np.add.at(sums, alike, left)
+    # what is paid stands at sorted counts; what others than the best cost beyond it is shared out, so that no digit of e^ε matters
+    own, equals = alike // k == every // k, equals.astype(object)
+    members = np.bincount(alike, minlength=cells)[alike].astype(object)
+    due = np.where(off.ravel() == 0, sums[alike] / equals, _exact(paid)[alike // k])
+    even = own * due + (sums[alike] - equals * due) / members - left
+    held = dict(zip(np.flatnonzero(declared.equal).tolist(), even[alike != every]))
+    held |= dict(zip(np.flatnonzero(declared.equal == 0).tolist(), shares))
+    held |= dict(zip((part.first + paths).tolist(), exact))
+    if part.delta:
+        most = np.zeros(len(part.pairs))
+        np.maximum.at(most, paths // k, prices)
+        held |= dict(zip(range(part.sums, part.end), _exact(most)))
+    rows = np.array(sorted(row for row, value in held.items() if value))
+    proof = RowsBound(rows, tuple(held[row] for row in rows.tolist()))
+    return Bound(round_down(fraction(declared.linear_bound(rows, proof.multipliers).bound)), proof)
 
-    Notes
-    -----
-    The score of a candidate is minus the number of data between it and the quantile. The value is the largest expected regret over all data, in ranks: how many
-    more data lie between answer and quantile than for the best candidate, which is itself far from the quantile where candidates are sparse. Without data all candidates are
-    equally likely. Smith, *Privacy-preserving statistical estimation with optimal convergence rates*, STOC 2011, for the exponential mechanism.
 
-    Examples
-    --------
-    >>> median = PrivateQuantile(0.5, (0, 100, 0.1), PureDP(1.0)).solve()
-    >>> median.mechanism.rule, round(median.value, 4), median.certificate.verify()
-    ('permute-and-flip', 4.2662, True)
-    >>> 40 < median.release(np.linspace(0, 100, 1001)) < 60
-    True
-    """
-
-    q: float = field(check=checks.probability)
-    candidates: CandidateGrid | Array = field(check=_candidates)
-    privacy: Asked = field(PureDP, ApproximateDP, ZeroConcentratedDP)
-    neighbours: str = neighbours_field()
-
-    @property
-    def share(self) -> Fraction:
-        """q as a fraction."""
-        return Fraction(self.q).limit_denominator(10**6)
-
-    @property
-    def scale(self) -> float:
-        return 1 / self.share.denominator
-
-    @property
-    def size(self) -> int:
-        return QuantileRule("permute-and-flip", 1.0, self.share, self.candidates).size
-
-    @property
-    def moved(self) -> float:
-        p, q = self.share.numerator, self.share.denominator
-        if p in (0, q):
-            return float(q)
-        return float(2 * max(p, q - p) if self.neighbours == "add-remove" else 2 * q)
-
-    def rule(self, name: str, rate: float) -> QuantileRule:
-        return QuantileRule(name, rate, self.share, self.candidates)
-
-    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield the better rule."""
-        yield from self.closed_forms()
-
-    def describe(self, result: Result) -> Description:
-        law = result.mechanism
-        return Description(
-            title=f"The {shown(self.q)}-quantile",
-            what=f"The {shown(self.q)}-quantile of one number a person is chosen among {law.size} candidates by {law.rule} at the rate "
-            f"{shown(law.rate / self.scale)} a rank.",
-            loss="largest expected regret in ranks of any data (how many more data lie between answer and quantile than for the best candidate)",
-            picture="The probability of choosing the best candidate, by how many ranks all others are behind it.",
-            rivals="Permute-and-flip and the exponential mechanism at the same privacy.",
-        )
+def _exact(numbers: Array) -> Any:
+    """Return doubles as fractions, in an array of objects."""
+    return np.frompyfunc(Fraction, 1, 1)(numbers)

@@ -8,51 +8,63 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from numbers import Integral
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 import joblib
 from joblib import parallel
 
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.files import file_path
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.problem.checks import one_of
+from mechdesign.solvers.deadline import Deadline, progress_bar
 
 C = TypeVar("C")
 R = TypeVar("R")
 _MOST = 1 << 15  # workers
+_BATCH = 22  # problems stated together: alternating with HiGHS empties the processor's caches, and takes 1.5 times as long
 
 
-def run_chunks(
-    task: Callable[[C], R],
-    chunks: Sequence[C],
+def swept(
+    task: Callable[[Sequence[C]], list[R]],
+    points: Sequence[C],
     *,
-    store: Store | None = None,
+    what: str,
+    definition: Mapping[str, Any],
+    store: str | os.PathLike[str] | None = None,
     jobs: int = 1,
     backend: str = "loky",
-    step: Callable[[], None] = lambda: None,
+    bar: bool = True,
     deadline: Deadline | None = None,
+    together: bool = True,
 ) -> list[R]:
-    """Apply `task` to every chunk and return the results in order.
+    """Apply `task` to all points, in parallel and into a store that survives a kill; return rows of points reached by the deadline.
 
     Parameters
     ----------
     task : callable
-        Must depend on its chunk only, so that a resumed run gives the results of an uninterrupted one.
-    store : Store, optional
-        Its chunks are not computed again; new ones are appended as they finish.
+        Must depend on its points only, so that a resumed run gives the results of an uninterrupted one.
+    points : sequence
+    what : str
+        Title of the progress bar.
+    definition : mapping
+        Definition that the store is bound to.
+    store : path, optional
+        Its points are not computed again; new ones are appended as they finish.
     jobs : int
         Worker processes; −1 for one a core.
     backend : str
         joblib's: "loky", "threading", "dask", "ray", …
-    step : callable
-        Called once a finished chunk (a progress bar).
     deadline : Deadline, optional
-        Chunks that are not finished by then are omitted.
+        Points that are not finished by then are omitted.
+    together : bool
+        Whether many points form one step, as linear programs of a fraction of a millisecond do.
 
     Raises
     ------
@@ -61,27 +73,32 @@ def run_chunks(
     MissingExtra
         Dask or Ray is asked for and not installed.
     KeyboardInterrupt
-        Finished chunks are in the store; running again continues.
+        Finished points are in the store; running again continues.
     """
-    if not isinstance(jobs, Integral) or isinstance(jobs, bool) or not 1 <= abs(jobs) <= _MOST:
-        raise DesignError.of("jobs", jobs, "must be a number of workers, or -1 for one a core")
-    known = {*parallel.BACKENDS, *parallel.EXTERNAL_BACKENDS, *parallel.MAYBE_AVAILABLE_BACKENDS, "ray"}
-    if not isinstance(backend, str) or backend not in known:
-        raise DesignError.of("backend", backend, f"must be one of joblib's, {', '.join(sorted(known))}")
-    _available(backend)
-    done = list(store.chunks) if store is not None else []
-    if len(done) > len(chunks):
-        raise DesignError(f"the store holds {len(done)} chunks, the search has {len(chunks)}")
-    for _ in done:
-        step()
-    for rows in _results(task, chunks[len(done) :], jobs, backend):
-        if store is not None:
-            store.append(rows)
-        done.append(rows)
-        step()
-        if deadline is not None and deadline.passed:
-            break
-    return done
+    size = _BATCH if together else 1
+    chunks = [points[k : k + size] for k in range(0, len(points), size)]
+    kept = nullcontext() if store is None else closing(Store(store, definition))
+    steps = progress_bar(what, len(chunks), shown=one_of("bar", bar, (True, False)))
+    with kept as held, steps as step:
+        if not isinstance(jobs, Integral) or isinstance(jobs, bool) or not 1 <= abs(jobs) <= _MOST:
+            raise DesignError.of("jobs", jobs, "must be a number of workers, or -1 for one a core")
+        known = {*parallel.BACKENDS, *parallel.EXTERNAL_BACKENDS, *parallel.MAYBE_AVAILABLE_BACKENDS, "ray"}
+        if not isinstance(backend, str) or backend not in known:
+            raise DesignError.of("backend", backend, f"must be one of joblib's, {', '.join(sorted(known))}")
+        _available(backend)
+        done: list[Any] = [] if held is None else list(held.chunks)
+        if len(done) > len(chunks):
+            raise DesignError(f"the store holds {len(done)} chunks, the search has {len(chunks)}")
+        for _ in done:
+            step()
+        for rows in _results(task, chunks[len(done) :], jobs, backend):
+            if held is not None:
+                held.append(rows)
+            done.append(rows)
+            step()
+            if deadline is not None and deadline.passed:
+                break
+        return list(itertools.chain(*done))
 
 
 def _available(backend: str) -> None:

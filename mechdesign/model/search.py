@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import encode, serializable
 from mechdesign.model.grid import Grid, Programs, Sweep
-from mechdesign.model.parallel import Store, run_chunks
+from mechdesign.model.parallel import swept
 from mechdesign.model.problem import Problem
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.spine import Design
@@ -50,44 +50,6 @@ if TYPE_CHECKING:
 
 Row = list[float | None]
 """Values that compare the points of a sweep; None if infeasible."""
-_BATCH = 22  # problems stated together: alternating with HiGHS empties the processor's caches, and takes 1.5 times as long
-
-
-def swept(
-    task: Sweeping,
-    points: Sequence[Any],
-    *,
-    what: str,
-    definition: Mapping[str, Any],
-    store: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
-    backend: str = "loky",
-    bar: bool = True,
-    deadline: Deadline | None = None,
-    together: bool = True,
-) -> list[Row]:
-    """Apply `task` to all points, in parallel and into a store that survives a kill; return rows of points reached by the deadline.
-
-    Parameters
-    ----------
-    task : Sweeping
-    points : sequence
-    what : str
-        Title of the progress bar.
-    definition : mapping
-        Definition that the store is bound to.
-    together : bool
-        Whether many points form one step, as linear programs of a fraction of a millisecond do.
-    """
-    size = _BATCH if together else 1
-    batches = [points[k : k + size] for k in range(0, len(points), size)]
-    kept = None if store is None else Store(store, definition)
-    steps = progress_bar(what, len(batches), shown=one_of("bar", bar, (True, False)))
-    with nullcontext() if kept is None else closing(kept), steps as step:
-        found = run_chunks(
-            task, batches, store=kept, jobs=jobs, backend=backend, step=step, deadline=deadline
-        )
-        return list(itertools.chain(*found))
 
 
 def search(

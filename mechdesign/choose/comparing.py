@@ -16,7 +16,7 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.results import Accuracy, Result
-from mechdesign.model.parallel import run_chunks
+from mechdesign.model.parallel import applied
 from mechdesign.problem.checks import DOWN, instance, listed, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
 from mechdesign.solvers.deadline import Deadline, progress_bar
@@ -119,7 +119,7 @@ def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None])
     """Return a row for each mechanism and its result, in the order of the candidates; those that start from others' results are tried last."""
     known = candidates(attempt.question)
     ordered = sorted(names, key=lambda name: known[name].last)
-    workers = effective_n_jobs(jobs) if jobs else 1  # run_chunks refuses 0
+    workers = effective_n_jobs(jobs) if jobs else 1  # `applied` refuses 0
     # one more share for the bound of all, at the end
     waiting = {name: math.ceil((len(names) - k + 1) / workers) for k, name in enumerate(ordered)}
     tried: dict[str, Tried] = {}
@@ -127,7 +127,9 @@ def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None])
         now = [name for name in ordered if known[name].last is last]
         others = {name: result for name, (_, result) in tried.items() if result is not None}
         task = replace(attempt, waiting=waiting, others=others)
-        tried |= dict(zip(now, run_chunks(task, now, jobs=jobs, step=step)))
+        for name, row in zip(now, applied(task, now, jobs=jobs)):
+            tried[name] = row
+            step()
     return {name: tried[name] for name in known if name in tried}  # this order breaks ties of the ranking
 
 

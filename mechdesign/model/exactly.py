@@ -29,7 +29,8 @@ from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import LARGEST, fraction, least_kept, nearest, rational
 from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import audit_rows
-from mechdesign.model.declared import ZERO, Declared, OwnRows, Part, Row
+from mechdesign.model.declared import Declared, Part
+from mechdesign.model.expressions import ZERO, OwnRows, Row
 from mechdesign.model.pivots import Pivots, multipliers, small
 from mechdesign.model.program import Program
 from mechdesign.model.table import shown_label

@@ -1,4 +1,4 @@
-"""Read CVXPY's expressions as rows of numbers.
+"""The user's own rows in numbers, and CVXPY's expressions read as such.
 
 Affine expressions are read by their gradients, which are exact there; convex piecewise linear ones are first reduced by CVXPY to affine rows of
 further variables (its epigraphs). Any other convex function is replaced by its tangents, which lie below it, and by the affine
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
@@ -19,14 +21,223 @@ from cvxpy.lin_ops.lin_op import CONSTANT_ID
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 from cvxpy.reductions.eval_params import replace_params_with_consts
 from cvxpy.settings import CPP_CANON_BACKEND, SCIPY_CANON_BACKEND
+from flint import fmpq
 from scipy import sparse
 
 from mechdesign.errors import DesignError
-from mechdesign.model.declared import Linear
+from mechdesign.evidence.exact import rational
+from mechdesign.evidence.proofs import CLAIMED, PROVED, Claim, agreement
 from mechdesign.model.problem import Further, Requirement, Unknown, labelled, valued
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices, instance
 
+ZERO = fmpq(0)
+_TERMS = 4  # printed terms of a sample row
 _EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One of the user's own rows, ``sum(a v) + offset`` at most or equal to 0."""
+
+    label: str
+    equal: bool
+    terms: tuple[tuple[int, fmpq], ...]
+    offset: fmpq
+
+    def at(self, v: list[fmpq]) -> fmpq:
+        """Return the left side less the right one."""
+        return sum((a * v[j] for j, a in self.terms), self.offset)
+
+    def size(self, of: list[fmpq] | None = None) -> fmpq:
+        """Return the size that residuals are relative to, for columns of these sizes, or of 1."""
+        return sum((abs(a) if of is None else abs(a) * of[j] for j, a in self.terms), abs(self.offset))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnRows:
+    """The user's own rows in numbers, as every declared problem holds them: ``sum(a v) + offset`` at most or equal to 0.
+
+    Parameters
+    ----------
+    labels : tuple of str
+        Names of the families of own rows.
+    family, equal, offsets : arrays, one entry a row
+        Family of the row, whether it is an equality, and its constant.
+    places, coefficients : arrays, shapes (t, 2) and (t,)
+        (row, column) of each coefficient, in the order of rows.
+    privacy : tuple of Requirement
+    curved : tuple of str
+        Labels of families whose rows are the tangents of convex functions, which lie below them.
+    """
+
+    labels: tuple[str, ...]
+    family: Indices
+    equal: Indices
+    offsets: Array
+    places: Indices
+    coefficients: Array
+    privacy: tuple[Any, ...]
+    curved: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        raise NotImplementedError
+
+    def column(self, j: int) -> str:
+        """Return the name of a column."""
+        raise NotImplementedError
+
+    def meaning(self, asked: Any) -> str:
+        """Return a requirement as an inequality, with its number of rows."""
+        raise NotImplementedError
+
+    @property
+    def fits(self) -> bool:
+        """Whether the objective is what its words say, if it has words of its own."""
+        return True
+
+    def families(self) -> list[str]:
+        """Return the labels of all families."""
+        return [*dict.fromkeys([asked.label for asked in self.privacy]), *self.labels]
+
+    def check_rows(self, *others: Array) -> None:
+        """Raise DesignError unless families, rows and coefficients fit together and these and other numbers are finite."""
+        rows, entries = len(self.family), len(self.coefficients)
+        shaped = self.equal.shape == self.offsets.shape == (rows,) and self.places.shape == (entries, 2)
+        if not self.privacy or len(set(self.families())) < len(self.labels) + len(self.privacy):
+            raise DesignError("labels: must all differ, and some be of privacy")
+        if not all(isinstance(label, str) for label in self.labels) or not set(self.curved) <= set(
+            self.labels
+        ):
+            raise DesignError("curved: must be labels of families, which are texts")
+        inside = shaped and (self.places >= 0).all() and (self.places < [max(rows, 1), self.width]).all()
+        inside = inside and np.isin(self.equal, (0, 1)).all()
+        inside = inside and ((self.family >= 0) & (self.family < len(self.labels))).all()
+        if not inside or (np.diff(self.places @ [self.width, 1]) <= 0).any():
+            raise DesignError("rows: do not fit the unknown")
+        if not all(np.isfinite(part).all() for part in (self.offsets, self.coefficients, *others)):
+            raise DesignError("rows: must hold finite numbers")
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """Coefficients of the own rows, a sparse matrix."""
+        shape = (len(self.family), self.width)
+        return sparse.csr_array((self.coefficients, tuple(self.places.T)), shape=shape)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The own rows in rationals."""
+        starts = np.searchsorted(self.places[:, 0], np.arange(len(self.family) + 1)).tolist()
+        columns, values = self.places[:, 1].tolist(), [rational(a) for a in self.coefficients.tolist()]
+        return [
+            Row(self.labels[f], bool(equal), tuple(zip(columns[i:j], values[i:j])), rational(k))
+            for f, equal, k, i, j in zip(
+                self.family.tolist(), self.equal.tolist(), self.offsets.tolist(), starts, starts[1:]
+            )
+        ]
+
+    def constraints(self, columns: Any) -> list[Any]:
+        """Return the own rows as CVXPY's constraints on these columns, with their names."""
+        found = []
+        for number, label in enumerate(self.labels):
+            for equality in (1, 0):
+                rows = np.flatnonzero((self.family == number) & (self.equal == equality))
+                if len(rows):
+                    sides = self.matrix[rows] @ columns + self.offsets[rows]
+                    found.append(sides == 0 if equality else sides <= 0)
+                    found[-1].set_label(label)
+        return found
+
+    @property
+    def cells(self) -> int:
+        """Number of columns of the unknown, the first ones; further variables stand after them."""
+        return self.width
+
+    def sample(self, number: int) -> str:
+        """Describe a family's rows: their number, the first as an inequality, cut after four terms, and the first that bounds its further variable, if any.
+
+        A convex atom becomes a further variable t, which the rows "... - t <= 0" bound from below; the limit that
+        the user wrote is in the rows that subtract no further variable.
+        """
+        members = np.flatnonzero(self.family == number).tolist()
+        defining = [k for k in members if any(a < 0 and j >= self.cells for j, a in self.rows[k].terms)]
+        limits = [k for k in members if k not in set(defining)]
+        parts = (limits, defining) if limits else (defining,)
+        return ", where ".join(self._sampled(part) for part in parts if part) or "no rows"
+
+    def _sampled(self, members: list[int]) -> str:
+        row, several = self.rows[members[0]], len(members) > 1
+        parts = [
+            f"{'-' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(float(a)):.4g} '}{self.column(j)}"
+            for j, a in row.terms[:_TERMS]
+        ]
+        text = " ".join(parts).removeprefix("+ ") or "0"
+        text = f"-{text[2:]}" if text.startswith("- ") else text
+        dots = " + ..." if len(row.terms) > _TERMS else ""
+        count = f"({len(members)} rows, the first)" if several else "(1 row)"
+        return f"{text}{dots} {'=' if row.equal else '<='} {-float(row.offset) + 0.0:.6g} {count}"
+
+    def printed(self, number: int) -> str:
+        """Return the line of a family."""
+        if self.labels[number] in self.curved:
+            count = int((self.family == number).sum())
+            return f"{self.labels[number]}: convex, by its tangents ({count} row{'' if count == 1 else 's'})"
+        return f"{self.labels[number]}: {self.sample(number)}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Linear(OwnRows):
+    """A linear objective and own rows, on the unknown, row by row, and on further variables, which follow it.
+
+    Parameters
+    ----------
+    objective : str
+        Name of the objective in words.
+    cost : array
+        Costs of all columns; `constant` is added.
+    """
+
+    objective: str
+    cost: Array
+    constant: float
+
+    def check_rows(self, *others: Array) -> None:
+        instance("objective", self.objective, str)
+        super().check_rows(*others)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.cost)
+
+    def named(self) -> Any:
+        """Return the linear functions of the unknown whose largest the words of the objective name, a row each; None for words of its author."""
+        raise NotImplementedError
+
+    @property
+    def fits(self) -> bool:
+        """Whether the objective is what its words name, if they are words of this package, to the rounding of products."""
+        if (named := self.named()) is None:
+            return True
+        rows, t = sparse.csr_array(named), self.cells
+        own = self.family == (self.labels.index("objective") if "objective" in self.labels else -1)
+        held = sparse.csr_array(self.cost[None])
+        if own.any() and not self.cost[:t].any() and self.cost[t:].any():  # t is at least each of them
+            count, alone = own.sum(), self.cost[t] == 1 and not self.cost[t + 1 :].any()
+            if not alone or self.matrix[~own][:, [t]].nnz or self.offsets[own].any() or self.equal[own].any():
+                return False
+            ones = np.ones(count), (np.arange(count), np.full(count, t))
+            held = self.matrix[own] + sparse.csr_array(ones, shape=(count, self.width))
+        rows.resize(rows.shape[0], self.width)
+        alike = self.constant == 0 and held.shape == rows.shape
+        return alike and bool((abs(held - rows) - 1e-12 * abs(rows)).max() <= 0)
+
+    def objective_claim(self) -> Claim:
+        """Claim that the coefficients are what the words of the objective name; words of its author are not checked."""
+        if self.named() is None:
+            return agreement(f"the objective is {self.objective!r}, as its author named it", CLAIMED, True)
+        return agreement(f"the objective's coefficients are those of {self.objective!r}", PROVED, self.fits)
 
 
 def rows_of(

@@ -68,10 +68,8 @@ def swept(
 
     Raises
     ------
-    DesignError
-        Not a number of workers, or a backend that joblib does not know.
-    MissingExtra
-        Dask or Ray is asked for and not installed.
+    DesignError, MissingExtra
+        As of `applied`.
     KeyboardInterrupt
         Finished points are in the store; running again continues.
     """
@@ -80,18 +78,12 @@ def swept(
     kept = nullcontext() if store is None else closing(Store(store, definition))
     steps = progress_bar(what, len(chunks), shown=one_of("bar", bar, (True, False)))
     with kept as held, steps as step:
-        if not isinstance(jobs, Integral) or isinstance(jobs, bool) or not 1 <= abs(jobs) <= _MOST:
-            raise DesignError.of("jobs", jobs, "must be a number of workers, or -1 for one a core")
-        known = {*parallel.BACKENDS, *parallel.EXTERNAL_BACKENDS, *parallel.MAYBE_AVAILABLE_BACKENDS, "ray"}
-        if not isinstance(backend, str) or backend not in known:
-            raise DesignError.of("backend", backend, f"must be one of joblib's, {', '.join(sorted(known))}")
-        _available(backend)
         done: list[Any] = [] if held is None else list(held.chunks)
         if len(done) > len(chunks):
             raise DesignError(f"the store holds {len(done)} chunks, the search has {len(chunks)}")
         for _ in done:
             step()
-        for rows in _results(task, chunks[len(done) :], jobs, backend):
+        for rows in applied(task, chunks[len(done) :], jobs=jobs, backend=backend):
             if held is not None:
                 held.append(rows)
             done.append(rows)
@@ -119,7 +111,24 @@ def _available(backend: str) -> None:
         raise DesignError.of("backend", backend, remedy) from None
 
 
-def _results(task: Callable[[C], R], chunks: Sequence[C], jobs: int, backend: str) -> Iterator[R]:
+def applied(
+    task: Callable[[C], R], chunks: Sequence[C], *, jobs: int = 1, backend: str = "loky"
+) -> Iterator[R]:
+    """Yield the task's result of every chunk, in order.
+
+    Raises
+    ------
+    DesignError
+        Not a number of workers, or a backend that joblib does not know.
+    MissingExtra
+        Dask or Ray is asked for and not installed.
+    """
+    if not isinstance(jobs, Integral) or isinstance(jobs, bool) or not 1 <= abs(jobs) <= _MOST:
+        raise DesignError.of("jobs", jobs, "must be a number of workers, or -1 for one a core")
+    known = {*parallel.BACKENDS, *parallel.EXTERNAL_BACKENDS, *parallel.MAYBE_AVAILABLE_BACKENDS, "ray"}
+    if not isinstance(backend, str) or backend not in known:
+        raise DesignError.of("backend", backend, f"must be one of joblib's, {', '.join(sorted(known))}")
+    _available(backend)
     if jobs == 1 and backend == "loky":
         yield from map(task, chunks)
         return

@@ -15,7 +15,8 @@ from flint import fmpq
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import SolverError
 from mechdesign.evidence.exact import fraction, rational
-from mechdesign.model.declared import ZERO, Declared
+from mechdesign.model.declared import Declared
+from mechdesign.model.expressions import ZERO
 from mechdesign.solvers.deadline import pause
 from mechdesign.typing import Indices
 
@@ -34,7 +35,7 @@ def small(declared: Declared) -> bool:
         part.losses.max(initial=0.0) <= LARGEST_POWER for part in declared.parts
     )
     for part in declared.parts if known else ():
-        rows += part.end - (part.upper if part.floors else part.first)
+        rows += len(part.numbers)
         columns += part.m * (len(part.pairs) if part.delta else part.floors)
     return known and rows * columns <= MOST * (4 if all(part.delta for part in declared.parts) else 1)
 
@@ -64,8 +65,7 @@ class Pivots:
             if row.label not in omitted:
                 lines["row", i] = {j: -a for j, a in row.terms if j not in zeros} | {_ONE: -row.offset}
         for p, part in enumerate(d.parts):
-            numbers = range(part.upper if part.floors else part.first, part.end)
-            for number in () if part.label in omitted else numbers:
+            for number in () if part.label in omitted else part.numbers:
                 entries, pair = part.row(number)
                 line = {_ONE: rational(part.delta) if part.delta and number >= part.sums else ZERO}
                 for key, fixed, rate in entries:

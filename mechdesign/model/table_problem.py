@@ -38,7 +38,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import Accuracy, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.model.declared import ZERO, Declared
+from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import (
     MARGIN,
     Exact,
@@ -53,7 +53,7 @@ from mechdesign.model.exactly import (
     row_claims,
     weights_of,
 )
-from mechdesign.model.expressions import rows_of
+from mechdesign.model.expressions import ZERO, rows_of
 from mechdesign.model.pivots import Pivots, multipliers, small
 from mechdesign.model.problem import Problem, Unknown, labelled, named, unmet
 from mechdesign.model.program import Program
@@ -221,9 +221,7 @@ class FiniteProblem(TableDesign, Problem):
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the linear program, every row listed, for other programs: ``.mps`` or ``.lp``."""
         declared = self.declared
-        size = sum(
-            part.n * part.m * 2 if part.floors else len(part.pairs) * part.m for part in declared.parts
-        )
+        size = sum(len(part.numbers) for part in declared.parts)
         if size > MOST_ROWS:
             raise DesignError.of("rows", size, f"are too many to be listed: at most {MOST_ROWS}")
         Program(declared, Clock(None), listed=True).lp.write(str(check_writable(path)))
@@ -266,16 +264,14 @@ class FiniteProblem(TableDesign, Problem):
         if solver is None and variables > _SIMPLEX and not options and _steep(declared):
             yield from self._by_rounds(clock, orbits, notes)
             return
-        margin = MARGIN if variables < _LARGE else 0.0
-        program = Program(declared, clock, solver, margin=margin, symmetry=orbits, **options)
-        try:
-            program.solve()
-        except InfeasibleError:
-            program = Program(declared, clock, solver, symmetry=orbits, **options)
+        for margin in (MARGIN, 0.0) if variables < _LARGE else (0.0,):
+            program = Program(declared, clock, solver, margin=margin, symmetry=orbits, **options)
             try:
                 program.solve()
+                break
             except InfeasibleError as error:
-                raise self._explained(error, clock) from None
+                if not margin:
+                    raise self._explained(error, clock) from None
         points = near(declared, _starts(program), clock, clock.gap / 4)
         report = SolveReport.of(program.solution)
         multipliers = program.multipliers()
@@ -578,9 +574,8 @@ class TableProblem(FiniteProblem):
         declared = self.declared
         columns = [f"P[{shown_label(y)}]" for y in declared.outputs]
         frame = pd.DataFrame(result.mechanism.probabilities, columns=columns)
-        frame.insert(
-            0, "input", [x if isinstance(x, (int, float)) else shown_label(x) for x in declared.inputs]
-        )
+        names = [x if isinstance(x, (int, float)) else shown_label(x) for x in declared.inputs]
+        frame.insert(0, "input", names)
         return frame
 
     def remarks(self, result: Result) -> list[str]:
@@ -592,17 +587,10 @@ class TableProblem(FiniteProblem):
         if declared.of != "person":
             who = "The input is a statistic of a data set, and one of the outputs is released in its place"
         pairs = {"all": "any two inputs", "adjacent": "any two adjacent inputs"}
-        kept = [
-            privacy_words(
-                asked.privacy,
-                pairs[asked.between] if isinstance(asked.between, str) else "two inputs of a listed pair",
-            )
-            for asked in declared.privacy
-        ]
+        listed = "two inputs of a listed pair"
+        kept = [privacy_words(one.privacy, pairs.get(str(one.between), listed)) for one in declared.privacy]
         first, small = declared.privacy[0], max(declared.n, declared.m) <= SHOWN
-        far = (
-            len(declared.privacy) == 1 and isinstance(first.privacy, MetricDP) and str(first.between) == "all"
-        )
+        alone = len(declared.privacy) == 1 and str(first.between) == "all"
         picture = "The probability of every output (across) at every input (down)."
         if self._mapped:
             picture = "A map: places as dots, outputs as rings by how often they are sent, and lines from the first place to its outputs."
@@ -611,7 +599,7 @@ class TableProblem(FiniteProblem):
             "\n\n".join([f"{who}: at input x the output y with probability P[x, y].", *kept]),
             f"The table, P[x, y]. The picture: {picture[0].lower()}{picture[1:]}" if small else picture,
             table=self.frame(result) if small else None,
-            attacked=FARTHEST if far else "",
+            attacked=FARTHEST if alone and isinstance(first.privacy, MetricDP) else "",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
@@ -619,9 +607,8 @@ class TableProblem(FiniteProblem):
         if (space := self._mapped) is not None:
             named, weights = range(min(NAMED, len(space.names))), np.full(space.size, 1 / space.size)
             return draw_map(space, weights, result.mechanism.probabilities, named, **options)
-        columns, rows = (
-            [shown_label(x) for x in names] for names in (self.declared.outputs, self.declared.inputs)
-        )
+        declared = self.declared
+        columns, rows = ([*map(shown_label, names)] for names in (declared.outputs, declared.inputs))
         return draw_matrix(result.mechanism.probabilities, "output", "input", columns, rows, **options)
 
 

@@ -42,7 +42,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.declared import Linear
+from mechdesign.model.expressions import Linear
 from mechdesign.model.scales import LARGEST_VARIANCE, TOTAL
 from mechdesign.noise.correlated_noise import inverse_rows
 from mechdesign.problem.checks import array

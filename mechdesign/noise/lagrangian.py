@@ -40,7 +40,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
-from mechdesign.model.declared import OwnRows, Row
+from mechdesign.model.expressions import OwnRows, Row
 from mechdesign.model.scales import ScalesPrivacy
 from mechdesign.noise.separable import changes_within
 from mechdesign.typing import Array, Flags, Indices

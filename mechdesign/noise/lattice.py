@@ -42,8 +42,8 @@ from mechdesign.evidence.exact import rational, round_down, round_up
 from mechdesign.evidence.proofs import LawProof, MechanismClass, RowsBound, every
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.declared import ZERO
 from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, weights_of
+from mechdesign.model.expressions import ZERO
 from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPart, ShiftPrivacy, lattice_costs
 from mechdesign.model.problem import named
 from mechdesign.model.program import Program

@@ -30,9 +30,8 @@ from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import row_claims
-from mechdesign.model.expressions import rows_of
+from mechdesign.model.expressions import OwnRows, rows_of
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound

@@ -508,8 +508,8 @@ class MixedProblem:
         every, best = np.ones(len(self.sensitivities), dtype=bool), math.inf
 
         def mixes() -> Iterator[Mix]:
-            for scales, types in (self.normal, ~every), (self.peaked, every):
-                yield self.cost(scales, types), scales, types
+            pure = [(self.cost(*one), *one) for one in ((self.normal, ~every), (self.peaked, every))]
+            yield from sorted(pure, key=lambda mix: mix[0])  # a limit may leave time for one
             yield from (mix for mix in self.mixes(clock) if not mix[2].all())
 
         for value, scales, types in mixes():

@@ -55,6 +55,7 @@ import bisect
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -459,16 +460,13 @@ def shuffled_alpha(
         return composed
     if radius is not None:
         r = min(positive("radius", radius), diameter)
-        reached = amplification(
-            alpha,
-            moved=m * r,
-            positions=m,
-            total=n,
-            delta=delta,
-            accounting=accounting,
-            diameter=diameter,
-            item_epsilon=item_epsilon,
-        )
+        asked: dict[str, Any] = {
+            "total": n,
+            "delta": delta,
+            "accounting": accounting,
+            "item_epsilon": item_epsilon,
+        }
+        reached = amplification(alpha, moved=m * r, positions=m, diameter=diameter, **asked)
         return reached.epsilon / float(radius) * (1 + 1e-15)
     if accounting == "closed-form":
         step = closed_form_delta(unit, 1.0, m, n, delta)
@@ -530,40 +528,30 @@ def calibrate_item_alpha(
     accounting, delta, _ = shuffled(accounting, delta, 0.0, None)
     deadline = Deadline(time_limit)
 
+    asked: dict[str, Any] = {"items": m, "total": n, "delta": delta, "accounting": accounting}
+
     @cache
-    def reached(item_alpha: float) -> float:
-        """Return α of this α₀; infinite if the closed form does not apply."""
+    def over(log_step: float) -> float:
+        """Return the excess of α over its target, where α₀ is below that of composition by this factor; infinite if the closed form fails."""
         try:
-            return shuffled_alpha(
-                item_alpha,
-                items=m,
-                total=n,
-                delta=delta,
-                accounting=accounting,
-                diameter=diameter,
-                radius=radius,
-            )
+            item_alpha = low * math.exp(-log_step)
+            return excess(shuffled_alpha(item_alpha, diameter=diameter, radius=radius, **asked), target)
         except DesignError:
             return math.inf
 
     low = target / m * (1 - 1e-13)  # composition alone allows it
     if accounting == "composition":
         return low
-    if reached(low) > target:  # only the closed form can refuse here: its condition fails
-        start = low
-        while reached(low) > target:
-            low /= 2
-            if low < 1e-9 * start:
-                raise beyond_condition(target / m, diameter, n, delta)
-    # α grows with α₀
-    found = -least_kept(
-        lambda a: excess(reached(-a), target), -low, step=low, xtol=1e-6 * low, rtol=1e-6, deadline=deadline
-    )
+    # only the closed form can refuse here: its condition fails
+    found = least_kept(over, 0.0, step=math.log(2), growth=1.5, most=21.0, xtol=1e-9, deadline=deadline)
+    if math.isinf(found):
+        raise beyond_condition(target / m, diameter, n, delta)
+    item_alpha = low * math.exp(-found)
     # if the condition of the closed form fails just above, the result is no root to round
-    if deadline.passed or (accounting == "closed-form" and math.isinf(reached(found * (1 + 1e-5)))):
-        return found
-    unit = 10.0 ** (math.floor(math.log10(found)) - 4)
-    return max(low, math.floor(found / unit) * unit)
+    if deadline.passed or (accounting == "closed-form" and math.isinf(over(found - 1e-5))):
+        return item_alpha
+    unit = 10.0 ** (math.floor(math.log10(item_alpha)) - 4)
+    return max(low if found <= 0 else 0.0, math.floor(item_alpha / unit) * unit)
 
 
 def _closed_amplification(unit: float, tau: float, k: int, total: int, delta: float) -> Amplification | None:

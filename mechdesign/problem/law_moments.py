@@ -545,7 +545,6 @@ class Tail:
         return np.asarray(np.where(s <= 0.5, u, -u))
 
 
-_MESH = 256  # points of the mesh that brackets many roots
 _STEPS = 160
 """Most steps of false position; every third halves the bracket, so that they end any."""
 
@@ -579,13 +578,6 @@ def inverse_of(
             high = np.where(short, np.minimum(2 * high, most), high)
         never = (loss(high) <= w) | beyond
         w, low = np.where(never, 0.0, w), np.zeros_like(high)
-        if w.size > _MESH:  # many roots: a shared mesh narrows each bracket
-            end = float(high[~never].max(initial=scale))
-            mesh = np.append(np.linspace(0.0, end, _MESH), np.geomspace(end * 1e-9, end, _MESH))
-            mesh.sort()
-            reached = np.maximum.accumulate(loss(mesh))
-            cell = np.searchsorted(reached, w, side="right")
-            low, high = mesh[cell - 1], mesh[np.minimum(cell, mesh.size - 1)]
         root = _roots(loss, w, low, high, ROUNDED * min(1.0, float(w.max())) if w.size > 1 else 0.0)
         out = np.where(never, np.where(beyond, edge, np.inf), root).reshape(v.shape)
         return np.where(v >= 0, out, -out)

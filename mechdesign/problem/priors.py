@@ -19,7 +19,6 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from mechdesign.errors import DesignError
@@ -47,26 +46,27 @@ class Prior(ABC):
         """The smallest interval known to hold all the mass."""
 
     @property
-    @abstractmethod
     def atoms(self) -> tuple[Array, Array]:
         """Point masses: sorted positions and their weights."""
+        return np.zeros(0), np.zeros(0)
 
-    @abstractmethod
     def continuous_moments(self, edges: Array) -> Array:
         """Partial moments of the density part: shape (len(edges) − 1, 3)."""
+        return self.continuous_integrals(powers, edges)
 
     @property
     def closed_form(self) -> bool:
         """Whether the partial moments need no quadrature."""
         return True
 
-    @abstractmethod
     def pdf(self, x: Numbers) -> Array:
         """Density of the continuous part."""
+        return np.zeros(np.shape(x))
 
-    @abstractmethod
     def continuous_integrals(self, function: Callable[[Array], Array], edges: Array) -> Array:
         """Integrals of a vector-valued `function` against the density part, one row per interval."""
+        width = np.asarray(function(np.asarray(edges[:1], dtype=float))).shape[-1]
+        return np.zeros((len(edges) - 1, width))
 
     @abstractmethod
     def sample(self, size: int | tuple[int, ...], rng: Randomness = None) -> Array:
@@ -150,9 +150,10 @@ class Prior(ABC):
     def _with_atoms(self, table: Array, function: Callable[[Array], Array], edges: Array) -> Array:
         points, weights = self.atoms
         if points.size:
-            cell, inside = locate(points, edges)
-            values = np.asarray(function(points[inside]), dtype=float)
-            np.add.at(table, cell[inside], weights[inside, None] * values)
+            inside = (points >= edges[0]) & (points <= edges[-1])
+            cell = np.searchsorted(edges, points[inside], side="right") - 1
+            values = weights[inside, None] * np.asarray(function(points[inside]), dtype=float)
+            np.add.at(table, np.minimum(cell, len(edges) - 2), values)
         return table
 
     @property
@@ -196,13 +197,6 @@ def stated_range(prior: Prior, input_range: object) -> tuple[float, float] | Non
         remedy = "must be (lower, upper) with samples as prior, which do not say where other inputs lie"
         raise DesignError.of("input_range", None, remedy)
     return None
-
-
-def locate(points: Array, edges: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Return the half-open cell of `edges` that holds each point (the last one is closed), and which points are inside."""
-    cell = np.searchsorted(edges, points, side="right") - 1
-    inside = (points >= edges[0]) & (points <= edges[-1])
-    return np.clip(cell, 0, len(edges) - 2), inside
 
 
 def _parse(spec: object) -> Prior:
@@ -260,10 +254,6 @@ class _Continuous(Checked, Prior):
     @property
     def _factor(self) -> float:
         return 1.0
-
-    @property
-    def atoms(self) -> tuple[Array, Array]:
-        return np.zeros(0), np.zeros(0)
 
     def continuous_moments(self, edges: Array) -> Array:
         return self._factor * law_moments(self._source, edges, self.support)
@@ -414,16 +404,6 @@ class EmpiricalPrior(Checked, Prior):
     def atoms(self) -> tuple[Array, Array]:
         points, counts = np.unique(self.samples, return_counts=True)
         return points, counts / self.samples.size
-
-    def continuous_moments(self, edges: Array) -> Array:
-        return np.zeros((len(edges) - 1, 3))
-
-    def pdf(self, x: Numbers) -> Array:
-        return np.zeros(np.shape(x))
-
-    def continuous_integrals(self, function: Callable[[Array], Array], edges: Array) -> Array:
-        width = np.asarray(function(np.asarray(edges[:1], dtype=float))).shape[-1]
-        return np.zeros((len(edges) - 1, width))
 
     def symmetric(self) -> bool:
         return bool(np.array_equal(self.samples, -self.samples[::-1]))

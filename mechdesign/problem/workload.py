@@ -25,7 +25,17 @@ from scipy import linalg
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import Checked, answers, array, field, instance, integer, one_of, settle
+from mechdesign.problem.checks import (
+    Checked,
+    answers,
+    array,
+    field,
+    instance,
+    integer,
+    listed,
+    one_of,
+    settle,
+)
 from mechdesign.typing import Array, Numbers
 
 Lift = tuple[tuple[Fraction, ...], ...]
@@ -319,10 +329,8 @@ class Workload(Checked):
         kept : sequence of sequences of int, optional
             Which attributes each table keeps; an empty one is the total.
         """
-        try:
-            sizes = tuple(integer("shape", n, 1, 10**6) for n in shape)
-        except TypeError:
-            raise DesignError.of("shape", shape, "must be a list of sizes, one an attribute") from None
+        held = listed("shape", shape, "must be a list of sizes, one an attribute")
+        sizes = tuple(integer("shape", n, 1, 10**6) for n in held)
         if not sizes or (order is None) == (kept is None):
             allowed = "one of them must be given, not both, and a shape of at least one attribute"
             raise DesignError.of("order, kept", (order, kept), allowed)
@@ -330,10 +338,9 @@ class Workload(Checked):
             chosen = list(combinations(range(len(sizes)), integer("order", order, 0, len(sizes))))
             name = f"marginals of {order} of {len(sizes)} attributes"
         else:
-            try:
-                tables = [{integer("kept", i, 0, len(sizes) - 1) for i in table} for table in kept]
-            except TypeError:
-                raise DesignError.of("kept", kept, "must be lists of attributes, one a table") from None
+            allowed = "must be lists of attributes, one a table"
+            found = [listed("kept", table, allowed) for table in listed("kept", kept, allowed)]
+            tables = [{integer("kept", i, 0, len(sizes) - 1) for i in table} for table in found]
             chosen, name = [tuple(sorted(table)) for table in tables], "marginals"
         if not chosen:
             raise DesignError.of("kept", kept, "must have a table")

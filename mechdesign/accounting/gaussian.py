@@ -62,12 +62,14 @@ def _terms(epsilon: float, mu: arb) -> tuple[arb, arb]:
     return first, (-a * a / 2).exp() / (2 * arb.pi()).sqrt() * mills
 
 
-def enclosed(terms: Callable[[], tuple[arb, arb, arb]]) -> tuple[float, float]:
-    """Round first − second ± errors outwards, with as many digits as cancellation takes."""
+def enclosed(terms: Callable[[], tuple[arb, arb, arb] | None]) -> tuple[float, float] | None:
+    """Round first − second ± errors outwards, with as many digits as cancellation takes; None if there are no terms."""
     digits = 50
     while True:
         with ctx.workdps(digits):
-            first, second, room = terms()
+            if (made := terms()) is None:
+                return None
+            first, second, room = made
             found = first - second
             sure = found.rad() <= abs(found.mid()) * arb(10) ** -20 or first.abs_upper() < arb("1e-310")
             lower, upper = found.lower(), (found + room).upper()
@@ -96,7 +98,7 @@ def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[f
         square = sum((n * h * (arb(d) / arb(s)) ** 2 for n, d, s, h in coordinates), arb(0))
         return *_terms(epsilon, square.sqrt()), arb(0)
 
-    return enclosed(terms)
+    return instance("terms", enclosed(terms), tuple)
 
 
 def _settled(value: Callable[[], arb], near: Callable[[arb], arb]) -> float:

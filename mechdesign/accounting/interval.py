@@ -526,20 +526,12 @@ def epsilon_bound(
     delta = inside("delta", delta, 0, 1)
     if delta < SMALLEST:
         raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST}")
-    terms, deadline = as_terms(terms), Deadline(time_limit)
+    deadline, held = Deadline(time_limit), as_terms(terms)
+    asked: dict[str, Any] = {"width": width, "rounds": rounds, "sampling_rate": sampling_rate}
+    asked |= {"neighbours": neighbours, "told_from": delta, "deadline": deadline}
 
     def over(epsilon: float) -> float:
         deadline.hold("accounting")
-        enclosed = delta_interval(
-            terms,
-            epsilon,
-            width=width,
-            rounds=rounds,
-            sampling_rate=sampling_rate,
-            neighbours=neighbours,
-            told_from=delta,
-            deadline=deadline,
-        )
-        return excess(enclosed.upper, delta)
+        return excess(delta_interval(held, epsilon, **asked).upper, delta)
 
     return least_kept(over, 1.0, least=0.0, most=2.0**20, xtol=1e-12, rtol=1e-9, deadline=deadline)

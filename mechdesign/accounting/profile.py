@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb
 from scipy import optimize, stats
 
 from mechdesign.accounting.gaussian import (
@@ -403,22 +403,15 @@ def enclosed_delta(
     (True, True)
     """
     dist, shapes, _, scale = frozen_parts(law)
+    start = float(loss.inverse(epsilon)) / scale if isinstance(loss, CentredLoss) else math.nan
 
-    def terms() -> tuple[arb, arb, arb]:
+    def terms() -> tuple[arb, arb, arb] | None:
         form, ratio = ball_form(dist, shapes), arb(float(sensitivity)) / arb(scale)
         if isinstance(form, TailForm):
             return _tail_terms(form, ratio, arb(epsilon), start)
-        assert form is not None
-        delta = form.delta(ratio, arb(epsilon))
-        assert delta is not None
-        return delta, arb(0), arb(0)
+        delta = None if form is None else form.delta(ratio, arb(epsilon))
+        return None if delta is None else (delta, arb(0), arb(0))
 
-    with ctx.workdps(30):
-        known = ball_form(dist, shapes)
-        ratio = arb(float(sensitivity)) / arb(scale)
-        if known is None or (isinstance(known, PreciseLoss) and known.delta(ratio, arb(epsilon)) is None):
-            return None
-    start = float(loss.inverse(epsilon)) / scale if isinstance(loss, CentredLoss) else math.nan
     return enclosed(terms)
 
 

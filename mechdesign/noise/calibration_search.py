@@ -365,9 +365,9 @@ class Requirement:
         """A function that bounds the budget a law consumes, fast enough for a search."""
         return _meter(self.privacy, self.query, self.deadline)
 
-    def final(self, law: FrozenLaw) -> float:
+    def final(self, law: FrozenLaw, grid: str = "") -> float:
         """Return the budget that the returned law consumes, from above."""
-        return spent(self.query.noise(law), self.privacy, deadline=self.deadline)
+        return spent(self.query.noise(law), self.privacy, grid, self.deadline)
 
 
 def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
@@ -395,12 +395,11 @@ def _of_points(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
 
 
 def spent(
-    noise: AdditiveNoise, privacy: CentralPrivacy, *, coarse: bool = False, deadline: Deadline | None = None
+    noise: AdditiveNoise, privacy: CentralPrivacy, grid: str = "", deadline: Deadline | None = None
 ) -> float:
-    """Return an upper bound on the budget that all rounds consume, as near as the verifier proves; `coarse`: of sampled rounds a faster one."""
+    """Return an upper bound on the budget that all rounds consume; a "coarse" grid is faster for sampled rounds, a "fine" one is the verifier's."""
     if isinstance(privacy, TradeOff):
-        share = partial(spent, noise, coarse=coarse, deadline=deadline)
-        return max(share(part) / budget_of(part) for part in parts_of(privacy))
+        return max(spent(noise, part, grid, deadline) / budget_of(part) for part in parts_of(privacy))
     if not getattr(privacy, "delta", 0.0):
         # the verifier encloses the moments of laws without a closed form on cells, off by less than this
         closed = is_gaussian(noise.law) or noise.law.dist.name == "discrete_gaussian"
@@ -408,7 +407,7 @@ def spent(
         return consumed(noise, privacy).upper * (1 + room)
     epsilon, cases = privacy.epsilon, noise.worst_cases.alternatives  # type: ignore[union-attr]
     if noise.sampling_rate < 1:
-        bound = partial(upper_delta, width=0.03) if coarse else verified_delta
+        bound = partial(upper_delta, width=0.03) if grid == "coarse" else verified_delta
         return min(bound(terms, epsilon, **noise.in_rounds, deadline=deadline) for terms in cases)
 
     def one(terms: Terms) -> float:
@@ -417,7 +416,8 @@ def spent(
         if len(terms) == terms[0].count == noise.rounds == 1:
             # in doubles: the certificate proves the one law that is left
             return profile_interval(noise.law, terms[0].sensitivity, epsilon)[1]
-        return upper_delta(terms, epsilon, rounds=noise.rounds, deadline=deadline)
+        bound = verified_delta if grid == "fine" else upper_delta
+        return bound(terms, epsilon, rounds=noise.rounds, deadline=deadline)
 
     return min(map(one, cases))
 
@@ -429,7 +429,7 @@ def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
         return lambda law: max(meter(law) / budget for meter, budget in parts)
     if getattr(privacy, "delta", 0.0) and query.sampling_rate == 1:
         return _planned(privacy, query, deadline)
-    return lambda law: spent(query.noise(law), privacy, coarse=True, deadline=deadline)
+    return lambda law: spent(query.noise(law), privacy, "coarse", deadline)
 
 
 def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:
@@ -516,11 +516,18 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
     starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.losses)
     shape, scale = search.best(starts)
 
-    scale = scale_for(lambda s: make(shape, s), r.final, r, scale, safe=True, deadline=deadline)
-    if r.composed and not is_gaussian(make(shape, scale)):
-        # the verifier's grid splits atoms that lie on points of the search's grid: its δ is that much larger
-        scale *= 1 + 4.5e-7
-    return make(shape, scale)
+    scale = scale_for(make, shape, r.final, r, scale, safe=True, deadline=deadline)
+    near, fine = make(shape, scale * (1 - 1e-3)), partial(r.final, grid="fine")
+    if not r.composed or is_gaussian(near):
+        return make(shape, scale)
+    finer = r.query.sampling_rate == 1 and not deadline.passed
+    finer = finer and not over_budget(r.query.noise(near), r.privacy, deadline)
+    if (
+        finer and fine(near) <= r.target
+    ):  # where few losses are large, so coarse a grid leaves most of the budget
+        scale = min(scale, scale_for(make, shape, fine, r, scale, safe=True, deadline=deadline))
+    # the verifier's grid splits atoms that lie on points of the search's grid: its δ is that much larger
+    return make(shape, scale * (1 + 4.5e-7))
 
 
 @np.errstate(under="ignore")
@@ -542,7 +549,8 @@ def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Requirement, 
 
 
 def scale_for(
-    make: Callable[[float], FrozenLaw],
+    make: Callable[[float, float], FrozenLaw],
+    shape: float,
     meter: Meter,
     requirement: Requirement,
     guess: float,
@@ -555,7 +563,8 @@ def scale_for(
     Parameters
     ----------
     make : callable
-        scale → law, more private as the scale grows.
+        (shape, scale) → law, more private as the scale grows.
+    shape : float
     meter : callable
     requirement : Requirement
     guess : float
@@ -571,7 +580,7 @@ def scale_for(
 
     def over(u: float) -> float:
         # log(consumed/target) above the target, consumed/target − 1 below: smooth, and bounded where δ falls to zero
-        ratio = meter(make(math.exp(u))) / requirement.target
+        ratio = meter(make(shape, math.exp(u))) / requirement.target
         f = (math.log(ratio) if ratio > 1 else ratio - 1) + (room if safe else 0.0)
         return 0.0 if abs(f) < room else f  # as near as is asked for
 
@@ -582,8 +591,8 @@ def scale_for(
     xtol = 1e-7 * tolerance if safe else 0.01 * tolerance
     found = least_kept(over, start, step=0.03, growth=4.0, xtol=xtol, deadline=deadline, **ends)
     if found == start - 200 or found == math.inf:
-        fault = "the search found no scale of this law that meets"
-        fault = fault if found > start else "every scale of this law meets"
+        none, every = "the search found no scale of this law that meets", "every scale of this law meets"
+        fault = none if found > start else every
         raise SolverError(f"{fault} the requirement", solver="calibrate", status="unbounded")
     return math.exp(found)
 
@@ -639,13 +648,8 @@ class ShapeSearch:
             raise DesignError.of(
                 "noise", self.make(shape, guess).dist.name, "has unbounded privacy loss: it needs delta > 0"
             )
-        scale = scale_for(
-            lambda s: self.make(shape, s),
-            self.requirement.meter,
-            self.requirement,
-            guess,
-            deadline=self.deadline,
-        )
+        r = self.requirement
+        scale = scale_for(self.make, shape, r.meter, r, guess, deadline=self.deadline)
         law = self.make(shape, scale)
         self.spread = math.sqrt(law_variance(law))
         self.known[shape] = self.cost(law), scale

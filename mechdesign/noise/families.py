@@ -255,16 +255,12 @@ def opendp_measurement(law: FrozenLaw) -> Any:
     if name not in ("dlaplace", "discrete_gaussian", "laplace", "norm"):
         raise DesignError.of("law", name, "is not in OpenDP, which has Laplace and Gaussian noise")
     dp.enable_features("contrib")
-    whole = name in ("dlaplace", "discrete_gaussian")
-    atoms = dp.atom_domain(T="i64") if whole else dp.atom_domain(T="f64", nan=False)
+    atoms = dp.atom_domain(T="i64") if shapes else dp.atom_domain(T="f64", nan=False)
     if name in ("dlaplace", "laplace"):
-        metric = dp.l1_distance(T="i64" if whole else "f64")
-        return dp.m.make_laplace(
-            dp.vector_domain(atoms), metric, scale=1 / float(shapes[0]) if whole else scale
-        )
-    return dp.m.make_gaussian(
-        dp.vector_domain(atoms), dp.l2_distance(T="f64"), scale=float(shapes[0]) if whole else scale
-    )
+        make, metric, scale = dp.m.make_laplace, dp.l1_distance, 1 / float(shapes[0]) if shapes else scale
+    else:
+        make, metric, scale = dp.m.make_gaussian, dp.l2_distance, float(shapes[0]) if shapes else scale
+    return make(dp.vector_domain(atoms), metric(T="i64" if name == "dlaplace" else "f64"), scale=scale)
 
 
 @dataclass(frozen=True)
@@ -326,22 +322,18 @@ def _truncated_starts(epsilon: float, delta: float, dimension: int) -> tuple[flo
 LEAST_LAPLACE, LEAST_GAUSSIAN = 1 / 115, 1 / 20
 """Least scales of discrete laws: their variance is below 1e-49 but still a double, as SciPy computes it; more noise is safe."""
 
+
+def _pure(name: str, make: Callable[[float, float, float], FrozenLaw], *, discrete: bool = False) -> Family:
+    """Return a family of scales that is ε-DP at d/ε."""
+    return Family(name, make, None, True, lambda e, d, loss: make(0.0, d / (e * DOWN), d), discrete=discrete)
+
+
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         Family("gaussian", lambda shape, scale, d: stats.norm(scale=scale), normal=(0.0, 1.0)),
-        Family(
-            "laplace",
-            lambda shape, scale, d: stats.laplace(scale=scale),
-            pure=True,
-            closed_form=lambda e, d, loss: stats.laplace(scale=d / (e * DOWN)),
-        ),
-        Family(
-            "logistic",
-            lambda shape, scale, d: stats.logistic(scale=scale),
-            pure=True,
-            closed_form=lambda e, d, loss: stats.logistic(scale=d / (e * DOWN)),
-        ),
+        _pure("laplace", lambda shape, scale, d: stats.laplace(scale=scale)),
+        _pure("logistic", lambda shape, scale, d: stats.logistic(scale=scale)),
         Family(
             "flipped_huber",
             lambda b, scale, d: flipped_huber(b, scale=scale),
@@ -369,11 +361,9 @@ FAMILIES: dict[str, Family] = {
             pure=True,
             closed_form=lambda e, d, loss: staircase_law(e * DOWN, d, loss=loss),
         ),
-        Family(
+        _pure(
             "discrete_laplace",
             lambda shape, scale, d: discrete_laplace_law(max(scale, LEAST_LAPLACE)),
-            pure=True,
-            closed_form=lambda e, d, loss: discrete_laplace_law(max(d / (e * DOWN), LEAST_LAPLACE)),
             discrete=True,
         ),
         Family(

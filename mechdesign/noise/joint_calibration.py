@@ -44,6 +44,7 @@ _POINTS = 2**13
 
 _WIDEST = 60.0
 """Largest logarithm of a factor in the search."""
+_COLUMNS = ["noise", "dimension", "rounds", "sampling rate", "standard deviation"]
 
 
 def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
@@ -203,16 +204,10 @@ class JointCalibration(Design):
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each mechanism."""
         rows = [
-            {
-                "noise": n.law.dist.name,
-                "dimension": n.dimension,
-                "rounds": n.rounds,
-                "sampling rate": n.sampling_rate,
-            }
-            | {"standard deviation": n.standard_deviation}
+            (n.law.dist.name, n.dimension, n.rounds, n.sampling_rate, n.standard_deviation)
             for n in result.mechanism.noises
         ]
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=_COLUMNS)
 
     def errors(self, result: Result, question: object = None) -> Any:
         raise DesignError.of("terms", len(self.terms), "err each by itself: ask mechanism.noises[k].errors()")

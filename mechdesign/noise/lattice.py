@@ -38,8 +38,8 @@ import pandas as pd
 from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.exact import rational, round_down, round_up
-from mechdesign.evidence.proofs import LawProof, MechanismClass, RowsBound, every
+from mechdesign.evidence.exact import rational, round_down
+from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, weights_of
@@ -49,7 +49,7 @@ from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table_problem import FiniteProblem
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.noise_question import NoiseQuestion, law_notes
+from mechdesign.noise.noise_question import NoiseQuestion, cell_law
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import average_costs, check_loss, lower_costs, outward_decay, round_width
 from mechdesign.problem.sensitivity import Protection, Sensitivity
@@ -340,7 +340,7 @@ class Lattice:
 
     def law(self) -> Law:
         """Return the cheapest law on these cells, repaired into an exactly private one."""
-        declared, q = self.priced(), self.question
+        declared = self.priced()
         program = Program(declared, self.clock, self.solver, margin=MARGIN)
         program.solve()
         starts, report = [program.columns()], SolveReport.of(program.solution)
@@ -348,8 +348,7 @@ class Lattice:
             starts.insert(0, refined)
         starts = [start[: declared.cells] for start in starts]
         columns, _ = repaired(declared, near(declared, starts, self.clock), self.clock, self.solver)
-        law = noise_of(declared, weights_of(declared, columns)[0])
-        return Law(law, round_up(law.cost(q.given_loss)), (LawProof(),), report, law_notes(q, law))
+        return cell_law(self.question, noise_of(declared, weights_of(declared, columns)[0]), report)
 
 
 def too_large(question: NoiseQuestion, side: int) -> SolverError:

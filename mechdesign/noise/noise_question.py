@@ -10,23 +10,16 @@ from functools import cached_property
 from typing import Any, ClassVar, get_args
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.proofs import (
-    INDEPENDENT_NOISE,
-    PROVED,
-    REAL_NOISE,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    MechanismClass,
-    every,
-)
+from mechdesign.evidence import proofs
+from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.vector_noise import CellProduct, on_cells
 from mechdesign.problem.checks import UP, field, instance, integer, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
-from mechdesign.problem.spine import Design
+from mechdesign.problem.spine import Design, Law
 
 LARGEST_CHANGE = 500
 """Largest change of whole numbers: its linear program takes minutes."""
@@ -84,11 +77,11 @@ class NoiseQuestion(Design):
         return Protection(self.dimension, changes, integer=self.integer)
 
     @property
-    def among(self) -> MechanismClass:
+    def among(self) -> proofs.MechanismClass:
         """Every additive noise for one number, whole-number noise for whole numbers; independent noise of one law for several numbers."""
         if self.dimension > 1:
-            return INDEPENDENT_NOISE
-        return every("additive whole-number noise" if self.integer else REAL_NOISE)
+            return proofs.INDEPENDENT_NOISE
+        return proofs.every("additive whole-number noise" if self.integer else proofs.REAL_NOISE)
 
     def asked_by(self, question: object) -> bool:
         asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]
@@ -144,7 +137,7 @@ class NoiseQuestion(Design):
     @property
     def rows_how(self) -> str:
         """RECOMPUTED for a convex callable, whose doubles are taken as exact and whose convexity is sampled; else PROVED."""
-        return PROVED if self.given_loss.polynomial else RECOMPUTED
+        return proofs.PROVED if self.given_loss.polynomial else proofs.RECOMPUTED
 
     @property
     def cost_floor(self) -> int | None:
@@ -179,7 +172,7 @@ def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
     return bounds[0]
 
 
-def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
+def cell_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterator[proofs.Claim]:
     r"""Claim that a cell law keeps (ε, δ), by its finitely many hockey-stick sums (`mechdesign.noise.cell_noise`), and what it costs.
 
     If each of c coordinates that change at once keeps (ε/c, δ/c), all of them keep (ε, δ): basic composition
@@ -196,14 +189,22 @@ def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]
     for epsilon, delta in question.points:
         spare = Fraction(delta) - moved * law.exact_delta(Fraction(epsilon) / moved)
         claim = f"delta at epsilon = {epsilon:g} is at most {delta:g}"
-        yield Claim(claim, PROVED, float(spare), spare >= 0)
+        yield proofs.Claim(claim, proofs.PROVED, float(spare), spare >= 0)
     cells = on_cells(law)
     asked = question.change if question.integer else Fraction(question.sensitivity)
     reach = Fraction(cells.width) * cells.cells_per_shift - asked
-    yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
+    yield proofs.Claim(
+        "it holds for every change up to the sensitivity", proofs.PROVED, float(reach), reach >= 0
+    )
     room = Fraction(stated.value) - law.cost(question.given_loss)
-    how = PROVED if question.given_loss.polynomial else RECOMPUTED
-    yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
+    how = proofs.PROVED if question.given_loss.polynomial else proofs.RECOMPUTED
+    yield proofs.Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
+
+
+def cell_law(question: NoiseQuestion, law: CellNoise | IntegerNoise, report: SolveReport) -> Law:
+    """Return a law on cells or whole numbers with its cost, and its proof."""
+    cost = round_up(law.cost(question.given_loss))
+    return Law(law, cost, (proofs.LawProof(),), report, law_notes(question, law))
 
 
 def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[str, ...]:

@@ -38,17 +38,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import (
-    ABOUT_MECHANISM,
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    LawProof,
-    RowsBound,
-)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
@@ -61,7 +53,7 @@ from mechdesign.noise.calibration_search import budget_of, budget_row, consumed,
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.lattice import MOST_CELLS, LatticeProblem, free_lattice, reach, refined
 from mechdesign.noise.laws import truncated_laplace
-from mechdesign.noise.noise_question import NoiseQuestion, cell_claims, law_notes
+from mechdesign.noise.noise_question import NoiseQuestion, cell_claims, cell_law, law_notes
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.staircase_dual import MOST_PERIODS, StaircaseDual, StaircaseMultipliers, whole_staircase
 from mechdesign.noise.subset_bound import lower_bounds, one_number, shared_bound
@@ -97,8 +89,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     _, step = pure.highest
     if q.integer:
         law = whole_staircase(q.epsilon, q.change, round(step), q.delta)
-        report = SolveReport("closed form")
-        yield Law(law, round_up(law.cost(q.given_loss)), (LawProof(),), report, law_notes(q, law))
+        yield cell_law(q, law, SolveReport("closed form"))
     elif 20 * q.delta > clock.gap:
         share = math.nextafter(q.delta, 0.0)  # the accounting rounds up
         found = laws.answering_staircase(q.epsilon, step, share, scale=q.sensitivity)
@@ -118,7 +109,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
         yield Bound(round_down(bound), StaircaseDual(level, periods))
 
 
-def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
+def named_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterator[proofs.Claim]:
     """Claim that a named law on every coordinate is private, composed on a grid that no search uses, and that its cost is its integral.
 
     `mechdesign.noise.Calibration.law_claims` says what the accounting proves and what it recomputes in doubles.
@@ -134,34 +125,27 @@ def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim
     size, count = held.bounds(noise.dimension)[0]
     room = min(size - question.sensitivity, float(count - question.moved))
     covers = room >= 0 and held.allows(((question.sensitivity, question.moved),))
-    yield Claim("it holds for every change up to the sensitivity", PROVED, room, covers)
+    yield proofs.Claim("it holds for every change up to the sensitivity", proofs.PROVED, room, covers)
     spent = consumed(noise, question.privacy)
     found = evaluated(noise, question.privacy, "squared", noise.variance, stated=spent, fresh=spent)
-    yield from (claim for claim in found if claim.about == ABOUT_MECHANISM)
+    yield from (claim for claim in found if claim.about == proofs.ABOUT_MECHANISM)
     # closed forms hold to the last digits of doubles, quadratures do not
     near = 1e-12 if question.given_loss.polynomial else 1e-9
     room = near - abs(named_cost(noise, question.given_loss) / stated.value - 1)
-    yield Claim(f"the expected loss is {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+    yield proofs.Claim(f"the expected loss is {stated.value:.9g}", proofs.RECOMPUTED, room, room >= 0)
 
 
 def named_cost(noise: AdditiveNoise, loss: Loss) -> float:
-    """Return the expected loss of one coordinate, in doubles."""
-    value = 0.0
-    if loss.absolute:
-        value += loss.absolute * noise.absolute_error
+    """Return the expected loss of one coordinate, in doubles; infinite where the loss outgrows them, or the law has too many steps to integrate over."""
+    value = loss.absolute * noise.absolute_error if loss.absolute else 0.0
     if loss.squared:
         value += loss.squared * noise.variance
     if loss.function is not None:
-        value += _integrated(noise.law, Loss(function=loss.function))
-    return value
-
-
-def _integrated(law: FrozenLaw, loss: Loss) -> float:
-    """Return E ℓ(T); infinite where the loss outgrows doubles, or the law has too many steps to integrate over."""
-    try:
-        value = symmetric_mean(law, lambda t: (loss(t) + loss(-t)) / 2)
-    except DesignError:
-        return math.inf
+        only = Loss(function=loss.function)
+        try:
+            value += symmetric_mean(noise.law, lambda t: (only(t) + only(-t)) / 2)
+        except DesignError:
+            return math.inf
     return value if math.isfinite(value) else math.inf
 
 
@@ -234,7 +218,7 @@ def _product(question: NoiseQuestion, best: Result) -> list[tuple[str, Law]]:
     l0 = None if question.moved == question.dimension else question.moved
     noise = CellProduct(best.mechanism, question.dimension, l0)
     notes = law_notes(question, best.mechanism)
-    return [("one coordinate", Law(noise, best.value, (LawProof(),), best.solver_report, notes))]
+    return [("one coordinate", Law(noise, best.value, (proofs.LawProof(),), best.solver_report, notes))]
 
 
 def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
@@ -251,7 +235,7 @@ def _law(question: NoiseQuestion, law: FrozenLaw, how: str = "family search") ->
     change = question.sensitivity if question.moved == question.dimension else some
     noise = AdditiveNoise(law, change, question.dimension)
     value = named_cost(noise, question.given_loss)
-    return Law(noise, value, (LawProof(),), SolveReport(how))
+    return Law(noise, value, (proofs.LawProof(),), SolveReport(how))
 
 
 def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tuple[str, Law]]:
@@ -279,15 +263,12 @@ def _calibrated(question: NoiseQuestion, clock: Clock) -> Iterator[tuple[str, La
 
 def calibrated(
     question: NoiseQuestion, privacy: Pointwise, name: str, seconds: float | None
-) -> list[tuple[str, Law]]:
-    """Return the family at its least scale; nothing if it cannot meet the requirement, or not in time."""
+) -> Iterator[tuple[str, Law]]:
+    """Yield the family at its least scale; nothing if it cannot meet the requirement, or not in time."""
     judged = "absolute" if question.given_loss.absolute and not question.given_loss.squared else "squared"
-    try:
+    with suppress(MechdesignError):
         design = Calibration(name, privacy, question.sensitivity, question.moved, loss=judged)
-        found = design.solve(certify=False, time_limit=seconds)
-    except MechdesignError:
-        return []
-    return [(name, _law(question, found.mechanism.law))]
+        yield name, _law(question, design.solve(certify=False, time_limit=seconds).mechanism.law)
 
 
 # -- the design ---------------------------------------------------------------------------------------------------
@@ -403,7 +384,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             side = math.ceil((self.change / Fraction(self.points[0][1]) - 1) / 2)
             if side <= MOST_CELLS:
                 law = IntegerNoise((1,) * (2 * side + 1), -side, self.change)
-                yield Law(law, round_up(law.cost(self.given_loss)), (LawProof(),), SolveReport("closed form"))
+                yield cell_law(self, law, SolveReport("closed form"))
         elif uniform:
             # nearly uniform noise on ±Δ/2η, of total variation η
             width = self.sensitivity / (2 * self.points[0][1]) * (1 + 2e-6)
@@ -423,12 +404,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
 
     def certified(self, law: Law, clock: Clock) -> Law:
         """Check a named law, which the accounting on another grid may refuse; laws on cells were made private."""
-        stated = Certificate(self, law.mechanism, law.value, None, law.proofs)
+        stated = proofs.Certificate(self, law.mechanism, law.value, None, law.proofs)
         if isinstance(law.mechanism, AdditiveNoise) and not stated.verify():
             raise SolverError("the law failed its own check", solver="family search", status="check")
         return law
 
-    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
+    def law_claims(self, stated: proofs.Certificate, given: None) -> Iterator[proofs.Claim]:
         return (named_claims if isinstance(stated.law, AdditiveNoise) else cell_claims)(self, stated)
 
     def problem(self) -> LatticeProblem:
@@ -478,7 +459,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
 
     def _prices(self, result: Result) -> dict[tuple[int, int], float]:
         """Return the multiplier of each pair's δ, by the number of the pair and the shift."""
-        bound = next((p for p in result.proofs if isinstance(p, RowsBound)), None)
+        bound = next((p for p in result.proofs if isinstance(p, proofs.RowsBound)), None)
         if bound is None:
             return {}
         held = dict(zip(bound.rows.tolist(), map(float, bound.multipliers)))

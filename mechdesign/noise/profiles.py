@@ -167,11 +167,11 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
     """
     s = sensitivity
     plain = (s.l0, s.l1, s.l2) == (None, None, None)
+    if not plain and noise not in CLOSED:
+        raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
     if s.each is not None:
         if dimension is not None:
             s.check(dimension)
-        if not plain and noise not in CLOSED:
-            raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
         return s.widths(len(s.each))
     if dimension is None:
         raise DesignError.of(
@@ -181,8 +181,6 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
         )
     if plain:
         return np.full(dimension, s.linf)
-    if noise not in CLOSED:
-        raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
     gaussian = noise == "gaussian"
     total = (
         s.largest_l2(dimension) / math.sqrt(dimension) if gaussian else s.largest_l1(dimension) / dimension

@@ -11,7 +11,7 @@ choice of bins; its linear programs are changes of one, each solved from the las
 
 **Other modules.** The program, theorem by theorem, and grids of boxes: `selection_program`. Proofs of the law, and its audit: `QuantizerProof` and
 `audit` in `proofs`. The lower bound: `dual_pieces`. The release: `mechanism`. Search of boxes and repair: `selection_problem`;
-rational rows: `exact_law`; `sampling` draws from them.
+rational rows: `exact_law`.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import Checked, field, integer, magnitude, one_of, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.exact_law import RationalTable
-from mechdesign.quantizers.mechanism import Quantizer
-from mechdesign.quantizers.sampling import ExactSampler
+from mechdesign.quantizers.mechanism import ExactSampler, Quantizer
 from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.ball import (
     PureMechanism,

@@ -37,7 +37,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -137,8 +138,7 @@ class _Constraints:
         return solve
 
 
-@dataclass(frozen=True, eq=False)
-class _Step:
+class _Step(NamedTuple):
     """Steps of the variables v, the slacks s, their multipliers z and the equations' y."""
 
     v: Array
@@ -361,20 +361,16 @@ def check_feasible(problem: FloorProblem, epsilon: float, unit: tuple[float, flo
     needed = smallest_epsilon(problem.bins, *problem.reach)
     # Equality up to rounding passes: Duchi et al.'s outputs lie exactly there, and are checked exactly later.
     if needed > epsilon * (1 + 1e-15) + 1e-15:
+        # in full if nine digits do not distinguish it from the budget
+        least = f"{needed:.9g}" if f"{needed:.9g}" != f"{epsilon:.9g}" else repr(needed)
         first, last, lower, upper = (
             unit[0] + unit[1] * v for v in (problem.bins[0], problem.bins[-1], problem.lower, problem.upper)
         )
         raise InfeasibleError(
             f"outputs in [{first:g}, {last:g}] cannot be unbiased on [{lower:g}, {upper:g}] at epsilon = {epsilon:g}: "
-            f"the smallest feasible epsilon is {_distinct(needed, epsilon)}; widen the outputs or raise epsilon",
+            f"the smallest feasible epsilon is {least}; widen the outputs or raise epsilon",
             smallest_epsilon=needed,
         )
-
-
-def _distinct(number: float, other: float) -> str:
-    """Return the number in nine digits, or in full if these do not distinguish it from the other."""
-    short = f"{number:.9g}"
-    return repr(number) if short == f"{other:.9g}" else short
 
 
 def uncapped(
@@ -416,23 +412,22 @@ def uncapped(
     if method == "newton" and not problem.has_density:
         raise DesignError.of("solver", method, 'needs a prior with a density; "cutting-planes" takes samples')
     found: FloorSolution | None = None
-    failure: SolverError | None = None
+    failure: Any = None
     for attempt in _methods(problem, method, start is not None):
         begin = start if found is None or not np.isfinite(found.value) else found.floors
         try:
             guess = {} if attempt is newton else {"start": begin}
             found = attempt(problem, gap=gap, deadline=deadline, **guess, **options).merged(found)
-        except SolverError as error:
+        except (SolverError, InfeasibleError) as error:
             failure = error
-            continue
-        except InfeasibleError as error:  # the outermost outputs decide, and were checked before
-            words = f"{attempt.__name__} calls feasible floors infeasible ({error.reason})"
-            failure = SolverError(words, solver=attempt.__name__, status="defect")
+            if isinstance(error, InfeasibleError):  # the outermost outputs decide, and were checked before
+                words = f"{attempt.__name__} calls feasible floors infeasible ({error.reason})"
+                failure = SolverError(words, solver=attempt.__name__, status="defect")
             continue
         if found.gap <= gap or patience(found.value, found.lower_bound, found.margin) == 1 or deadline.passed:
             break
     if found is None:
-        raise failure or SolverError("no method was tried", solver=str(method), status="none")
+        raise failure
     if failure is not None:
         deadline.failed(failure, f"{' + '.join(dict.fromkeys(found.methods))} found the floors instead")
     return found
@@ -455,8 +450,7 @@ def expected(problem: FloorProblem, floors: Array) -> float:
     return mean_loss(pieces(problem, floors).table, problem.prior, problem.loss)
 
 
-@dataclass(frozen=True, eq=False)
-class _Point:
+class _Point(NamedTuple):
     """Floors with their loss and their squared loss."""
 
     floors: Array
@@ -494,6 +488,13 @@ def best_floors(
     def point(floors: Array) -> _Point:
         return _Point(floors, expected(problem, floors), expected(square, floors))
 
+    def tight(below: Array, above: Array) -> _Point:
+        """Return the point between the two at which the cap is tight."""
+        share = safe_root(
+            lambda t: expected(square, (1 - t) * below + t * above) - goal, 0.0, 1.0, xtol=1e-14
+        )
+        return point((1 - share) * below + share * above)
+
     free = uncapped(problem, 0.1 * gap, method, start, deadline)
     above = point(free.floors)
     if above.square <= goal:
@@ -526,20 +527,8 @@ def best_floors(
         here = point(solution.floors)
         moved = abs(here.square - (above if here.square > goal else below).square)
         above, below = (here, below) if here.square > goal else (above, here)
-        best = min(best, below, _mixture(square, goal, below, above, point), key=lambda p: p.loss)
+        best = min(best, below, tight(below.floors, above.floors), key=lambda p: p.loss)
         if moved <= 1e-13 * abs(cap):
             break
     priced = None if proof.proof is None else replace(proof.proof, cap_price=price)
     return replace(proof, floors=best.floors, value=best.loss, lower_bound=bound, proof=priced)
-
-
-def _mixture(
-    square: FloorProblem, cap: float, below: _Point, above: _Point, point: Callable[[Array], _Point]
-) -> _Point:
-    """Return the point between the two at which the cap is tight."""
-
-    def excess(share: float) -> float:
-        return expected(square, (1 - share) * below.floors + share * above.floors) - cap
-
-    share = safe_root(excess, 0.0, 1.0, xtol=1e-14)
-    return point((1 - share) * below.floors + share * above.floors)

@@ -416,18 +416,15 @@ def _without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: fl
     """
     if not problem.loss.polynomial or epsilon > _LARGEST:
         return replace(solution, lower_bound=-np.inf, proof=None)
-    floors, nothing = (
-        np.full(len(problem.bins), 1.0 / (problem.rho - 1.0)),
-        np.zeros_like(solution.multipliers),
-    )
+    floors = np.full(len(problem.bins), 1.0 / (problem.rho - 1.0))
+    nothing = np.zeros_like(solution.multipliers)
     value, proof = expected(problem, floors), fill_proof(problem, floors, nothing)
     if problem.objective == "worst":
         fill = pieces(problem, floors)
         value, x = largest_loss(fill.table, problem.loss)
         at = np.array([x])
-        proof = multipliers_of(
-            problem, [lines(problem, at, np.ones(1), *problem.slopes(at, *fill.outputs(at)))], nothing
-        )
+        line = lines(problem, at, np.ones(1), *problem.slopes(at, *fill.outputs(at)))
+        proof = multipliers_of(problem, [line], nothing)
     margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))
     return replace(solution, lower_bound=value - margin, proof=proof, multipliers=nothing)
 
@@ -596,12 +593,8 @@ def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
         least = float(rest.min())
         return kappa * float(mass.sum()) - (least / rho if least > 0 else least)
 
-    most = max(
-        1e-300,
-        2 * float(mass @ np.abs(parts[0][1]).min(axis=1))
-        + float(reductions.max())
-        + loss.absolute * float(steps.min()),
-    )
+    most = 2 * float(mass @ np.abs(parts[0][1]).min(axis=1)) + float(reductions.max())
+    most = max(1e-300, most + loss.absolute * float(steps.min()))
     found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options={"maxiter": 16})
     kappa = float(found.x) if found.fun < lost(0.0) else 0.0
     table = duals.pieces.copy()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -216,12 +216,16 @@ def audit_table(
     ideal = [Fraction(v) for v in x.tolist()]
     bias = [_mean(row, y.tolist()) - v for row, v in zip(exact, ideal, strict=True)]
     least = np.nextafter(w[:, None] * cost, -np.inf)
+    unknown = Table(x, y)
+    target = cp.sum(cp.multiply(least, unknown))
+    target.set_label(f"expected loss ({measure.name})")
     problems, found = list[TableProblem](), list[tuple[float | None, tuple[str, ...]]]()
     for words, wanted in (
         ("unbiased", ideal),
         ("with the table's bias", [v + b for v, b in zip(ideal, bias)]),
     ):
-        problems.append(_best_table(x, y, least, f"expected loss ({measure.name})", privacy, wanted))
+        means = named("means", unknown.unbiased([float(mean) for mean in wanted]))
+        problems.append(TableProblem(cp.Minimize(target), (unknown.private(privacy), means)))
         found.append(_least(problems[-1], wanted, time_limit, words))
     return TableAudit(
         inputs=x,
@@ -264,7 +268,8 @@ def _exact(
         else None
     )
     cells, x, y = _read(table if lines is None else lines, inputs, outputs, percent, faults)
-    decimals = max((_decimals(cell) for row in cells for cell in row if cell is not None), default=0)
+    digits = (-int(v.as_tuple().exponent) for row in cells for v in row if isinstance(v, Decimal))
+    decimals = max([0, *digits])  # of an entry as printed
     unit = (
         Fraction(non_negative("rounding", rounding))
         if rounding is not None
@@ -309,7 +314,10 @@ def _read(
             _raise(faults)
         inputs, outputs = np.array(places, dtype=float), np.array(ends, dtype=float)
         table = table.to_numpy(dtype=object)
-    cells: list[list[Any]] = [list(row) for row in _rows_of(table)]
+    entries: Any = np.ma.array(table, dtype=object).filled(math.nan)
+    if entries.ndim != 2 or not entries.size:
+        raise DesignError.of("table", np.shape(entries), "must have two axes: inputs, and outputs")
+    cells: list[list[Any]] = entries.tolist()
     if inputs is None or outputs is None:
         raise DesignError(
             "inputs, outputs: give the numbers that the rows and the columns of the table stand for"
@@ -365,13 +373,6 @@ def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.Da
     return pd.DataFrame([row[1:] for row in held], index=[row[0] for row in held], columns=head[first + 1 :])
 
 
-def _rows_of(table: object) -> Iterable[Sequence[Any]]:
-    found: Any = np.ma.array(table, dtype=object).filled(math.nan)
-    if found.ndim != 2 or not found.size:
-        raise DesignError.of("table", np.shape(found), "must have two axes: inputs, and outputs")
-    return list(found)
-
-
 def _number(name: str, value: object) -> float:
     try:
         return number(name, float(value) if isinstance(value, str) else value)
@@ -413,11 +414,6 @@ def _cell(value: Any, x: float, y: float, percent: bool) -> Decimal | Fraction:
     if not 0 <= found <= 1:
         raise DesignError(f"{where} is {float(found):g}; it must be in [0, 1]")
     return found
-
-
-def _decimals(value: Decimal | Fraction) -> int:
-    """Return the number of decimals of an entry as printed."""
-    return max(0, -int(value.as_tuple().exponent)) if isinstance(value, Decimal) else 0
 
 
 def _weights(values: Numbers, size: int) -> Array:
@@ -486,17 +482,6 @@ def _mean(probabilities: Iterable[Fraction], values: Iterable[float]) -> Fractio
     """Return the exact mean of values."""
     terms = (p * Fraction(v) for p, v in zip(probabilities, values, strict=True))
     return sum(terms, Fraction(0))
-
-
-def _best_table(
-    x: Array, y: Array, costs: Array, words: str, privacy: Any, means: list[Fraction]
-) -> TableProblem:
-    """State the problem of the cheapest private table whose outputs have these means."""
-    unknown = Table(x, y)
-    cheapest = cp.sum(cp.multiply(costs, unknown))
-    cheapest.set_label(words)
-    target = named("means", unknown.unbiased([float(mean) for mean in means]))
-    return TableProblem(cp.Minimize(cheapest), (unknown.private(privacy), target))
 
 
 def _least(

@@ -431,11 +431,9 @@ class QuantizerProof(Proof):
     def _needed(design: QuantizerDesign, law: ExactLaw) -> PriorMoments | None:
         moments = Moments(design.prior)
         used = _integrated(design, design.loss) or design.max_mse is not None
-        return (
-            PriorMoments.of(moments, law.cell_edges(), (), Fraction(0))
-            if used and not moments.rational
-            else None
-        )
+        if moments.rational or not used:
+            return None
+        return PriorMoments.of(moments, law.cell_edges(), (), Fraction(0))
 
     def exactly(self, design: QuantizerDesign, law: ExactLaw, loss: Loss, objective: str) -> Fraction:
         """Return an upper bound of the law's loss, exact up to the width of the prior's enclosures."""
@@ -571,25 +569,18 @@ class DualBound(Proof):
                 return
         space = design.output_space
         if space is not None:
-            held = space.bounded_by(self.duals)
-            yield Claim(
-                "the lower bound speaks of all outputs that are searched", PROVED, math.nan, held, ABOUT_FILE
-            )
-        claim, how = (
-            f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}",
-            self.bound_checked(stated),
-        )
-        worst = design.objective == "worst"
-        if not self.duals.sound(outputs, worst=worst) or (
-            worst and not self.duals.within(design.input_range)
-        ):
+            claim = "the lower bound speaks of all outputs that are searched"
+            yield Claim(claim, PROVED, math.nan, space.bounded_by(self.duals), ABOUT_FILE)
+        claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}"
+        how, worst = self.bound_checked(stated), design.objective == "worst"
+        inside = not worst or self.duals.within(design.input_range)
+        if not inside or not self.duals.sound(outputs, worst=worst):
             yield Claim(claim, PROVED, -math.inf, False)
             return
         margin = self.proved(design, outputs) - Fraction(stated.lower_bound)
         # Errors of a prior's moments in floats enter the bound with a factor ρ.
-        loose = _FLOATS + 1e-3 * _FLOATS * float(
-            min(exp_lower(min(privacy.epsilon, 700.0)), Fraction(10**300))
-        )
+        growth = float(min(exp_lower(min(privacy.epsilon, 700.0)), Fraction(10**300)))
+        loose = _FLOATS + 1e-3 * _FLOATS * growth
         tolerance = 0.0 if how == PROVED else loose * abs(stated.lower_bound)
         yield Claim(claim, how, round_down(margin), margin >= -tolerance)
 

@@ -30,8 +30,6 @@ from mechdesign.model.grid import Block, Programs, Sweep, audited
 from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import parameters_of
 from mechdesign.problem.checks import integer
-from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description
 from mechdesign.quantizers.exact_law import ExactLaw, SelectionLaw, excess_loss, tightened
@@ -107,22 +105,19 @@ class SelectionProblem(Problem, QuantizerDesign):
         return tuple(self.unknown.bins.tolist())
 
     @property
-    def input_range(self) -> tuple[float, float]:
+    def input_range(self) -> Any:
         """The inputs."""
-        found: tuple[float, float] = self.unknown.input_range
-        return found
+        return self.unknown.input_range
 
     @property
-    def prior(self) -> Prior:  # type: ignore[override]
+    def prior(self) -> Any:  # type: ignore[override]
         """Law of the input."""
-        found: Prior = self.objective.expr.question.prior
-        return found
+        return self.objective.expr.question.prior
 
     @property
-    def loss(self) -> Loss:  # type: ignore[override]
+    def loss(self) -> Any:  # type: ignore[override]
         """The loss that Lemma 1 bounds and results report exactly."""
-        found: Loss = self.objective.expr.question.loss
-        return found
+        return self.objective.expr.question.loss
 
     @property
     def box(self) -> tuple[Array, Array]:
@@ -217,9 +212,8 @@ class SelectionProblem(Problem, QuantizerDesign):
         table = table.reshape(self.unknown.shape)
         left, right = table[: m - 1].copy(), table[-(m - 1) :].copy()
         j = np.array(self.unknown.met)  # intervals with inputs, which use rows j and m - j
-        drawn = np.maximum(
-            np.append(left[j - 1].max(axis=0), 0.0), np.append(right[m - j - 1].max(axis=0), 0.0)[::-1]
-        )
+        each = (np.append(part.max(axis=0), 0.0) for part in (left[j - 1], right[m - j - 1]))
+        drawn = np.maximum(next(each), next(each)[::-1])
         left[:, drawn[:-1] < _RARE], right[:, drawn[:0:-1] < _RARE] = 0.0, 0.0
         for side in (left, right):
             side[side.sum(axis=1) == 0, 0] = 1.0
@@ -250,9 +244,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         """Return the unknown at a law, and further columns, in rationals."""
         m, symmetric = len(self.unknown.bins), self.unknown.symmetric
         weights = (*law.left, *(() if symmetric else law.right))
-        shaped = [len(row) for row in weights] == [
-            n for _ in range(len(weights) // (m - 1)) for n in range(1, m)
-        ]
+        shaped = [len(row) for row in weights] == [*range(1, m)] * (len(weights) // (m - 1))
         mirrored = all(
             [a * sum(other) for a in row] == [b * sum(row) for b in other]
             for row, other in zip(law.left, law.right, strict=True)
@@ -579,10 +571,9 @@ class BoxSearch:
 
     def notes(self, point: Found) -> list[str]:
         """Return notes for a reader of the result."""
-        given = self.problem.loss.function is not None
-        what = (
-            "the absolute loss, while the value is the exact mean of the loss given" if given else "the value"
-        )
+        what = "the value"
+        if self.problem.loss.function is not None:
+            what = "the absolute loss, while the value is the exact mean of the loss given"
         found = [f"the linear program minimised Lemma 1's bound of {what}: {point.solution.value:.9g}"]
         if self.count > 1:
             found.append(f"best of {self.count} linear programs")

@@ -175,9 +175,8 @@ class _Search:
         if self.mirrored:
             grid, floors = grid[grid > 0], floors[grid > 0]
         share = np.cumsum(floors) / floors.sum()
-        guess = grid[np.minimum(np.searchsorted(share, (np.arange(n) + 0.5) / n), len(grid) - 1)].astype(
-            float
-        )
+        at = np.searchsorted(share, (np.arange(n) + 0.5) / n)
+        guess = grid[np.minimum(at, len(grid) - 1)].astype(float)
         guess[-1] = R
         if not self.mirrored:
             guess[0] = -R
@@ -204,16 +203,8 @@ class _Search:
         if not self.analytic:
             options["eps"] = 1e-5 * self.unit
         if math.isfinite(best_value):
-            box = [(self.least / 2 if self.mirrored else -R, R)] * n
-            optimize.minimize(
-                target,
-                start,
-                jac=self.analytic,
-                method="SLSQP",
-                bounds=box,
-                constraints=order,
-                options=options,
-            )
+            how: Any = {"jac": self.analytic, "method": "SLSQP", "constraints": order, "options": options}
+            optimize.minimize(target, start, bounds=[(self.least / 2 if self.mirrored else -R, R)] * n, **how)
         return self.record(kind, best, best_value)
 
     def grid(self) -> tuple[Array, float]:
@@ -356,9 +347,8 @@ class Alphabet:
         if self.step > 2 * self.max_abs:
             raise DesignError.of("step", self.step, f"must be at most 2*max_abs = {2 * self.max_abs:g}")
         if 2 * self.max_abs / self.step - 1e-9 > MOST_OUTPUTS - 1:
-            raise DesignError.of(
-                "step", self.step, f"gives more outputs than the {MOST_OUTPUTS} that are allowed, at most"
-            )
+            remedy = f"gives more outputs than the {MOST_OUTPUTS} that are allowed, at most"
+            raise DesignError.of("step", self.step, remedy)
 
     @property
     def size(self) -> int:

@@ -546,10 +546,9 @@ def exact_block_fill(
         if share and inside is None:
             inside = interior_floors(np.asarray(bins, dtype=float), float(rho), float(lower), float(upper))
         mixed = target if inside is None else (1 - share) * target + share * inside
+        rounded = tuple(Fraction(round(v * unit), unit) for v in mixed.tolist())
         try:
-            return BlockFillLaw(
-                exact_bins, tuple(Fraction(round(v * unit), unit) for v in mixed.tolist()), rho, *ends
-            )
+            return BlockFillLaw(exact_bins, rounded, rho, *ends)
         except InfeasibleError as error:
             failure = error
     assert failure is not None
@@ -624,9 +623,8 @@ def exact_law(
     first, last = base.knots[0], base.knots[-1]
     knots = [centre + unit * Fraction(float(x)) for x in table.edges]
     knots[0], knots[-1] = Fraction(lower), Fraction(upper)
-    kept = [
-        k for k, (a, b) in enumerate(pairwise(knots)) if float(a) < float(b)
-    ]  # far from 0 doubles are coarser
+    # far from 0 doubles are coarser
+    kept = [k for k, (a, b) in enumerate(pairwise(knots)) if float(a) < float(b)]
     knots = [Fraction(lower), *(knots[k] for k in kept[1:]), Fraction(upper)]
     rows: list[list[tuple[Fraction, ...]]] = [[], []]
     for end in (0, 1):

@@ -254,11 +254,6 @@ class FloorProblem:
     objective: str = "mean"
     max_mse: float | None = None
 
-    @property
-    def span(self) -> float:
-        """Distance between the outermost outputs."""
-        return float(self.bins[-1] - self.bins[0])
-
     @cached_property
     def scale(self) -> float:
         """Largest possible loss."""

@@ -537,9 +537,7 @@ def _first_double(x: Fraction) -> float:
 _ROOM = 1e-12  # tolerance for the places of curves
 _LARGEST = 1 << 14  # most rectangles for each output: a byte each up to 85 outputs, which fit the cache
 _PIECE = 1 << 16
-_WAITING = (
-    1 << 13
-)  # values that are climbed together: few enough for the cache, enough to outweigh the cost of a call
+_WAITING = 1 << 13  # values climbed together: few enough for the cache, enough to outweigh the cost of a call
 _SHORT = 16  # random bits that usually decide a value
 
 

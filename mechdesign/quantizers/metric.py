@@ -170,15 +170,13 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             grid = increasing("inputs", self.inputs)
             ends = float(grid[0]), float(grid[-1])
             if given not in (None, ends):
-                raise DesignError.of(
-                    "input_range", given, f"must equal the grid's ends {ends} or be left out"
-                )
+                remedy = f"must equal the grid's ends {ends} or be left out"
+                raise DesignError.of("input_range", given, remedy)
             given = ends
             settle(self, inputs=tuple(grid.tolist()))
         elif not (isinstance(self.privacy, MetricDP) and self.privacy.metric == "absolute"):
-            metric = isinstance(self.privacy, MetricDP)
             why = "this notion is solved on a fixed input grid"
-            if metric:
+            if isinstance(self.privacy, MetricDP):
                 why = "on a continuum the squared metric forces a constant mechanism"
             raise DesignError.of("inputs", None, f"must be a grid of inputs: {why}")
         prior, given = Prior.ranged(self.prior, given)
@@ -555,14 +553,8 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         exact = rows if mechanism.law is None else mechanism.law.knot_rows()
         cells = [rational(p) for row in exact for p in row]
         further = [rational(result.value)] * (len(declared.cost) - declared.cells)
-        held = next(
-            (
-                p
-                for p in result.proofs
-                if isinstance(p, RowsBound) and p.given.inputs is None and p.given.cells is None
-            ),
-            None,
-        )
+        proofs = [p for p in result.proofs if isinstance(p, RowsBound)]
+        held = next((p for p in proofs if p.given.inputs is None and p.given.cells is None), None)
         multipliers = {} if held is None else _numbered(held, declared)
         return audit_table(declared, [*cells, *further], multipliers)
 
@@ -629,23 +621,21 @@ def _least_favourable(held: RowsBound, declared: Declared, at: Array, inputs: Ar
 def _cells(prior: Prior, lower: float, upper: float, count: int) -> list[tuple[float, float, Array]]:
     """Return cells (start, stop, moments): each atom by itself if there are few, and the density between cut points."""
     points, weights = prior.atoms
-    edges = np.linspace(lower, upper, count + 1)
-    out: list[tuple[float, float, Array]] = []
-    if len(points) <= 4 * count:
+    edges, few = np.linspace(lower, upper, count + 1), len(points) <= 4 * count
+    if few:
         edges = np.unique(np.concatenate([edges, points]))
-        moments = prior.continuous_moments(edges)
-        for k, (a, b) in enumerate(zip(edges[:-1], edges[1:])):
-            out.append((float(a), float(b), moments[k]))
+    moments = prior.continuous_moments(edges) if few else prior.moments(edges)
+    out = [(float(a), float(b), row) for a, b, row in zip(edges[:-1], edges[1:], moments)]
+    if few:
         out += [(float(x), float(x), w * np.array([1.0, x, x * x])) for x, w in zip(points, weights)]
-    else:
-        moments = prior.moments(edges)
-        out = [(float(a), float(b), row) for a, b, row in zip(edges[:-1], edges[1:], moments)]
     # Half-open cells: an atom at a cell's start comes before the cell.
     return sorted((c for c in out if c[2][0] > 1e-12), key=lambda c: (c[0] + c[1], c[1]))
 
 
 def _quantile_grid(prior: Prior, start: float, stop: float) -> tuple[Array, Array]:
-    """Return points and the conditional distribution function of the density on a cell."""
+    """Return points and the conditional distribution function of the density on a cell, or of the atom."""
+    if start == stop:
+        return np.array([start, stop]), np.array([0.0, 1.0])
     x = np.linspace(start, stop, 513)
     mass = np.concatenate([[0.0], np.cumsum(prior.continuous_moments(x)[:, 0])])
     with np.errstate(invalid="ignore"):  # an empty cell between atoms: the caller takes the hull
@@ -660,10 +650,7 @@ def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[flo
         if first[0] >= start and second[1] <= stop and first[0] < first[1] and second[0] < second[1]:
             # Both conditional laws are uniform: quantiles differ most at an end.
             return max(second[0] - first[0], second[1] - first[1]) * (1 + 1e-14)
-    (x, u), (y, v) = (
-        (np.array([c[0], c[1]]), np.array([0.0, 1.0])) if c[0] == c[1] else _quantile_grid(prior, c[0], c[1])
-        for c in (first, second)
-    )
+    (x, u), (y, v) = (_quantile_grid(prior, *cell[:2]) for cell in (first, second))
     if not (np.all(np.isfinite(u)) and np.all(np.isfinite(v))):
         return hull
     levels = np.unique(np.concatenate([u, v]))

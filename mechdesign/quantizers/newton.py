@@ -248,7 +248,7 @@ class _Path:
         """Return a step length at which F − goal·Σ log meets Armijo's condition; 0 if `tries` halvings find none."""
         reach = min(1.0, 0.995 * self._longest(step))  # the boundary itself is never reached
         problem, rows = self.problem, self.rows
-        if float(np.abs(rows.missing(self.v)).max(initial=0.0)) > 1e-9 * problem.span:
+        if float(np.abs(rows.missing(self.v)).max(initial=0.0)) > 1e-9 * np.ptp(problem.bins):
             return reach
         relative = step.s / self.s
         promised = float(slope @ step.v) - goal * float(relative.sum())

@@ -153,8 +153,12 @@ class OPTM(QuantizerDesign, ModelledDesign):
     # -- model ----------------------------------------------------------------------------------------
 
     def searched_problem(self) -> SelectionProblem:
-        """Return the paper's program with the boxes to search, before any is known to be feasible."""
-        return self._stated(self._box)
+        """Return the paper's program with the boxes to search (the paper's by default), before any is known to be feasible."""
+        box = self.box if isinstance(self.box, (tuple, Grid)) else None
+        if isinstance(box, tuple):
+            count = 1 if self.families == "symmetric" else 2
+            box = tuple(np.tile(side, (count, 1)) for side in box)
+        return self._stated(box)
 
     def _stated(self, box: Any) -> SelectionProblem:
         """Return the paper's model: Lemma 1's bound of the loss, privacy by one of the theorems in a box."""
@@ -195,14 +199,6 @@ class OPTM(QuantizerDesign, ModelledDesign):
     def box_of(self, result: Result) -> tuple[Array, Array]:
         """Return bounds o and u of the best box, in the shape of the unknown."""
         return self._stated(None).box_of(result)
-
-    @property
-    def _box(self) -> Any:
-        """The given grid of boxes, the one given box, or None for the paper's grid."""
-        if not isinstance(self.box, tuple):
-            return self.box if isinstance(self.box, Grid) else None
-        count = 1 if self.families == "symmetric" else 2
-        return tuple(np.tile(side, (count, 1)) for side in self.box)
 
     # -- solve ----------------------------------------------------------------------------------------
 
@@ -357,13 +353,10 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         boxes = authors_boxes() if self.boxes is None else self.boxes
         prior, ends = Prior.ranged(self.prior, self.input_range)
         settle(self, prior=prior, input_range=ends, loss=Loss.of(self.loss), bins=bins, boxes=boxes)
-        if not isinstance(bins, Grid) or set(bins.axes) not in (
-            {"delta", "inner"},
-            {"left", "right", "delta"},
-        ):
-            raise DesignError.of(
-                "bins", bins, "must be a Grid with the axes delta, inner or left, right, delta"
-            )
+        axes = set(bins.axes) if isinstance(bins, Grid) else set()
+        if axes not in ({"delta", "inner"}, {"left", "right", "delta"}):
+            remedy = "must be a Grid with the axes delta, inner or left, right, delta"
+            raise DesignError.of("bins", bins, remedy)
         check_boxes("boxes", boxes)
         if not self.alphabets():
             raise DesignError.of("bins", bins, "no point of the grid is an increasing sequence of bins")
@@ -503,13 +496,8 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         """Return the definition that a store must match."""
         texts = {name: dumps(getattr(self, name)) for name in ("privacy", "prior", "loss", "boxes")}
         plain = {name: getattr(self, name) for name in ("constraints", "families", "judge")}
-        return {
-            **texts,
-            **plain,
-            "bins": alphabets,
-            "input_range": self.input_range,
-            "axes": list(self.boxes.axes),
-        }
+        more = {"bins": alphabets, "input_range": self.input_range, "axes": list(self.boxes.axes)}
+        return texts | plain | more
 
     def _best(self, table: pd.DataFrame, deadline: Deadline) -> OPTM:
         if table["value"].isna().all() and deadline.passed:

@@ -196,9 +196,8 @@ def audit_table(
         raise DesignError.of("privacy", None, "must be what the table claims: PureDP(1.0), say")
     instance("privacy", privacy, PureDP, ApproximateDP)
     if not privacy.epsilon <= _EPSILON:
-        raise DesignError.of(
-            "epsilon", privacy.epsilon, f"must be at most {_EPSILON}: beyond, nothing is protected"
-        )
+        remedy = f"must be at most {_EPSILON}: beyond, nothing is protected"
+        raise DesignError.of("epsilon", privacy.epsilon, remedy)
     measure = Loss.of(loss)
     exact, x, y, unit = _exact(table, inputs, outputs, rounding, skip, percent, index)
     w = np.full(len(x), 1 / len(x)) if weights is None else _weights(weights, len(x))
@@ -262,19 +261,14 @@ def _exact(
     """Return a table's entries, its inputs and outputs, and half a unit of the last digit; raise all faults at once."""
     one_of("percent", percent, (True, False))
     faults: list[str] = []
-    lines = (
-        _lines(Path(table), integer("skip", skip, 0), index, faults)
-        if isinstance(table, str | Path)
-        else None
-    )
-    cells, x, y = _read(table if lines is None else lines, inputs, outputs, percent, faults)
+    if isinstance(table, str | Path):
+        table = _lines(Path(table), integer("skip", skip, 0), index, faults)
+    cells, x, y = _read(table, inputs, outputs, percent, faults)
     digits = (-int(v.as_tuple().exponent) for row in cells for v in row if isinstance(v, Decimal))
     decimals = max([0, *digits])  # of an entry as printed
-    unit = (
-        Fraction(non_negative("rounding", rounding))
-        if rounding is not None
-        else max(Fraction(1, 2 * 10**decimals), _COARSEST)
-    )
+    unit = max(Fraction(1, 2 * 10**decimals), _COARSEST)
+    if rounding is not None:
+        unit = Fraction(non_negative("rounding", rounding))
     whole = [row for row in cells if None not in row]
     exact = [[Fraction(cell) for cell in row] for row in whole]
     faults += _off(exact, [place for place, row in zip(x, cells) if None not in row], unit)
@@ -305,9 +299,8 @@ def _read(
     """Return entries as numbers or decimals, None for refused ones, with inputs and outputs."""
     if isinstance(table, pd.DataFrame):
         if inputs is not None or outputs is not None:
-            raise DesignError(
-                "inputs, outputs: are the index and the columns of the table already: leave them out"
-            )
+            words = "are the index and the columns of the table already: leave them out"
+            raise DesignError(f"inputs, outputs: {words}")
         named = [("input", v) for v in table.index], [("output", v) for v in table.columns]
         places, ends = ([_kept(faults, _number, *pair) for pair in pairs] for pairs in named)
         if None in [*places, *ends]:
@@ -319,9 +312,8 @@ def _read(
         raise DesignError.of("table", np.shape(entries), "must have two axes: inputs, and outputs")
     cells: list[list[Any]] = entries.tolist()
     if inputs is None or outputs is None:
-        raise DesignError(
-            "inputs, outputs: give the numbers that the rows and the columns of the table stand for"
-        )
+        words = "give the numbers that the rows and the columns of the table stand for"
+        raise DesignError(f"inputs, outputs: {words}")
     x, y = (_distinct(name, v) for name, v in (("inputs", inputs), ("outputs", outputs)))
     if len(cells) != len(x) or any(len(row) != len(y) for row in cells):
         wide = sorted({len(row) for row in cells})

@@ -480,9 +480,8 @@ class BoxSearch:
     def at(self, box: tuple[Array, Array], epsilon: float) -> Found | None:
         """Return the point of one box, with its multipliers; None if infeasible."""
         unit, programs = self.programs((box[0][..., None], box[1][..., None]), epsilon).in_unit()
-        program = programs.program(
-            solver=self.solver, deadline=self.clock if self.problem.own else None, **self.options
-        )
+        clock = self.clock if self.problem.own else None
+        program = programs.program(solver=self.solver, deadline=clock, **self.options)
         try:
             solution = program.answer()
         except InfeasibleError:

@@ -56,9 +56,8 @@ def authors_boxes() -> Grid:
 def check_boxes(name: str, grid: object) -> None:
     """Raise DesignError unless `grid` is a grid of boxes: an axis of another name would have no effect."""
     if not isinstance(grid, Grid) or not {"level"} <= set(grid.axes) <= {"level", "level_right", "width"}:
-        raise DesignError.of(
-            name, grid, "must be a Grid with the axis level, and level_right and width where wanted"
-        )
+        remedy = "must be a Grid with the axis level, and level_right and width where wanted"
+        raise DesignError.of(name, grid, remedy)
 
 
 def whole(open_: Flags) -> Boxes:
@@ -212,11 +211,8 @@ def theorem5(side: Side, *, across: bool = False) -> Iterator[Comparison]:
     large = {} if across else {"outer": side.u[0]}
     small = {"inner": side.o[1]} if across else {"outer": side.o[0]}
     for i, b in enumerate(side.bins.tolist(), start=1):
-        w = [
-            side.linearised(i, x, before=True, **small)
-            for x in sorted({*side.inside, upper})
-            if x > max(b, lower)
-        ]
+        beyond = [x for x in sorted({*side.inside, upper}) if x > max(b, lower)]
+        w = [side.linearised(i, x, before=True, **small) for x in beyond]
         if lower <= b <= upper:
             left, right = [side.alone(i)] if i < m else [], [side.alone(m + 1 - i, 1)] if i > 1 else []
             yield left + right, w
@@ -253,9 +249,8 @@ def theorem6_order(side: Side) -> Iterator[tuple[Any, Any]]:
     n = np.arange(s, min(t, m - 2) + 1)
     if len(n):
         yield q[n, n], q[n - 1, n - 1]
-    k, r = (
-        np.array([(k, r) for k in range(s, t + 1) for r in range(k + 2, m + 1)], dtype=int).reshape(-1, 2).T
-    )
+    pairs = [(k, r) for k in range(s, t + 1) for r in range(k + 2, m + 1)]
+    k, r = np.array(pairs, dtype=int).reshape(-1, 2).T
     near, far = 1 / (b[r - 1] - b[k]), 1 / (b[r - 1] - b[k - 1])
     for n in (m - k + 1, m - k):
         held = (n <= m - 1) & (m + 1 - r <= n - 1)
@@ -518,9 +513,8 @@ class Selection(Unknown):
         ([0.67, 0.32, 0.0], [0.68, 0.33, 0.0])
         """
         if len(self.bins) != 4 or not self.symmetric:
-            raise DesignError.of(
-                "bins", self.bins.tolist(), "must be four that mirror about 0, which have one free bound"
-            )
+            remedy = "must be four that mirror about 0, which have one free bound"
+            raise DesignError.of("bins", self.bins.tolist(), remedy)
         o, u = (np.where(self.open, end, 0.0) for end in (0.0, 1.0))
         o[1, :2], u[1, :2] = (0.0, 1.0 - width), (width, 1.0)
         slope = np.zeros(self.shape)

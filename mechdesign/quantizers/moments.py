@@ -121,30 +121,11 @@ class Moments:
             return _fixed(self._raw([rational(v) for v in ((low, place), (place, high))[side]])[0][0])
 
     def over(self, spans: Iterable[Pair], origin: Number) -> dict[Pair, Cell]:
-        """Return ∫ t^k dF of the density from origin + u to origin + v for every span (u, v), from cells between all ends."""
+        """Return ∫ t^k dF of the density from origin + u to origin + v for every span (u, v)."""
         if self.stated is not None:
             return dict(zip(sorted(spans), _cells(self.stated.spans)))
-        exact = {span: (rational(span[0]), rational(span[1])) for span in sorted(spans)}
-        ends = sorted({y for pair in exact.values() for y in pair})
-        cells = self.density([rational(origin) + y for y in ends]) if ends else []
-        found: dict[Pair, Cell] = {}
-        for span, (u, v) in exact.items():
-            first, last = bisect_left(ends, u), bisect_left(ends, v)
-            if last == first + 1:
-                found[span] = cells[first]
-                continue
-            bounds = [[fmpq(0)] * 3 for _ in (0, 1)]
-            whole = v - u
-            for k in range(first, last):
-                s, w = (ends[k] - u) / whole, (ends[k + 1] - ends[k]) / whole
-                for total, side in zip(bounds, (0, 1)):
-                    n0, n1, n2 = (n[side] for n in cells[k])
-                    total[0] += n0
-                    total[1] += s * n0 + w * n1
-                    total[2] += s * s * n0 + 2 * s * w * n1 + w * w * n2
-            m0, m1, m2 = ((int(math.floor(a)), int(math.ceil(b))) for a, b in zip(*bounds))
-            found[span] = m0, m1, m2
-        return found
+        start = rational(origin)
+        return {(u, v): self.density([start + rational(u), start + rational(v)])[0] for u, v in sorted(spans)}
 
     def density(self, edges: Sequence[Number]) -> list[Cell]:
         """Return ∫ t^k dF of the density over each cell, k = 0, 1, 2."""

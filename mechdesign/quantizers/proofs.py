@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
@@ -60,7 +60,7 @@ from mechdesign.quantizers.mechanism import Quantizer, duchi
 from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, rational
 from mechdesign.quantizers.selection import BiasedQuantizer
 from mechdesign.quantizers.table import LARGEST
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,34 +69,25 @@ EXACT = 4096
 """Most entries of a law whose loss is computed in fractions before certification; more use floats with a margin, as fractions take four times the design's time."""
 
 
-class _ExactRows:
-    """The rows of an exact law at both ends of every segment, and their slacks in fractions."""
+def _exact_slacks(law: ExactLaw, ratio: Fraction, max_bias: float) -> dict[str, Callable[[int, int], float]]:
+    """Return the slack of each family of constraints at a row, an end of a segment, and an output: in fractions, rounded down."""
+    rows = [law.weights(k, end) for k in range(len(law.knots) - 1) for end in (0, 1)]
+    tops, allowed = [ratio * low for low in law.extremes()[0]], Fraction(min(max_bias, LARGEST))
+    unit = math.lcm(*(b.denominator for b in law.bins))
+    places = [int(b * unit) for b in law.bins]
+    below = cache(lambda k, weight, total: round_down(tops[k] - Fraction(weight, total)))
 
-    def __init__(self, law: ExactLaw, ratio: Fraction, max_bias: float) -> None:
-        segments = range(len(law.knots) - 1)
-        self.law, self.rows = law, [law.weights(k, end) for k in segments for end in (0, 1)]
-        self.tops = [ratio * low for low in law.extremes()[0]]
-        self.allowed = Fraction(min(max_bias, LARGEST))
-        self.unit = math.lcm(*(b.denominator for b in law.bins))
-        self.places = [int(b * self.unit) for b in law.bins]
+    def unbiased(row: int, _: int) -> float:
+        weights, total = rows[row]
+        mean = Fraction(sum(map(mul, weights, places)), total * unit)
+        return round_down(allowed - abs(mean - law.knots[(row + 1) // 2]))
 
-    def near(self, family: str, slack: Array) -> Array:
-        """Return the slacks of a family, with those of at most 1e-9 recomputed in fractions and rounded down."""
-        per_row, found = len(slack) // len(self.rows), slack.copy()
-        below = cache(lambda output, weight, total: round_down(self.tops[output] - Fraction(weight, total)))
-        for n in np.flatnonzero(slack <= ACTIVE).tolist():
-            row, output = divmod(n, per_row)
-            weights, total = self.rows[row]
-            if family == "normalisation":
-                found[n] = round_down(-abs(Fraction(sum(weights), total) - 1))
-            elif family == "unbiased":
-                mean = Fraction(sum(map(mul, weights, self.places)), total * self.unit)
-                found[n] = round_down(self.allowed - abs(mean - self.law.knots[(row + 1) // 2]))
-            elif family == "privacy":
-                found[n] = below(output, weights[output], total)
-            else:
-                found[n] = round_down(Fraction(weights[output], total))
-        return found
+    return {
+        "normalisation": lambda row, _: round_down(-abs(Fraction(sum(rows[row][0]), rows[row][1]) - 1)),
+        "unbiased": unbiased,
+        "privacy": lambda row, k: below(k, rows[row][0][k], rows[row][1]),
+        "non-negativity": lambda row, k: round_down(Fraction(rows[row][0][k], rows[row][1])),
+    }
 
 
 class QuantizerDesign(Design):
@@ -196,7 +187,7 @@ class QuantizerDesign(Design):
         labels = [f"x={v:g}{'+-'[n % 2]}" for n, v in enumerate(x)]
         total, mean, top = rows.sum(axis=1), rows @ bins, math.exp(epsilon) * rows.min(axis=0) + 0 * rows
         bias = self.max_bias - abs(mean - x)
-        exact = None if law is None else _ExactRows(law, exp_lower(epsilon), self.max_bias)
+        exact = {} if law is None else _exact_slacks(law, exp_lower(epsilon), self.max_bias)
         each = [f"{label} i={i}" for label in labels for i in range(1, len(bins) + 1)]
         families = [
             ("normalisation", labels, total, 1 + 0 * total, -abs(total - 1), True),
@@ -206,8 +197,9 @@ class QuantizerDesign(Design):
         ]
         parts = []
         for name, index, lhs, rhs, slack, active in families:
-            left, right = (side.ravel().astype(float) for side in (lhs, rhs))
-            near = slack.ravel() if exact is None else exact.near(name, slack.ravel())
+            left, right, near = (side.ravel().astype(float) for side in (lhs, rhs, slack))
+            for n in np.flatnonzero(near <= ACTIVE).tolist() if exact else ():
+                near[n] = exact[name](*divmod(n, len(near) // len(rows)))
             parts.append(audit_rows(name, index, left, right, near, active=active))
         return pd.concat(parts, ignore_index=True)
 

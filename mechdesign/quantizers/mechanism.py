@@ -54,19 +54,9 @@ from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers import table as tables
 from mechdesign.quantizers.exact_law import ExactLaw, repaired_table
 from mechdesign.quantizers.selection import SelectionFamilies, check_bins, check_range, erm_family, rqm_family
-from mechdesign.quantizers.table import (
-    PiecewiseTable,
-    accuracy,
-    check_inside,
-    doubles,
-    inside,
-    largest_loss,
-    loss_at,
-    loss_from_floats,
-    mean_loss,
-)
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 if TYPE_CHECKING:
@@ -75,7 +65,7 @@ if TYPE_CHECKING:
 
 @serializable("quantizer")
 @dataclass(frozen=True, eq=False)
-class Quantizer(PiecewiseTable, Saved):
+class Quantizer(tables.PiecewiseTable, Saved):
     """A randomized quantizer on an interval.
 
     Parameters
@@ -114,17 +104,17 @@ class Quantizer(PiecewiseTable, Saved):
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Quantizer:
         """Rebuild a quantizer from a file; its tables must be those of its exact law, and the law that of its selection."""
-        least, most = ({f.name for f in fields_of(kind)} for kind in (PiecewiseTable, cls))
+        least, most = ({f.name for f in fields_of(kind)} for kind in (tables.PiecewiseTable, cls))
         if not isinstance(fields, dict) or not least <= fields.keys() <= most:
             raise DesignError.of("fields", fields, f"must be a dict of {', '.join(sorted(most))}")
         made = cls(**fields)
         if made.law is not None:
             exact = cls.of_law(made.law)
-            tables = (
+            same = (
                 np.array_equal(getattr(made, f.name), getattr(exact, f.name))
-                for f in fields_of(PiecewiseTable)
+                for f in fields_of(tables.PiecewiseTable)
             )
-            if not all(tables):
+            if not all(same):
                 raise DesignError("the tables of the quantizer are not those of its exact law")
             if made.selection is not None and not made.selection.rounds(made.law):
                 raise DesignError("the selection of the quantizer is not that of its exact law")
@@ -217,7 +207,7 @@ class Quantizer(PiecewiseTable, Saved):
         if is_tensor(x):
             return sample_tensor(self, x, rng, clip=clip)
         # Unclipped inputs are checked during the draw, while they are in the cache.
-        values = doubles(x) if clip is False else inside(x, self.input_range, clip=clip)
+        values = tables.doubles(x) if clip is False else tables.inside(x, self.input_range, clip=clip)
         return sample_array(self, values, checks.generator(rng))
 
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
@@ -231,7 +221,7 @@ class Quantizer(PiecewiseTable, Saved):
             An input outside the range without `clip`, one that is no number, or beyond 2⁵³ one that no double holds. The guarantee
             does not cover that refusal.
         """
-        return self._exact_sampler.draw(inside(x, self.input_range, clip=clip))
+        return self._exact_sampler.draw(tables.inside(x, self.input_range, clip=clip))
 
     @cached_property
     def _exact_sampler(self) -> ExactSampler:
@@ -253,7 +243,7 @@ class Quantizer(PiecewiseTable, Saved):
         if self.law is not None:
             ratio = self.law.ratio()
             return math.inf if ratio is None else log_upper(ratio)
-        return loss_from_floats(*self.extremes())
+        return tables.loss_from_floats(*self.extremes())
 
     def metric_loss(self) -> float:
         """Return the smallest ε with p(x, i) ≤ e^{ε|x − x'|} p(x', i): ∞ if any probability jumps or vanishes.
@@ -275,13 +265,13 @@ class Quantizer(PiecewiseTable, Saved):
 
     def bias(self, x: Numbers, *, clip: bool = False) -> Array:
         """Return E M(x) − x, element-wise."""
-        x = inside(x, self.input_range, clip=clip)
+        x = tables.inside(x, self.input_range, clip=clip)
         means: Array = self.probabilities(x) @ self.bins
         return means - x
 
     def loss_at(self, x: Numbers, loss: object = "absolute") -> Array:
         """Return E ℓ(M(x) − x), element-wise."""
-        return loss_at(self, inside(x, self.input_range), Loss.of(loss))
+        return tables.loss_at(self, tables.inside(x, self.input_range), Loss.of(loss))
 
     def expected_loss(self, prior: object, loss: object = "absolute") -> float:
         """Return E ℓ(M(X) − X) under a prior, exactly, as a sum over cells of partial moments of order 0–2.
@@ -295,20 +285,20 @@ class Quantizer(PiecewiseTable, Saved):
         """
         table, centre = self._about_zero
         law = Prior.of(prior, self.input_range)
-        return mean_loss(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
+        return tables.mean_loss(table, law.standardised(centre, 1.0) if centre else law, Loss.of(loss))
 
     def errors(self, prior: object) -> Accuracy:
         """Return standard deviation, mean absolute error and 95% half-width under a prior."""
-        return accuracy(self, prior)
+        return tables.accuracy(self, prior)
 
     def worst_case_loss(self, loss: object = "absolute") -> tuple[float, float]:
         """Return sup over inputs of E ℓ(M(x) − x), and an input at which it is attained (as a limit)."""
         table, centre = self._about_zero
-        value, where = largest_loss(table, Loss.of(loss))
+        value, where = tables.largest_loss(table, Loss.of(loss))
         return value, where + centre
 
     @cached_property
-    def _about_zero(self) -> tuple[PiecewiseTable, float]:
+    def _about_zero(self) -> tuple[tables.PiecewiseTable, float]:
         """The table, centred at zero if knots and moments would otherwise lose digits, and its former centre."""
         lower, upper = self.input_range
         centre = lower / 2 + upper / 2
@@ -316,7 +306,7 @@ class Quantizer(PiecewiseTable, Saved):
             return self, 0.0
         values = (self.bins, self.knots) if self.law is None else (self.law.bins, self.law.knots)
         bins, knots = (np.array([float(Fraction(v) - Fraction(centre)) for v in part]) for part in values)
-        return PiecewiseTable(bins, knots, self.starts, self.ends), centre
+        return tables.PiecewiseTable(bins, knots, self.starts, self.ends), centre
 
     # -- pictures -------------------------------------------------------------------------------------
 
@@ -415,7 +405,7 @@ class CoordinateQuantizer:
 # -- sampling ---------------------------------------------------------------------------------------------
 
 
-def sample_array(table: PiecewiseTable, x: Array, rng: np.random.Generator) -> Array:
+def sample_array(table: tables.PiecewiseTable, x: Array, rng: np.random.Generator) -> Array:
     """Draw for every element of `x`, checked to be in the range; chunks run on threads, reproducibly."""
     flat = np.ascontiguousarray(x, dtype=float).ravel()
     out, guide = np.empty(flat.size), GuideTable(table, flat.size)
@@ -440,7 +430,7 @@ def is_tensor(x: object) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any:
+def sample_tensor(table: tables.PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any:
     """Draw for every element of a tensor on its own device, in its own floating-point type."""
     import torch
 
@@ -551,7 +541,7 @@ class GuideTable:
         Expected number of draws: more draws justify a larger grid.
     """
 
-    def __init__(self, table: PiecewiseTable, draws: int) -> None:
+    def __init__(self, table: tables.PiecewiseTable, draws: int) -> None:
         m, knots = len(table.bins), table.knots
         self.bins, self.knots = table.bins, knots
         size = min(max(draws // 4, 1 << 8), _LARGEST * m)
@@ -612,7 +602,7 @@ class GuideTable:
         near: list[tuple[Any, ...]] = []  # draws with curves in their rectangle: place, input, row, code
         for start in range(0, x.size, piece):
             part, into = x[start : start + piece], out[start : start + piece]
-            check_inside(part, (self.knots[0], self.knots[-1]))
+            tables.check_inside(part, (self.knots[0], self.knots[-1]))
             code = codes[: part.size]
             row = _short_words(rng, part.size)
             row >>= _SHORT - self.bits

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -336,12 +336,9 @@ class Allocating:
         budget, count = budget_of(self.privacy), int(self.counts.sum())
         design = Calibration(self.family.name, self.privacy, 1.0, count, loss=_LOSSES[self.order])
         common = design.solve(certify=False, time_limit=clock.limit()).mechanism
-        for wider in (1.0, 1 + 1e-4, 1.01):  # grids differ
-            units = (replace(common, law=_scaled(common.law, wider)),)
-            alike = CoordinateNoise(units, np.minimum(self.which, 0), self.profile)
-            if alike.composed(self.privacy)[0] <= budget:
-                yield alike
-                break
+        alike = CoordinateNoise((common,), np.minimum(self.which, 0), self.profile)
+        if alike.composed(self.privacy)[0] <= budget:
+            yield alike
         for chosen in self.promising(clock) if len(self.counts) > 1 else ():
             if clock.passed:
                 return
@@ -469,12 +466,10 @@ class MixedProblem:
 
         high = math.log(reach)
         low = math.log(min(epsilon or delta for epsilon, delta in points) / 4 / float(counts.sum()))
-        for _ in range(3):
-            if excess(low) <= 0:
-                inside = excess(high) <= 0
-                return reach if inside else math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
-            low, high = low - 3, low
-        return 0.0
+        if excess(low) > 0:
+            return 0.0
+        inside = excess(high) <= 0
+        return reach if inside else math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
 
     def mixes(self, deadline: Deadline) -> list[Mix]:
         """Return mixes, the cheapest first: numbers of Laplace coordinates are doubled, then bisected around the best."""

@@ -193,11 +193,13 @@ class AllocationProof(Multipliers, Proof):
         law, asked = instance("law", stated.law, IndependentNoise), design.asked
         scales = law.scales
         # `release` widens the law for its lattice by the law's own sensitivities
-        own = [one for one in asked if self._made_for(law, one)]
-        others = [
-            IndependentNoise(law.noise, scales, one.sensitivities, one.bounds) for one in asked[1:] or ()
-        ]
-        if not own or any(other.lattice_cost > law.lattice_cost for other in others):
+        own = any(
+            (law.noise, law.bounds) == (one.noise, one.bounds)
+            and law.sensitivities is not None
+            and np.array_equal(law.sensitivities, one.sensitivities)
+            for one in asked
+        )
+        if not own or (len(asked) > 1 and deployed(asked, scales).lattice_cost > law.lattice_cost):
             claim = "the law is noise of the type, for the changes, of the question"
             yield Claim(claim, PROVED, -math.inf, False)
             return
@@ -219,13 +221,6 @@ class AllocationProof(Multipliers, Proof):
             yield Claim(claim, RECOMPUTED, room, room >= 0)
         if stated.lower_bound is not None:
             yield from self._bounds(stated, design)
-
-    @staticmethod
-    def _made_for(law: IndependentNoise, asked: ScalesPrivacy) -> bool:
-        alike = law.noise == asked.noise and law.bounds == asked.bounds
-        return (
-            alike and law.sensitivities is not None and np.array_equal(law.sensitivities, asked.sensitivities)
-        )
 
     def _bounds(self, stated: Certificate, design: ScalesDesign) -> Iterator[Claim]:
         for k, one in enumerate(design.asked):

@@ -19,7 +19,7 @@ import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise.profiles import gini, layer_profile, majorizes
-from mechdesign.noise.scales_solving import worst_mix
+from mechdesign.noise.scales_solving import mix_of, worst_mix
 from mechdesign.noise.separable import Changes, spent
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.law_moments import absolute_moment
@@ -419,6 +419,7 @@ def test_what_prices_prove_of_changes_they_prove_of_mixes(drawn, order):
         return
     found = worst_mix(asked, order, None)
     assert asked.reached(found.mix, found.shares) and not asked.reached(found.mix * 1.001, found.shares)
+    assert asked.reached(*mix_of(asked, *np.ones((2, np.count_nonzero(asked.sizes)))))
     m, stated = asked.spend, [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
     for _ in range(20):
         scales = asked.sizes * rng.uniform(0.5, 2.0, len(asked.sizes))

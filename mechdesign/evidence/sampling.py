@@ -218,7 +218,7 @@ class IntegerWeights:
             high = sum((c << bits) < (word + 1) * total for c in self.cumulative)
             if low == high:
                 return low
-            word, bits = _longer(word, bits)
+            word, bits = (word << 64) | int(random_words(1)[0]), bits + 64
 
 
 class IntegerRows:
@@ -307,17 +307,7 @@ def _lengthened(leading: npt.NDArray[np.uint16]) -> Words:
     return further | (leading.astype(np.uint64) << np.uint64(64 - _SHORT))
 
 
-def _longer(word: int, bits: int) -> tuple[int, int]:
-    return (word << 64) | int(random_words(1)[0]), bits + 64
-
-
 def below(word: int, threshold: Fraction) -> bool:
-    """Return whether U < threshold, for U uniform with the leading bits `word`, drawing more as needed."""
-    bits = 64
-    while True:
-        scaled = threshold * (1 << bits)
-        if word + 1 <= scaled:
-            return True
-        if word >= scaled:
-            return False
-        word, bits = _longer(word, bits)
+    """Return whether U < threshold, a probability, for U uniform with the leading bits `word`, drawing more as needed."""
+    shares = [threshold.numerator, threshold.denominator - threshold.numerator]
+    return IntegerWeights(shares).settled(word) == 0

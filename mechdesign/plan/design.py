@@ -503,7 +503,8 @@ class Plan(PlanPage):
             least = least_of(lambda privacy: narrower.consumed(privacy).upper, least)
             least = min(least, mechanism.consumed(PureDP(least)).upper)
             # within the root's tolerance, as for a plan's own errors as targets
-            if search.budget < least < search.budget * (1 + 1e-8) and self._keeps(mechanism):
+            kept = mechanism.consumed(self.privacy).upper <= budget_of(self.privacy)
+            if search.budget < least < search.budget * (1 + 1e-8) and kept:
                 least = search.budget
         if least > search.budget:
             known = least < math.inf
@@ -513,9 +514,6 @@ class Plan(PlanPage):
         if not composes and self._reached:
             yield Bound(self._least, proofs.ClosedBound())
         yield Law(mechanism, least, report=SolveReport("search"))
-
-    def _keeps(self, law: PlannedRelease) -> bool:
-        return law.consumed(self.privacy).upper <= budget_of(self.privacy)
 
     @cached_property
     def _aimed(self) -> list[list[Choice]]:

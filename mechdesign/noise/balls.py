@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from operator import mul
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -532,21 +532,9 @@ def rising(column: Sequence[int]) -> fmpq:
 
 
 @lru_cache(32)
-def ball_of(
-    dimension: int,
-    norm: float,
-    cap: float | None,
-    signed: bool,
-    vertices: Vectors | None,
-    simplices: Rows | None,
-    planes: Rows | None,
-) -> Ball:
-    """Return one shared ball for all laws of the same norm."""
-    if planes is not None:
-        return Planes(dimension, planes=planes)
-    if vertices and simplices:
-        return Hull(dimension, vertices=vertices, simplices=simplices)
-    return Ball(dimension, norm, signed) if cap is None else CappedCube(dimension, cap=cap)
+def shared(kind: Callable[..., Ball], *fields: Any) -> Ball:
+    """Return one ball for all laws of the same norm."""
+    return kind(*fields)
 
 
 def hull_of(vectors: Array) -> Hull:

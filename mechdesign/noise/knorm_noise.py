@@ -222,8 +222,14 @@ class KNormNoise(Checked, AddedNoise):
     @cached_property
     def body(self) -> Ball:
         """The unit ball, in units of the widths."""
-        given = self.norm, self.cap, self.signed, self.vertices, self.simplices, self.planes
-        return balls.ball_of(self.size, *given)
+        cube = self.size, math.inf, True
+        if self.planes is not None:
+            return balls.shared(balls.Planes, *cube, self.planes)
+        if self.vertices and self.simplices:
+            return balls.shared(Hull, *cube, self.vertices, self.simplices)
+        if self.cap is not None:
+            return balls.shared(balls.CappedCube, *cube, self.cap)
+        return Ball(self.size, self.norm, self.signed)
 
     def most(self, vectors: Array) -> Fraction:
         """Return the largest norm of vectors that change coordinates with noise alone, exactly; for a hull or planes."""
@@ -235,8 +241,12 @@ class KNormNoise(Checked, AddedNoise):
     def shells(self, power: int) -> Shells:
         """Return the moments of the staircases for changes of size `largest` at this scale."""
         power = checks.integer("power", power, 1, 2)
-        assert self.largest is not None
-        return Shells(self.size, self.largest / self.scale, power)
+        return Shells(self.size, self._unit / self.scale, power)
+
+    @property
+    def _unit(self) -> float:
+        """The width of a level, Δ; of the exponential any length will do."""
+        return self.largest or self.scale
 
     @property
     def deployable(self) -> bool:
@@ -283,9 +293,8 @@ class KNormNoise(Checked, AddedNoise):
             length = np.linspace(max(0.0, d - spread), d + spread + 60, 2001)
             mass = np.exp(special.xlogy(d, length) - length - special.gammaln(d + 1))
             return length * self.scale, mass / mass.sum()
-        assert self.largest is not None
         ends, mass = self.shells(1).masses(self.gamma)
-        return ends * self.largest, mass
+        return ends * self._unit, mass
 
     def norm_of(self, z: Numbers) -> Array:
         """Return the noise's own norm of vectors, shape (..., k)."""
@@ -300,25 +309,19 @@ class KNormNoise(Checked, AddedNoise):
         volume = self.body.log_volume + float(np.log(self._widths).sum())
         if self.gamma is None:
             return -length / self.scale - volume - special.gammaln(d + 1) - d * math.log(self.scale)
-        assert self.largest is not None
-        fall = self.largest / self.scale
-        level = np.maximum(np.ceil(length / self.largest - self.gamma), 0)
+        fall = self._unit / self.scale
+        level = np.maximum(np.ceil(length / self._unit - self.gamma), 0)
         mass = math.log(-math.expm1(-fall)) + self.shells(1).log_sum(self.gamma)
-        return -fall * level - volume - d * math.log(self.largest) - mass
+        return -fall * level - volume - d * math.log(self._unit) - mass
 
     def _radial_moment(self, power: int) -> float:
         """Return E R^p: z is R times a uniform point of the unit ball."""
-        d = self.size
-        if self.gamma is None:
-            return math.prod(d + i for i in range(1, power + 1)) * self.scale**power
-        assert self.largest is not None
-        return self.shells(power).moment(self.gamma) * self.largest**power
+        return self.shells(power).moment(self.gamma) * self._unit**power
 
     @property
     def mean_norm(self) -> float:
         """E‖z‖, in the noise's own norm: ks where it is exponential."""
-        d = self.size
-        return d * self.scale if self.gamma is None else self._radial_moment(1) * d / (d + 1)
+        return self._radial_moment(1) * self.size / (self.size + 1)
 
     def factor(self, power: int) -> float:
         """Return E|z_i|^p over E R^p, on average over the coordinates."""
@@ -396,8 +399,8 @@ class KNormNoise(Checked, AddedNoise):
     def loss(self, shift: float) -> float:
         """Return the exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s, for a staircase that of whole steps."""
         shift = checks.non_negative("shift", shift)
-        if self.gamma is not None and self.largest is not None:
-            shift = math.ceil(shift / self.largest) * self.largest
+        if self.gamma is not None:
+            shift = math.ceil(shift / self._unit) * self._unit
         return round_up(Fraction(shift) / Fraction(self.scale))
 
     def __str__(self) -> str:

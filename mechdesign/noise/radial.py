@@ -44,16 +44,9 @@ from scipy import optimize, special
 
 from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
+from mechdesign.evidence import sampling
 from mechdesign.evidence.exact import exp_upper
-from mechdesign.evidence.sampling import (
-    IntegerWeights,
-    accepted,
-    bernoulli,
-    geometric,
-    streaks,
-    uniform_below,
-    uniform_integers,
-)
+from mechdesign.evidence.sampling import IntegerWeights
 from mechdesign.noise.balls import Ball, Kept
 from mechdesign.noise.release import RoundedSum
 from mechdesign.typing import Array, Indices
@@ -263,7 +256,7 @@ class RadialLattice:
             z, kept = self._proposed(min(math.ceil(missing / share) + 1, most))
             return z[kept]
 
-        return accepted(rows, proposed)
+        return sampling.accepted(rows, proposed)
 
     def _proposed(self, rows: int) -> tuple[Indices, Kept]:
         """Propose vectors, and return which of them are accepted."""
@@ -273,12 +266,14 @@ class RadialLattice:
         if self.inner is None and base.norm == 1:
             size = rows * base.dimension
             fine = self.rate * over  # ‖z‖₁/c is at most the hull's norm: a coin decides by the difference
-            z = (geometric(fine, size) // under - geometric(fine, size) // under).reshape(rows, -1)
+            z = (sampling.geometric(fine, size) // under - sampling.geometric(fine, size) // under).reshape(
+                rows, -1
+            )
             if self.ball.norm == 1:
                 return z, np.ones(rows, dtype=bool)
             whole, rest = np.divmod(np.abs(z).sum(axis=1), over)
             excess = (self.ball.radius(z) - whole * under) * over - rest * under
-            return z, geometric(fine, rows) >= excess
+            return z, sampling.geometric(fine, rows) >= excess
         if self.inner is None:
             sides = 2 if base.signed else 1
             radius, kept = radii(base.dimension, self.rate, rows, sides), np.ones(rows, dtype=bool)
@@ -334,7 +329,7 @@ class RadialLattice:
         base, d = self.ball.around[0], self.ball.dimension
         level, kept = cells.draw(rows), np.ones(rows, dtype=bool)
         beyond = np.flatnonzero(level == last)
-        level[beyond] += streaks(hat, beyond.size)
+        level[beyond] += sampling.streaks(hat, beyond.size)
 
         def exact(i: int) -> Fraction:
             steps = int(level[beyond[i]]) - last
@@ -343,7 +338,7 @@ class RadialLattice:
 
         steps, start = level[beyond] - last, first / each + last
         near = np.exp(d * (np.log1p(steps / start) - steps * math.log1p(1 / start)))
-        kept[beyond] = bernoulli(near, np.full(near.shape, _DOUBT), exact)
+        kept[beyond] = sampling.bernoulli(near, np.full(near.shape, _DOUBT), exact)
         reach = first + level * each
         reach = reach - d if base.norm == 1 else reach // 2 if base.signed else reach - 1
         return self.inner + level * self.shift, reach, kept
@@ -390,18 +385,18 @@ def _uniform(ball: Ball, radius: Indices) -> tuple[Indices, Kept]:
     rows, d = len(radius), ball.dimension
     if ball.norm == 1:
         # d different numbers below R + d, sorted, are the running sums of d numbers whose sum is at most R
-        places = np.sort(uniform_below(np.broadcast_to((radius + d)[:, None], (rows, d))), axis=1)
+        places = np.sort(sampling.uniform_below(np.broadcast_to((radius + d)[:, None], (rows, d))), axis=1)
         sizes = np.diff(places, axis=1, prepend=-1) - 1
-        negative = uniform_integers(2, rows * d).reshape(rows, d) == 1
+        negative = sampling.uniform_integers(2, rows * d).reshape(rows, d) == 1
         kept = (sizes >= 0).all(axis=1) & ~(negative & (sizes == 0)).any(axis=1)  # one zero, not two
         return np.where(negative, -sizes, sizes), kept
     if ball.signed:
         sides = np.broadcast_to((2 * radius + 1)[:, None], (rows, d))
-        return uniform_below(sides) - radius[:, None], np.ones(rows, dtype=bool)
-    numbers = uniform_below(np.broadcast_to((radius + 1)[:, None], (rows, d + 1)))
-    numbers[np.arange(rows), uniform_integers(d + 1, rows)] = 0
+        return sampling.uniform_below(sides) - radius[:, None], np.ones(rows, dtype=bool)
+    numbers = sampling.uniform_below(np.broadcast_to((radius + 1)[:, None], (rows, d + 1)))
+    numbers[np.arange(rows), sampling.uniform_integers(d + 1, rows)] = 0
     # a vector arises once for each of its zeros: each may be the one that was set
-    kept = uniform_below((numbers == 0).sum(axis=1)) == 0
+    kept = sampling.uniform_below((numbers == 0).sum(axis=1)) == 0
     return numbers[:, 1:] - numbers[:, :1], kept
 
 
@@ -409,14 +404,14 @@ def radii(dimension: int, rate: int, rows: int, sides: int = 2) -> Indices:
     """Draw R with probabilities exactly proportional to (R + 1/sides)^d exp(−R/rate)."""
     out, open_, j = np.empty(rows, dtype=np.int64), np.arange(rows), np.arange(1, dimension + 1)
     while open_.size:
-        radius = geometric(rate, open_.size * (dimension + 1)).reshape(open_.size, -1).sum(axis=1)
+        radius = sampling.geometric(rate, open_.size * (dimension + 1)).reshape(open_.size, -1).sum(axis=1)
         near = np.exp(np.log1p((1 / sides - j) / (radius[:, None] + j)).sum(axis=1))
 
         def exact(i: int, radius: Indices = radius) -> Fraction:
             r = sides * int(radius[i])
             return Fraction((r + 1) ** dimension, math.prod(r + sides * j for j in range(1, dimension + 1)))
 
-        kept = bernoulli(near, np.full(near.shape, _DOUBT), exact)
+        kept = sampling.bernoulli(near, np.full(near.shape, _DOUBT), exact)
         out[open_[kept]] = radius[kept]
         open_ = open_[~kept]
     return out

@@ -333,17 +333,18 @@ class LaplaceHistogram(Checked):
         return self._fit(self.lattice.release(truth / step, np.zeros(truth.size), exact))
 
     def _fit(self, noisy: Array) -> FrequencyFit:
-        """Post-process the noisy histogram."""
-        estimate = noisy + (1.0 - noisy.sum(axis=-1, keepdims=True)) / self.space.size
-        deviation = np.sqrt(2 * (1 - 1 / self.space.size)) * self.scale
-        return FrequencyFit(
-            estimate=estimate,
-            histogram=simplex_projection(estimate, self.space) if self.project else estimate,
-            error_bound=self.error_bound,
-            space=self.space,
-            reports=self.users,
-            standard_errors=np.full(self.space.size, deviation),
-        )
+        deviation = math.sqrt(2) * self.scale
+        return centred_fit(noisy, deviation, self.error_bound, self.space, self.users, self.project)
+
+
+def centred_fit(
+    noisy: Array, deviation: float, bound: float, space: MetricSpace, users: int, project: bool = False
+) -> FrequencyFit:
+    """Remove the mean of the noise, of this deviation in every entry, from a noisy histogram."""
+    estimate = noisy + (1.0 - noisy.sum(axis=-1, keepdims=True)) / space.size
+    spread = np.full(space.size, deviation * math.sqrt(1 - 1 / space.size))
+    histogram = simplex_projection(estimate, space) if project else estimate
+    return FrequencyFit(estimate, histogram, bound, space, users, spread)
 
 
 def _bound(space: MetricSpace, points: float, clusters: float, project: bool) -> float:

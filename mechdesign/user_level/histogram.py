@@ -511,10 +511,8 @@ class UserHistogram(Design):
             return FrequencyEstimate(law.channel, self.space).fit(law.release(datasets))
         counts = self._reference_tree._counts(datasets, sizes)
         noisy = law.release(counts, sizes=self.items if self.users > 1 else None)
-        estimate = noisy + (1 - noisy.sum()) / len(noisy)
-        deviation = law.rms() / math.sqrt(len(noisy)) * math.sqrt(1 - 1 / len(noisy))
-        spread = np.full(len(noisy), deviation)
-        return FrequencyFit(estimate, estimate, self.error(law), self.space, self.users, spread)
+        deviation = law.rms() / math.sqrt(len(noisy))
+        return frequency.centred_fit(noisy, deviation, self.error(law), self.space, self.users)
 
     # -- what a result says ------------------------------------------------------------------------------------
 

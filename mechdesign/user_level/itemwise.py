@@ -47,6 +47,7 @@ from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DataError, DesignError, SolverError
+from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field, settle
@@ -351,11 +352,12 @@ class SamplingReduction(Checked):
         r, need = self.radius / self.diameter, math.log(1 / self.failure) / self.samples
         if math.log(1 / r) <= need:
             return self.diameter
-        low, high = r, 1.0
-        while high - low > 1e-13 * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if _kl(middle, r) >= need * (1 + 1e-12) else (middle, high)
-        return min(high * self.diameter * (1 + 1e-12), self.diameter)
+
+        def over(a: float) -> float:
+            return need * (1 + 1e-12) - float(special.rel_entr(a, r) + special.rel_entr(1 - a, 1 - r))
+
+        found = least_kept(over, 1.0, least=r, most=1.0, xtol=1e-13 * r)
+        return min(found * self.diameter * (1 + 1e-12), self.diameter)
 
     @property
     def guarantee(self) -> DiscreteEMDPrivacy:
@@ -480,8 +482,3 @@ class ReducedRelease(Checked):
     def _draws(self, datasets: Iterable[Numbers], source: Simulation | Deployment) -> Indices:
         checked = [self.space.indices(items, name="datasets") for items in collection(datasets)]
         return self.reduction.drawn(checked, source)
-
-
-def _kl(a: float, r: float) -> float:
-    """Return the binary relative entropy KL(a‖r)."""
-    return float(special.rel_entr(a, r) + special.rel_entr(1 - a, 1 - r))

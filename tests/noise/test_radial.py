@@ -395,7 +395,9 @@ def test_coins_settled_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     lattice = RadialLattice(Ball(2, CUBE), 1.0, 1, 1, None, 0.0)
     monkeypatch.setattr(radial, "_DOUBT", 1.0)
     assert counted_out(lattice, 5000) > ALARM
-    monkeypatch.setattr(radial, "bernoulli", lambda near, error, exact: np.ones(near.shape, dtype=bool))
+    monkeypatch.setattr(
+        radial.sampling, "bernoulli", lambda near, error, exact: np.ones(near.shape, dtype=bool)
+    )
     assert counted_out(lattice, 20_000) < ALARM
 
 

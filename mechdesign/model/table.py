@@ -149,11 +149,9 @@ class Private(Requirement):
 
     def scaled(self, factor: float) -> Private:
         """Return the same requirement at ε times a factor."""
-        if isinstance(self.privacy, TradeOff):
-            return replace(self, privacy=TradeOff(tuple((e * factor, d) for e, d in self.privacy.points)))
-        if isinstance(self.privacy, MembershipAdvantage):
-            return self
-        return replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * factor))
+        if isinstance(self.privacy, MetricDP):
+            return replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * factor))
+        return replace(self, privacy=TradeOff(tuple((e * factor, d) for e, d in self.points)))
 
     def __str__(self) -> str:
         pairs = {"all": "all pairs of inputs", "adjacent": "adjacent inputs"}

@@ -33,16 +33,8 @@ from mechdesign.evidence.exact import rational
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import FAR, Block, Declared, Entry, Part
 from mechdesign.model.problem import Requirement, Unknown
+from mechdesign.problem import losses
 from mechdesign.problem.checks import one_of, positive
-from mechdesign.problem.losses import (
-    ExactCosts,
-    Loss,
-    average_costs,
-    check_loss,
-    outward_decay,
-    round_width,
-    tail_costs,
-)
 from mechdesign.problem.privacy import ApproximateDP, MembershipAdvantage, PureDP, pairs_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.words import guarantee
@@ -142,9 +134,9 @@ class LatticeNoise(Unknown):
             self.even = self.change * Fraction(step) <= size * (
                 1 + near
             )  # a whole number of steps is the sensitivity
-            self.step = round_width(size / self.change if self.even else Fraction(step))
+            self.step = losses.round_width(size / self.change if self.even else Fraction(step))
         self.side = math.floor(min(reach / step, MOST_POINTS) * (1 + 1e-9))
-        self.decay = Fraction(0) if tails is None else outward_decay(positive("tails", tails))
+        self.decay = Fraction(0) if tails is None else losses.outward_decay(positive("tails", tails))
         self.tails = tails
         least = self.change if self.decay else 1
         if not least <= self.side <= MOST_POINTS // 2:
@@ -195,9 +187,11 @@ class LatticeNoise(Unknown):
         loss : {"absolute", "squared"}, dict, or convex callable
             A callable is vectorised over arrays, and its values are taken as exact.
         """
-        held = Loss.of(loss)
+        held = losses.Loss.of(loss)
         if held.function is not None:
-            check_loss(held, self.step * np.arange(-self.side - self.change - 1, self.side + self.change + 2))
+            losses.check_loss(
+                held, self.step * np.arange(-self.side - self.change - 1, self.side + self.change + 2)
+            )
         costs = lattice_costs(held, self.step, self.side, self.change, self.decay, integer=self.integer)
         found: cp.Expression = cp.sum(cp.multiply(costs.floats(), self))
         found.set_label(f"expected {held.words}")
@@ -223,19 +217,19 @@ _NAMED = {f"expected {loss} error": loss for loss in ("absolute", "squared")}
 
 
 def lattice_costs(
-    loss: Loss, step: float, side: int, change: int, decay: Fraction, *, integer: bool
-) -> ExactCosts:
+    loss: losses.Loss, step: float, side: int, change: int, decay: Fraction, *, integer: bool
+) -> losses.ExactCosts:
     """Return the cost of a unit of each entry: the loss at a point, or its average over a cell, including the entry's repetitions."""
     middles, unit, half = 2 * np.arange(-side, side + 1), Fraction(step) / 2, 0 if integer else 1
-    costs = average_costs(loss, middles, unit, half=half)
+    costs = losses.average_costs(loss, middles, unit, half=half)
     if not decay:
         return costs
     held = [Fraction(n, costs.denominator) for n in costs.numerators]
-    left, right = tail_costs(loss, middles, unit, change, decay, half=half)
+    left, right = losses.tail_costs(loss, middles, unit, change, decay, half=half)
     for place, tail in ((0, left), (len(held) - change, right)):
         for k, n in enumerate(tail.numerators):
             held[place + k] = (1 - decay) * (held[place + k] + Fraction(n, tail.denominator))
-    return ExactCosts.of(held)
+    return losses.ExactCosts.of(held)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +274,7 @@ class LatticeDeclared(Declared):
     def named(self) -> Any:
         if self.free or self.mirrored or self.objective not in _NAMED:
             return None
-        loss = Loss.of(_NAMED[self.objective])
+        loss = losses.Loss.of(_NAMED[self.objective])
         costs = lattice_costs(loss, self.step, self.side, self.change, self.decay, integer=self.integer)
         return costs.floats()[None]
 

@@ -43,16 +43,8 @@ from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
+from mechdesign.problem import law_moments
 from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, share
-from mechdesign.problem.law_moments import (
-    FINITE,
-    STAIRCASES,
-    frozen_parts,
-    is_gaussian,
-    law_variance,
-    of_scipy,
-    symmetric_mean,
-)
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
@@ -139,7 +131,7 @@ def worst_cases(
         return WorstCases(law, ((NoiseTerm(law, sensitivity, dimension),),), exact=True)
     s, discrete = sensitivity, not hasattr(law.dist, "_logpdf")
     if sampling_rate < 1 and s.neighbours == "replace":
-        if s.own is None or not is_gaussian(law):
+        if s.own is None or not law_moments.is_gaussian(law):
             remedy = 'needs noise="gaussian" and Sensitivity(own=...), what one record contributes, where neighbours are replaced'
             raise DesignError.of("sampling_rate", sampling_rate, remedy)
         return WorstCases(law, ((NoiseTerm(law, s.largest_l2(dimension), own=s.own),),), exact=True)
@@ -150,7 +142,7 @@ def worst_cases(
 
     seen = 1e-9 * s.largest_linf(dimension)  # smaller changes do not affect the worst
     attained = () if discrete else tuple(terms(v) for v in s.attained(dimension) if v[0][0] > seen)
-    if is_gaussian(law):
+    if law_moments.is_gaussian(law):
         return WorstCases(law, (terms(((s.largest_l2(dimension), 1),)),), True, attained)
     if discrete:
         vectors, exact = s.whole_changes(dimension)
@@ -255,13 +247,13 @@ def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int =
     """
     if not isinstance(sensitivity, Sensitivity):
         return concentrated_rho(law, sensitivity, dimension, xi)
-    if is_gaussian(law) or law.dist.name == "discrete_gaussian":
+    if law_moments.is_gaussian(law) or law.dist.name == "discrete_gaussian":
         slope, _ = _tail(law, sensitivity.largest_l2(dimension))
         return slope * (1 + 4e-15)
     if not hasattr(law.dist, "_logpdf"):
         return min(_joint_rho(terms, xi) for terms in worst_cases(law, sensitivity, dimension).alternatives)
     box = concentrated_rho(law, sensitivity.largest_linf(dimension), sensitivity.count(dimension), xi)
-    if law.dist.name in STAIRCASES:
+    if law.dist.name in law_moments.STAIRCASES:
         return box
     return min(box, concentrated_rho(law, sensitivity.largest_l1(dimension), 1, xi))
 
@@ -358,9 +350,9 @@ class AdditiveNoise(Checked, AddedNoise):
         super().__post_init__()
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
-        frozen_parts(self.law)  # refuses anything else
+        law_moments.frozen_parts(self.law)  # refuses anything else
         if not (math.isfinite(self.variance) and self.variance > 0):
-            raise DesignError.of("law", self.law.dist.name, FINITE)
+            raise DesignError.of("law", self.law.dist.name, law_moments.FINITE)
         if self.neighbours == "replace" and self.sampling_rate < 1:
             _ = self.worst_cases  # refuses what is not accounted for
 
@@ -377,7 +369,7 @@ class AdditiveNoise(Checked, AddedNoise):
     @cached_property
     def variance(self) -> float:
         """Variance of one coordinate."""
-        return law_variance(self.law)
+        return law_moments.law_variance(self.law)
 
     @property
     def standard_deviation(self) -> float:
@@ -389,6 +381,11 @@ class AdditiveNoise(Checked, AddedNoise):
         """Standard deviation over the ℓ₂ norm that one record contributes, as libraries for private training state noise."""
         changes = Sensitivity.of(self.sensitivity)
         return self.standard_deviation / (changes.own or changes.largest_l2(self.dimension))
+
+    def times(self, factor: float) -> AdditiveNoise:
+        """Return the same noise with its scale multiplied."""
+        dist, shapes, _, scale = law_moments.frozen_parts(self.law)
+        return replace(self, law=dist(*shapes, scale=scale * factor))
 
     def errors(self) -> Accuracy:
         """Return the errors of one coordinate."""
@@ -402,7 +399,7 @@ class AdditiveNoise(Checked, AddedNoise):
     @property
     def absolute_error(self) -> float:
         """Return E|T| of one coordinate: in closed form, or by integration."""
-        _, shapes, _, scale = frozen_parts(self.law)
+        _, shapes, _, scale = law_moments.frozen_parts(self.law)
         if hasattr(self.law.dist, "mean_absolute"):
             return float(scale * self.law.dist.mean_absolute(*shapes))
         if not self.continuous:
@@ -410,15 +407,15 @@ class AdditiveNoise(Checked, AddedNoise):
             return float(
                 2 * math.exp(-shapes[0]) / -math.expm1(-2 * shapes[0]) if known else self.law.expect(abs)
             )
-        if of_scipy(self.law.dist) == "gennorm":
+        if law_moments.of_scipy(self.law.dist) == "gennorm":
             return scale * math.exp(special.gammaln(2 / shapes[0]) - special.gammaln(1 / shapes[0]))
-        return symmetric_mean(self.law, np.abs)
+        return law_moments.symmetric_mean(self.law, np.abs)
 
     @property
     def parameters(self) -> dict[str, float]:
         """Shape and scale parameters by name."""
         dist = self.law.dist
-        _, shapes, _, scale = frozen_parts(self.law)
+        _, shapes, _, scale = law_moments.frozen_parts(self.law)
         out = dict(zip((n.strip() for n in (dist.shapes or "").split(",")), shapes))
         if self.continuous:
             out["scale"] = scale
@@ -536,7 +533,7 @@ class AdditiveNoise(Checked, AddedNoise):
         """Return the budget of all rounds: μ of Gaussian noise, ρ of discrete Gaussian noise, else the largest losses where they are finite."""
         if self.sampling_rate < 1:
             return Consumption()
-        normal, cases = is_gaussian(self.law), self.worst_cases
+        normal, cases = law_moments.is_gaussian(self.law), self.worst_cases
         if normal or self.law.dist.name == "discrete_gaussian":
             rho = worst_rho(self.law, self.sensitivity, self.dimension) * self.rounds * (1 + 2e-15)
             return Consumption.gaussian(2 * rho) if normal else Consumption(rho=rho)

@@ -178,9 +178,8 @@ class Calibration(Design):
             remedy = f"leaves a person out of every round but with probability {seen:.3g} <= delta: this delta asks for no noise; lower it"
         if remedy:
             raise DesignError.of("sampling_rate", rate, remedy)
-        worst_cases(
-            self.family.member, self.sensitivity, self.dimension, rate
-        )  # refuses what is not accounted for
+        # refuses what is not accounted for
+        worst_cases(self.family.member, self.sensitivity, self.dimension, rate)
 
     @cached_property
     def query(self) -> search.Query:
@@ -231,9 +230,8 @@ class Calibration(Design):
         spent = search.consumed(noise, privacy, clock)
         claims = search.evaluated(noise, privacy, self.loss, law.value, stated=spent, fresh=spent)
         if failed := [claim.claim for claim in claims if not claim.holds]:
-            found = (
-                f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {search.budget_of(privacy):.6g} allowed"
-            )
+            found, allowed = f"[{spent.lower:.6g}, {spent.upper:.6g}]", search.budget_of(privacy)
+            found += f" is consumed, {allowed:.6g} allowed"
             message = f"calibration check failed ({'; '.join(failed)}): {found}"
             raise SolverError(message, solver="calibrate", status="check")
         return replace(law, proofs=(proofs.LawProof(spent),))

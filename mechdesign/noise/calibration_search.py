@@ -189,8 +189,7 @@ def exceeds(
     noise: AdditiveNoise, privacy: CentralPrivacy, share: float, deadline: Deadline | None = None
 ) -> bool:
     """Return whether a continuous law at this share of its scale provably exceeds the budget."""
-    dist, shapes, _, scale = frozen_parts(noise.law)
-    return over_budget(replace(noise, law=dist(*shapes, scale=scale * share)), privacy, deadline)
+    return over_budget(noise.times(share), privacy, deadline)
 
 
 @np.errstate(under="ignore")

@@ -87,13 +87,7 @@ class JointNoise(Checked, Saved):
 
     def times(self, factor: float) -> JointNoise:
         """Return the same noise with every scale multiplied."""
-        parts = ((noise, frozen_parts(noise.law)) for noise in self.noises)
-        return JointNoise(
-            tuple(
-                replace(noise, law=dist(*shapes, scale=scale * factor))
-                for noise, (dist, shapes, _, scale) in parts
-            )
-        )
+        return JointNoise(tuple(noise.times(factor) for noise in self.noises))
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Enclose δ(ε) of all rounds of all mechanisms, with the options of `mechdesign.accounting.interval.joint_interval`."""

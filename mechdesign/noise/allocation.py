@@ -36,16 +36,8 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import GaussianPrivacy
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.proofs import (
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    LawProof,
-    MechanismClass,
-    family,
-)
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named
@@ -354,9 +346,9 @@ class NoiseAllocation(AllocationPage):
             value = self._cost_of_laws(law) * (1 + 1e-12)
             if not 0 < value < math.inf:
                 raise DesignError.of("noise", self.noise, FINITE)
-            yield Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
+            yield Law(law, value, (proofs.LawProof(),), SolveReport("search"), self.said(value))
 
-    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
+    def law_claims(self, stated: proofs.Certificate, given: None) -> Iterator[proofs.Claim]:
         """Check that noise with a law for each coordinate is private by the exact composition over all coordinates, each with its largest change.
 
         δ of the composition is a bound from above (`composed` of the law): a closed form or basic composition, else in outward-rounded floats.
@@ -367,15 +359,19 @@ class NoiseAllocation(AllocationPage):
             raise DesignError.of("law", type(law).__name__, "must be MixedNoise or CoordinateNoise")
         own = "mixed" if isinstance(law, MixedNoise) else law.noise
         if self.noise != own or not np.array_equal(law.sensitivities, self.sensitivities):
-            yield Claim("the law is noise of the type, for these sensitivities", PROVED, -math.inf, False)
+            yield proofs.Claim(
+                "the law is noise of the type, for these sensitivities", proofs.PROVED, -math.inf, False
+            )
             return
         privacy = instance("privacy", self.privacy, *get_args(Pointwise))
         used, basic = law.composed(privacy)
         kept = ", ".join(f"δ at ε = {e:g} is at most {d:g}" for e, d in pairs_of(privacy))
         claim = f"{kept} when all coordinates change by all they may"
-        yield Claim(claim, PROVED if basic else RECOMPUTED, self.budget - used, used <= self.budget)
+        yield proofs.Claim(
+            claim, proofs.PROVED if basic else proofs.RECOMPUTED, self.budget - used, used <= self.budget
+        )
         room = stated.value * (1 + ROUNDING) - self._cost_of_laws(law)
-        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        yield proofs.Claim(f"the loss is at most {stated.value:.9g}", proofs.RECOMPUTED, room, room >= 0)
 
     def _cost_of_laws(self, law: MixedNoise | CoordinateNoise) -> float:
         with np.errstate(over="ignore"):  # overflow to infinity
@@ -383,7 +379,7 @@ class NoiseAllocation(AllocationPage):
         return float((moments if self.weights is None else moments * self.weights).sum())
 
     def privacy_checked(self, law: object, given: None) -> str:
-        return RECOMPUTED
+        return proofs.RECOMPUTED
 
     # -- what a result says -----------------------------------------------------------------------------------
 
@@ -431,13 +427,13 @@ class NoiseAllocation(AllocationPage):
         return ModelledDesign.consumption(self, result) if self.searched else super().consumption(result)
 
     @property
-    def among(self) -> MechanismClass:
+    def among(self) -> proofs.MechanismClass:
         """Independent noise of the type asked for within this budget, with a scale for each coordinate or group."""
         shared = "" if self.groups is None else " of one scale for each group"
         if self.noise == "mixed":
-            return family(f"independent Laplace and Gaussian noise{shared}")
+            return proofs.family(f"independent Laplace and Gaussian noise{shared}")
         if self.searched:
-            return family(f"independent {self.noise.replace('_', ' ')} noise")
+            return proofs.family(f"independent {self.noise.replace('_', ' ')} noise")
         return scales_class(self.noise, self.asked, shared)
 
     @cached_property
@@ -557,14 +553,14 @@ class NoiseAllocation(AllocationPage):
             least=least,
         )
 
-    def kept(self, scales: Array) -> Iterator[Claim]:
+    def kept(self, scales: Array) -> Iterator[proofs.Claim]:
         for name, limit, sign in (("lower", self.lower, 1), ("upper", self.upper, -1)):
             if limit is not None:
                 room = float(np.min(np.where(np.isfinite(limit), sign * (scales - limit), np.inf)))
-                yield Claim(f"scales keep their {name} limits", PROVED, room, room >= 0)
+                yield proofs.Claim(f"scales keep their {name} limits", proofs.PROVED, room, room >= 0)
         if self.groups is not None:
             widest = max(float(np.ptp(scales[g])) for g in self.groups)
-            yield Claim("groups share a scale", PROVED, -widest, widest == 0)
+            yield proofs.Claim("groups share a scale", proofs.PROVED, -widest, widest == 0)
 
     @property
     def exact(self) -> bool:

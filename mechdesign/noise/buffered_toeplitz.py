@@ -44,18 +44,9 @@ from scipy import fft, optimize
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import (
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    ClosedBound,
-    LawProof,
-    MechanismClass,
-    family,
-)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.buffered_noise import (
@@ -293,9 +284,9 @@ class BufferedToeplitz(GaussianDesign):
         return self.most**2 / self.budget
 
     @property
-    def among(self) -> MechanismClass:
+    def among(self) -> proofs.MechanismClass:
         """Toeplitz strategies: others may cost less."""
-        return family("Toeplitz strategy")
+        return proofs.family("Toeplitz strategy")
 
     @property
     def answer_size(self) -> int:
@@ -311,24 +302,24 @@ class BufferedToeplitz(GaussianDesign):
         law = self.law_of(x, residues(y, x))
         value = round_up(law.cost(largest=self.largest))
         report = SolveReport("BFGS", variables=2 * useful, constraints=0)
-        yield Law(law, value, (LawProof(),), report)
+        yield Law(law, value, (proofs.LawProof(),), report)
         # the bound of the total takes some 20 μs a step
         quick = self.size <= MOST_BOUNDED and 2e-5 * self.size <= clock.left
         if self.once and (self.largest or quick):
             # less by 1e-8, so that a verifier that rounds its multipliers differently proves it too
-            yield Bound(self._least * (1 - 1e-8), ClosedBound())
+            yield Bound(self._least * (1 - 1e-8), proofs.ClosedBound())
 
     @property
     def _least(self) -> float:
         return least_toeplitz(self.size, largest=self.largest) * self.unit
 
-    def least_cost(self, stated: Certificate, given: None) -> float:
+    def least_cost(self, stated: proofs.Certificate, given: None) -> float:
         """Return a² (Σ y)²/(μ² ‖H W^(−1/2)‖²), in integers: every Toeplitz strategy within the budget costs as much (`least_toeplitz`)."""
         if not self.once:
             raise DesignError.of("lower_bound", stated.lower_bound, "must be of counts of which one changes")
         return self._least * (1 - 1e-12)
 
-    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
+    def law_claims(self, stated: proofs.Certificate, given: None) -> Iterator[proofs.Claim]:
         r"""Claim that the release shifts by at most :math:`\mu\sigma/h` steps between neighbours, and that its answers cost what is stated.
 
         The shift is :math:`m \lVert C u/m \rVert + r \sqrt n` (`mechdesign.noise.buffered_noise`); coefficients are positive and fall, as all ω are positive and
@@ -336,13 +327,15 @@ class BufferedToeplitz(GaussianDesign):
         """
         law = instance("law", stated.law, BufferedNoise)
         if (law.size, law.budget) != (self.size, self.budget) or len(law.poles) > self.buffers:
-            yield Claim("the law answers this question", PROVED, -math.inf, False)
+            yield proofs.Claim("the law answers this question", proofs.PROVED, -math.inf, False)
             return
         room = 1 - self.used(law)
-        yield Claim("the budget covers every change, rounding counted", PROVED, room, room >= 0)
-        yield Claim("the budget is worth the requirement", RECOMPUTED, self.worth, self.worth >= 0)
+        yield proofs.Claim("the budget covers every change, rounding counted", proofs.PROVED, room, room >= 0)
+        yield proofs.Claim(
+            "the budget is worth the requirement", proofs.RECOMPUTED, self.worth, self.worth >= 0
+        )
         room = stated.value - round_up(law.cost(largest=self.largest))
-        yield Claim(f"the loss is at most {stated.value:.9g}", PROVED, room, room >= 0)
+        yield proofs.Claim(f"the loss is at most {stated.value:.9g}", proofs.PROVED, room, room >= 0)
 
     def law_of(self, x: Array, weights: Array) -> BufferedNoise:
         """Return the law of poles e^(−x) and their weights, in integers, of the least deviation within the budget."""

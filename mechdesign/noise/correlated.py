@@ -26,21 +26,13 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.proofs import (
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    ClosedBound,
-    LawProof,
-    MechanismClass,
-    family,
-)
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Minimize, Problem
 from mechdesign.model.scales import Covariance, change_rows
+from mechdesign.noise import fixed_point
 from mechdesign.noise.buffered_noise import BUFFERS
 from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
 from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Participation, Patterns, corners
@@ -53,18 +45,6 @@ from mechdesign.noise.correlated_noise import (
     within_budget,
 )
 from mechdesign.noise.covariance_bound import ROUNDING, budget_claims, loss_root, trace_loss
-from mechdesign.noise.fixed_point import (
-    Chain,
-    Dense,
-    Multipliers,
-    Program,
-    Solved,
-    Symmetric,
-    checked_largest,
-    multiplied,
-    proved_bound,
-    triangular,
-)
 from mechdesign.noise.strategies import banded, published, square_root, strategy_error, svd_bound, toeplitz
 from mechdesign.problem.checks import array, field, instance, integer, one_of, settle
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
@@ -167,7 +147,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             remedy = "are of the numbers themselves: state what counts as a workload, and all changes of the counts"
             raise DesignError.of("weights, span", "given", remedy)
         if self.largest:
-            checked_largest(self.workload)
+            fixed_point.checked_largest(self.workload)
 
     @classmethod
     def of_sensitivity(
@@ -251,19 +231,19 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         return self.subspace.matrix if self.workload is None else self.workload.dense()
 
     @cached_property
-    def programs(self) -> tuple[Program, ...]:
+    def programs(self) -> tuple[fixed_point.Program, ...]:
         """Saddle points at a = μ = 1, whose optima multiply to that of the question."""
         if self.symmetric:
-            return (Symmetric(self.changes, self.largest),)
+            return (fixed_point.Symmetric(self.changes, self.largest),)
         alone = self.change_set.alone
         if self.workload is None or not alone:
             return (self._whole,)
         return tuple(self._of_factor(part) for part in self.workload.factors())
 
-    def _of_factor(self, part: Workload) -> Program:
+    def _of_factor(self, part: Workload) -> fixed_point.Program:
         if part.kinds == ("prefix",) or (part.kinds == ("ranges",) and not self.largest):
-            return Chain(part, self.largest)
-        return Dense(part.root, None, part.dense() if self.largest else None)
+            return fixed_point.Chain(part, self.largest)
+        return fixed_point.Dense(part.root, None, part.dense() if self.largest else None)
 
     @property
     def unit(self) -> float:
@@ -271,9 +251,9 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         return self.change_set.most**2 / self.budget
 
     @property
-    def among(self) -> MechanismClass:
+    def among(self) -> proofs.MechanismClass:
         """Gaussian noise of every covariance: other noise may cost less."""
-        return family("Gaussian noise of any covariance")
+        return proofs.family("Gaussian noise of any covariance")
 
     @property
     def default_gap(self) -> float:  # type: ignore[override]
@@ -291,7 +271,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             )
         vectors, root, answers = held.vectors(), self.root, self._answers
         if self.workload is not None and len(root) != held.size:  # over the sums that the queries depend on
-            sums = Dense(root, None, answers).plain[1]
+            sums = fixed_point.Dense(root, None, answers).plain[1]
             vectors, root, answers = vectors @ root.T, np.eye(len(root)), sums
         S = Covariance(vectors, neighbours=self.neighbours)
         plain = np.array_equal(root, np.eye(len(vectors[0])))
@@ -307,7 +287,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
         """Find weights on the changes by the fixed point: they give a strategy and prove a lower bound."""
         with one_thread():
-            found = multiplied(self.programs, self._gap(clock), clock)
+            found = fixed_point.multiplied(self.programs, self._gap(clock), clock)
             found = replace(found, strategy=self._best(found.strategy, clock))
         report = SolveReport(
             "fixed-point",
@@ -343,7 +323,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             return tried[0]
         return min(tried, key=lambda r: strategy_error(asked, self.change_set, r, largest=self.largest))
 
-    def found(self, solved: Solved, report: SolveReport) -> Iterator[Law | Bound]:
+    def found(self, solved: fixed_point.Solved, report: SolveReport) -> Iterator[Law | Bound]:
         """Yield the bound that multipliers prove, and the law of a strategy."""
         with one_thread():
             noise = self.law_of(solved.strategy)
@@ -354,20 +334,20 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
                 solver="fixed-point",
                 status="range",
             )
-        yield Bound(solved.lower_bound * self.unit * (1 - 1e-12), ClosedBound(solved.multipliers))
+        yield Bound(solved.lower_bound * self.unit * (1 - 1e-12), proofs.ClosedBound(solved.multipliers))
         duals = _duals(solved.multipliers, value, self.budget)
-        yield Law(noise, value, (LawProof(),), report, self._notes(value, solved), duals)
+        yield Law(noise, value, (proofs.LawProof(),), report, self._notes(value, solved), duals)
 
     def law_of(self, rows: Array) -> LinearNoise:
         """Return the law of a strategy, scaled until it keeps the budget in exact arithmetic."""
         asked, span = self.workload, self.subspace
-        rows = triangular(rows) if asked is not None and asked.causal else rows
+        rows = fixed_point.triangular(rows) if asked is not None and asked.causal else rows
         kept = within_budget(rows, self.budget, lambda r: self.spent_by(r)[0])
         if asked is not None:
             return StrategyNoise(asked, kept, self.budget)
         return CorrelatedGaussianNoise(kept, self.budget, span.coordinates, span.lift)
 
-    def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:
+    def law_claims(self, stated: proofs.Certificate, given: None) -> Iterator[proofs.Claim]:
         r"""Claim that no change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`: rational up to 64 dimensions, rounded up beyond.
 
         Unbiased answers and the loss are checked in doubles.
@@ -383,15 +363,17 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         if isinstance(law, StrategyNoise):
             root = law.workload.root
             off = float(np.abs(root - (root @ law.inverse) @ law.strategy).max() / np.abs(root).max())
-            yield Claim("the answers are unbiased, to rounding", RECOMPUTED, 1e-7 - off, off <= 1e-7)
+            yield proofs.Claim(
+                "the answers are unbiased, to rounding", proofs.RECOMPUTED, 1e-7 - off, off <= 1e-7
+            )
         else:
             coordinates = law.span.coordinates
             inside = law.span.lift is None or all(map(law.span.inside, self.change_set.vectors()))
             claim = "noise reaches every direction of the set"
-            yield Claim(claim, PROVED, 0.0 if inside else -math.inf, inside)
+            yield proofs.Claim(claim, proofs.PROVED, 0.0 if inside else -math.inf, inside)
         yield from budget_claims(self.spent_by(law.rows, coordinates), self.budget, self.worth)
         room = stated.value * (1 + ROUNDING) - self.cost(law)
-        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        yield proofs.Claim(f"the loss is at most {stated.value:.9g}", proofs.RECOMPUTED, room, room >= 0)
 
     def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
         """Return an upper bound on the budget that a change consumes under R, whose columns are the coordinates with noise, and whether it is rational."""
@@ -408,10 +390,10 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         plain = self.weights is None and self.subspace.lift is None
         return trace_loss(law.rows, None if plain else self.root)
 
-    bound_how = RECOMPUTED
+    bound_how = proofs.RECOMPUTED
     bound_takes = tuple
 
-    def least_cost(self, stated: Certificate, given: Multipliers) -> float:
+    def least_cost(self, stated: proofs.Certificate, given: fixed_point.Multipliers) -> float:
         r"""Return the bound that weights w on the changes and loads q on the answers prove: :math:`(\operatorname{tr} S)^2/\mu^2`.
 
         S are the singular values of :math:`\sqrt q A V^\top \sqrt w`: weak duality of the matrix-fractional program (Li et al. 2015 for one changed count and the
@@ -420,29 +402,29 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         """
         return self.proved_bound(given) * (1 + ROUNDING)
 
-    def proved_bound(self, multipliers: Multipliers) -> float:
+    def proved_bound(self, multipliers: fixed_point.Multipliers) -> float:
         """Return the least error of every covariance that multipliers prove, one pair for each of `programs` or one for all."""
         programs = self.programs if len(multipliers) == len(self.programs) else (self._whole,)
-        return self.unit * proved_bound(programs, multipliers)
+        return self.unit * fixed_point.proved_bound(programs, multipliers)
 
     @property
-    def _whole(self) -> Dense:
+    def _whole(self) -> fixed_point.Dense:
         """All factors as one program."""
         rows = None if self.change_set.alone else self._held.vectors() / self.change_set.most
-        return Dense(self.root, rows, self._answers)
+        return fixed_point.Dense(self.root, rows, self._answers)
 
     def of_program(self, rows: Array, found: Any, report: SolveReport) -> Iterator[Law | Bound]:
         """Yield the bound and the law from a solver's answer to `problem`: R on its numbers, and the proof of a bound."""
         whole = self.workload is None or len(self.root) == self.change_set.size
         strategy = rows if whole else rows @ self.root
-        multipliers: Multipliers = ()
+        multipliers: fixed_point.Multipliers = ()
         if found is not None:
             loads = np.array([float(nu) for nu in found.multipliers]) if self.largest else None
             multipliers = ((found.roots**2, loads),)
         bound = self.proved_bound(multipliers) / self.unit if multipliers else 0.0
-        yield from self.found(Solved(strategy, multipliers, bound), report)
+        yield from self.found(fixed_point.Solved(strategy, multipliers, bound), report)
 
-    def _notes(self, value: float, solved: Solved) -> tuple[str, ...]:
+    def _notes(self, value: float, solved: fixed_point.Solved) -> tuple[str, ...]:
         size, rank, notes = self.change_set.size, len(solved.strategy), []
         if self.subspace.lift is not None:
             notes.append(f"the vectors span {rank} of {size} dimensions; the noise stays in that subspace")
@@ -564,7 +546,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         )
 
 
-def _duals(multipliers: Multipliers, value: float, budget: float) -> pd.DataFrame:
+def _duals(multipliers: fixed_point.Multipliers, value: float, budget: float) -> pd.DataFrame:
     """Return the multipliers of the changes, in loss a unit of budget, and the loads of the answers, for each factor."""
     rows = []
     for k, (weights, loads) in enumerate(multipliers):

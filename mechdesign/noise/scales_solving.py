@@ -298,8 +298,7 @@ def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
         return False
     exact = list(map(rational, scales.tolist()))
     prices = [None] * len(asked.privacy) if point[1] is None else point[1].tolist()
-    several = (None if changes_within(one) is None else price for one, price in zip(asked.privacy, prices))
-    kept = all(keeps(one, scales, price) for one, price in zip(asked.privacy, several))
+    kept = all(keeps(one, scales, price) for one, price in zip(asked.privacy, prices))
     return kept and all(claim.holds for claim in row_claims(asked, exact, exact))
 
 

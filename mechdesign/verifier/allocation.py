@@ -34,9 +34,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import between, decimal
-from mechdesign.verifier.calibration import Asked
-from mechdesign.verifier.changes import Changes, Shifts, changes_of, left_of_budget, left_of_total
-from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
+from mechdesign.verifier.calibration import SMALL, Term, delta_of
+from mechdesign.verifier.changes import Changes, changes_of, left_of_budget, left_of_total
+from mechdesign.verifier.composition import PLACES, SLACK
 from mechdesign.verifier.laws import ONE, PI, ROUND, ZERO, gamma, normal
 from mechdesign.verifier.reading import (
     LOST,
@@ -44,7 +44,6 @@ from mechdesign.verifier.reading import (
     Json,
     NotCovered,
     Refused,
-    TooLarge,
     flat,
     lowest,
     points_of,
@@ -57,9 +56,8 @@ APART = Decimal("1e-10"), Decimal("1e-7"), Decimal("1e-4")
 
 
 class Need(NamedTuple):
-    """A requirement: its name, privacy, the most that each number changes, and other bounds."""
+    """A requirement: its privacy, the most that each number changes, and other bounds."""
 
-    label: str
     privacy: Json
     sizes: list[float]
     bounds: Json
@@ -83,9 +81,7 @@ class Question(NamedTuple):
 def of_problem(design: Json) -> Question:
     """The question of a problem on scales."""
     size, rows = len(design["weights"]), own_rows({**design, "cost": design["weights"]}, 0)
-    needs = [
-        Need(one["label"], one["privacy"], one["sensitivities"], one["bounds"]) for one in design["privacy"]
-    ]
+    needs = [Need(one["privacy"], one["sensitivities"], one["bounds"]) for one in design["privacy"]]
     alike = all(one["noise"] == design["noise"] for one in design["privacy"])
     if not needs or not alike or any(len(need.sizes) != size for need in needs):
         raise Refused("requirements of other noise or numbers")
@@ -106,20 +102,12 @@ def of_allocation(design: Json) -> Question:
             raise Refused(f"{name} of other coordinates than the answer's, or negative")
         return found
 
-    rows = [
-        Own("lower", False, [(i, minus)], Fraction(v)) for i, v in enumerate(vector("lower", 0.0)) if v > 0
-    ]
-    rows += [
-        Own("upper", False, [(i, one)], -Fraction(v))
-        for i, v in enumerate(vector("upper", math.inf))
-        if v < math.inf
-    ]
-    rows += [
-        Own("groups", True, [(i, one), (j, minus)], Fraction(0))
-        for group in design["groups"] or ()
-        for i, j in pairwise(group)
-    ]
-    need = Need("private", design["privacy"], sizes, design["bounds"])
+    low, high = enumerate(vector("lower", 0.0)), enumerate(vector("upper", math.inf))
+    joined = [pair for group in design["groups"] or () for pair in pairwise(group)]
+    rows = [Own("lower", False, [(i, minus)], Fraction(v)) for i, v in low if v > 0]
+    rows += [Own("upper", False, [(i, one)], -Fraction(v)) for i, v in high if v < math.inf]
+    rows += [Own("groups", True, [(i, one), (j, minus)], Fraction(0)) for i, j in joined]
+    need = Need(design["privacy"], sizes, design["bounds"])
     return Question(design["noise"], design["loss"], vector("weights", 1.0), [need], rows)
 
 
@@ -128,7 +116,6 @@ def kept(asked: Question, scales: list[float], account: Account) -> None:
     if not asked.rows and not asked.curved:
         return
     exact = [Fraction(s) for s in scales]
-    account.takes(4 * sum(len(row.terms) for row in asked.rows), 110)
     labels = dict.fromkeys([*(row.label for row in asked.rows), *asked.curved])
     rows_hold(asked.rows, labels, exact, account, asked.curved)
 
@@ -146,24 +133,16 @@ def moment(order: float, laplace: bool) -> Decimal:
     return 2 ** (p / 2) * gamma((p + 1) / 2) / PI.sqrt()
 
 
-def loss(
-    value: float,
-    scales: list[float],
-    weights: list[float],
-    peaked: list[bool],
-    order: float,
-    account: Account,
-) -> None:
+def loss(value: float, scales: list[float], asked: Question, peaked: list[bool], account: Account) -> None:
     """Check that Σ w E|T|^p is at most the value."""
+    order, each = asked.order, zip(asked.weights, scales, peaked, strict=True)
     moments = {kind: moment(order, kind) for kind in set(peaked)}
-    claim = f"the value is at most {value:.12g}"
     account.takes((60 if order == int(order) else 1000) * len(scales))
-    terms = (
-        Decimal(w) * power(Decimal(s), order) * moments[kind] for w, s, kind in zip(weights, scales, peaked)
-    )
+    total = sum((Decimal(w) * power(Decimal(s), order) * moments[kind] for w, s, kind in each), ZERO)
     # a cost that a double holds exceeds itself by what decimals are rounded up by
     lost = Fraction(2 * (ROUND - 1)) if len(scales) <= EXACT else LOST
-    account.bounds(claim, Fraction(sum(terms, ZERO) * ROUND), value, Fraction(value) * lost)
+    claim = f"the value is at most {value:.12g}"
+    account.bounds(claim, Fraction(total * ROUND), value, Fraction(value) * lost)
 
 
 def power(s: Decimal, order: float) -> Decimal:
@@ -190,46 +169,37 @@ def normal_delta(epsilon: Decimal, ratio: Decimal) -> Decimal:
     return law.above(near) - epsilon.exp() * law.above(far) + SLACK
 
 
-def one_moves(need: Need) -> bool:
-    """Whether one coordinate alone changes."""
-    return sum(size > 0 for size in need.sizes) == 1 or (need.bounds is not None and need.bounds["l0"] == 1)
+def spare_loss(need: Need, delta: float) -> Decimal:
+    """How far above ε Laplace losses may be for this δ: twice as far where one coordinate alone changes."""
+    alone = sum(size > 0 for size in need.sizes) == 1 or (need.bounds is not None and need.bounds["l0"] == 1)
+    return -(1 + alone) * (1 - Decimal(delta)).ln()
 
 
 def largest_budget(need: Need, laplace: bool) -> Decimal:
     """B, from above."""
     if not laplace:
         return decimal(smallest_beyond(need.privacy))
-    points = [(Decimal(e), Decimal(d)) for e, d in points_of(need.privacy) if d < 1]
-    times = 2 if one_moves(need) else 1
-    return min(e - times * (1 - d).ln() * ROUND if d else e for e, d in points)
+    return min(Decimal(e) + spare_loss(need, d) * ROUND for e, d in points_of(need.privacy) if d < 1)
 
 
-def lower_bound(
-    asked: Question, proof: Json, ends: tuple[float, float], among: str, account: Account
-) -> None:
+def lower_bound(asked: Question, proof: Json, bound: float, value: float, account: Account) -> None:
     """Check that no scales cost less than the bound."""
-    (bound, value), size = ends, len(asked.weights)
-    budgets, mixes, shares = proof["multipliers"], proof["mixes"], proof["shares"]
-    if len(budgets) != len(asked.needs) or min(budgets, default=0.0) < 0:
-        raise Refused("multipliers that are not one of each requirement, or negative")
+    size, mixes, shares = len(asked.weights), proof["mixes"], proof["shares"]
+    if min(proof["multipliers"]) < 0:
+        raise Refused("a multiplier of a requirement that is negative")
     profiles = []
     for k, need in enumerate(asked.needs):
-        profile = need.sizes
-        if need.bounds is not None:
-            changes = changes_of(need.bounds, size)
-            if binding(changes):
-                if mixes is None:
-                    raise Refused("several bounds without a mix of changes")
-                account.takes(20 * size, 500)
-                profile, share = mixes[k], None if shares is None else shares[k]
-                fits = len(profile) == size and (share is None or len(share) == size)
-                reached = fits and is_mix(changes, profile, share, asked.spend)
-                (account.proved if size <= EXACT else account.recomputed)(
-                    "the worst mix is one of changes", reached
-                )
-                if not reached:
-                    return
-        profiles.append(profile)
+        profiles.append(need.sizes)
+        changes = None if need.bounds is None else changes_of(need.bounds, size)
+        if changes is None or not binding(changes):
+            continue
+        account.takes(20 * size, 500)
+        profiles[k], share = mixes[k], None if shares is None else shares[k]
+        reached = is_mix(changes, profiles[k], share, asked.spend)
+        account.add("the worst mix is one of changes", "proved" if size <= EXACT else "recomputed", reached)
+        if not reached:
+            return
+    among = " within these rows" if asked.rows else ""
     claim = f"no scales of this noise{among} cost less than {bound:.12g}"
     account.takes((100 if asked.order == int(asked.order) else 1000) * size)
     found = separated(asked, proof, profiles, value)
@@ -248,12 +218,11 @@ def binding(changes: Changes) -> bool:
 
 def is_mix(asked: Changes, mix: list[float], shares: list[float] | None, m: int) -> bool:
     """Whether sizes within shares keep the bounds: in fractions, to rounding of more than 2,000."""
-    moved = [i for i, v in enumerate(mix) if v]
+    moved = [i for i, (v, _) in enumerate(zip(mix, asked.sizes, strict=True)) if v]
     if not moved or not all(math.isfinite(mix[i]) and mix[i] > 0 and asked.sizes[i] > 0 for i in moved):
         return False
-    exact, room = len(moved) <= EXACT, Fraction(1)
-    if not exact:
-        room += MISSED
+    exact = len(moved) <= EXACT
+    room = Fraction(1) + (0 if exact else MISSED)
     v, a = [Fraction(mix[i]) for i in moved], [asked.sizes[i] for i in moved]
     x = [(d / c) ** m for c, d in zip(a, v)]
     few = asked.l0 is not None and asked.l0 < sum(size > 0 for size in asked.sizes)
@@ -338,9 +307,9 @@ def separated(asked: Question, proof: Json, profiles: list[list[float]], value: 
     unit, fixed = moment(asked.order, laplace), list[Decimal]()
     for i, g in enumerate(groups.member):
         weight[g] += unit * Decimal(asked.weights[i])
-    for need, y, profile in zip(asked.needs, map(Decimal, proof["multipliers"]), profiles):
+    for need, y, profile in zip(asked.needs, map(Decimal, proof["multipliers"]), profiles, strict=True):
         fixed.append(-y * largest_budget(need, laplace))
-        for g, v in zip(groups.member, profile):
+        for g, v in zip(groups.member, profile, strict=True):
             spent[g] += y * Decimal(v) ** asked.spend
     for (equal, terms, offset), of_two, nu in zip(groups.coupled, ratio, map(Decimal, multipliers)):
         if nu < 0 and not equal:
@@ -357,124 +326,106 @@ def separated(asked: Question, proof: Json, profiles: list[list[float]], value: 
         raise Refused("multipliers that leave a function which is not convex")
     parts = []
     for g, (low, high) in enumerate(zip(groups.low, groups.high)):
-        ends = decimal(low), None if high is None else decimal(high)
+        start, end = decimal(low), None if high is None else decimal(high)
         if slope[g] < 0:  # no scale alone costs more than all
-            ceiling = max((Decimal(value) / weight[g]) ** (1 / Decimal(asked.order)) * ROUND, ends[0])
-            ends = ends[0], ceiling if ends[1] is None else min(ends[1], ceiling)
-        parts.append(least(asked.order, asked.spend, weight[g], spent[g], slope[g], log[g], *ends))
+            ceiling = max((Decimal(value) / weight[g]) ** (1 / Decimal(asked.order)) * ROUND, start)
+            end = ceiling if end is None else min(end, ceiling)
+        phi = Phi(asked.order, asked.spend, weight[g], spent[g], slope[g], log[g])
+        parts.append(phi.least(start, end))
     total = sum(fixed, ZERO) + sum((value for value, _ in parts), ZERO)
     size = sum(map(abs, fixed), ZERO) + sum((most for _, most in parts), ZERO)
     return total - SLACK * size
 
 
-def least(
-    p: float,
-    m: int,
-    weight: Decimal,
-    spent: Decimal,
-    slope: Decimal,
-    log: Decimal,
-    low: Decimal,
-    high: Decimal | None,
-) -> tuple[Decimal, Decimal]:
-    """Return a lower bound of φ within the limits, and the size of the terms that it sums."""
-    order = Decimal(p)
+class Phi(NamedTuple):
+    """φ(s) = W s^p + A s^(−m) + d s + c log s."""
 
-    def parts(s: Decimal) -> tuple[Decimal, Decimal, Decimal]:
+    p: float
+    m: int
+    weight: Decimal
+    spent: Decimal
+    slope: Decimal
+    log: Decimal
+
+    def parts(self, s: Decimal) -> tuple[Decimal, Decimal, Decimal]:
         """φ, σ and the size of their terms."""
-        rise, fall = weight * power(s, p), spent / s**m if spent else ZERO
+        p, m, weight, spent, slope, log = self
+        order, rise, fall = Decimal(p), weight * power(s, p), spent / s**m if spent else ZERO
         terms = rise, fall, slope * s, log * s.ln() if log else ZERO
         size = (order + 2) * sum(map(abs, terms), abs(log))
         return sum(terms, ZERO), order * rise - m * fall + slope * s + log, size
 
-    if not (spent or log) and slope >= 0:
-        value, _, size = parts(low)
-        return value, size
-    start = Decimal(root(p, m, *map(float, (weight, spent, slope, log))))
-    for apart in APART:
-        a, b = max(low, start * (1 - apart)), max(low, start * (1 + apart))
-        b = b if high is None else min(b, high)
-        a = min(a, b)
-        if not a:
-            break
-        (value, rise, size), (_, before, other) = parts(b), parts(a)
-        if (a == low or before <= -SLACK * other) and (b == high or rise >= SLACK * size):
-            return value - max(rise, ZERO) * (b / a - 1), 2 * size
-    raise Refused("multipliers that prove nothing")
+    def least(self, low: Decimal, high: Decimal | None) -> tuple[Decimal, Decimal]:
+        """Return a lower bound of φ within the limits, and the size of the terms that it sums."""
+        if not (self.spent or self.log) and self.slope >= 0:
+            value, _, size = self.parts(low)
+            return value, size
+        start = Decimal(self.root())
+        for apart in APART:
+            a, b = max(low, start * (1 - apart)), max(low, start * (1 + apart))
+            b = b if high is None else min(b, high)
+            a = min(a, b)
+            if not a:
+                break
+            (value, rise, size), (_, before, other) = self.parts(b), self.parts(a)
+            if (a == low or before <= -SLACK * other) and (b == high or rise >= SLACK * size):
+                return value - max(rise, ZERO) * (b / a - 1), 2 * size
+        raise Refused("multipliers that prove nothing")
 
+    def root(self) -> float:
+        """Where σ is 0, in doubles."""
+        p, m, (weight, spent, slope, log) = self.p, self.m, map(float, self[2:])
+        rises, falls = math.log(p * weight), math.log(m * spent) if spent else -math.inf
+        if not slope and not log:
+            return math.exp((falls - rises) / (p + m))
 
-def root(p: float, m: int, weight: float, spent: float, slope: float, log: float) -> float:
-    """Where σ is 0, in doubles."""
-    if not slope and not log:
-        return math.exp((math.log(m * spent) - math.log(p * weight)) / (p + m))
+        def down(u: float) -> bool:
+            top = max(rises + p * u, falls - m * u, u)
+            turn = math.exp(rises + p * u - top) - math.exp(falls - m * u - top)
+            return turn + slope * math.exp(u - top) + log * math.exp(min(-top, 700.0)) < 0
 
-    def falls(u: float) -> bool:
-        top = max(math.log(p * weight) + p * u, (math.log(m * spent) if spent else -math.inf) - m * u, u)
-        rise = math.exp(math.log(p * weight) + p * u - top)
-        fall = math.exp(math.log(m * spent) - m * u - top) if spent else 0.0
-        return rise - fall + slope * math.exp(u - top) + log * math.exp(min(-top, 700.0)) < 0
-
-    low, high = -700.0, 700.0
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (middle, high) if falls(middle) else (low, middle)
-    return math.exp((low + high) / 2)
-
-
-Part = tuple[str, tuple[Decimal, ...], Shifts]
-"""A law at unit scale with its shapes, and what moves."""
-SMALL = Decimal(2) ** -16
-"""Of the largest Laplace ratio: smaller ones are composed by their sum."""
-MOST_RATIOS = 64
+        return math.exp(between(-700.0, 700.0, down)[1])
 
 
 def allocation(result: Json, account: Account) -> None:
-    design, law, value = result["design"], result["mechanism"], result["value"]
-    scales, proofs = law["scales"], proofs_of(result)
-    asked, proof = (
-        (of_problem if design[""] == "scales-problem" else of_allocation)(design),
-        proofs.get("allocation-proof"),
+    design, law, scales = result["design"], result["mechanism"], result["mechanism"]["scales"]
+    asked = (of_problem if design[""] == "scales-problem" else of_allocation)(design)
+    proof, needs, order, size = (
+        proofs_of(result).get("allocation-proof"),
+        asked.needs,
+        asked.order,
+        len(scales),
     )
-    order, size = asked.order, len(asked.weights)
     if type(order) not in (int, float) or not 0 < order <= 100:
         raise NotCovered("losses that are no power from 0 to 100")
     mixed = law[""] == "mixed-noise"
-    peaked = law["laplace"] if mixed else [law["noise"] == "laplace"] * len(scales)
-    alike = (
-        asked.noise == "mixed"
-        if mixed
-        else law["noise"] == asked.noise and asked.noise in ("laplace", "gaussian")
-    )
-    account.agrees("the noise is the design's", alike and size == len(scales) == len(peaked))
-    account.agrees("sensitivities are not negative", all(min(need.sizes) >= 0 for need in asked.needs))
-    own = any(
-        law["sensitivities"] == n.sizes and repr(law.get("bounds")) == repr(n.bounds) for n in asked.needs
-    )
+    noise = "mixed" if mixed else law["noise"]
+    peaked = law["laplace"] if mixed else [noise == "laplace"] * size
+    alike = noise == asked.noise and (mixed or noise in ("laplace", "gaussian"))
+    account.agrees("the noise is the design's", alike and len(asked.weights) == size == len(peaked))
+    account.agrees("sensitivities are not negative", all(min(need.sizes) >= 0 for need in needs))
+    own = any(law["sensitivities"] == n.sizes and repr(law.get("bounds")) == repr(n.bounds) for n in needs)
     account.agrees("the noise is made for the changes that the design states", own)
-    sure = (
-        all(s > 0 or not l for need in asked.needs for s, l in zip(scales, need.sizes)) and min(scales) >= 0
-    )
+    sure = min(scales) >= 0 and all(s > 0 or not l for need in needs for s, l in zip(scales, need.sizes))
     account.proved("every sensitive coordinate has noise", sure)
     account.agrees("weights are of the coordinates", min(asked.weights) > 0)
-    if not sure or not own or not alike or size != len(scales):
+    if not sure or not own or not alike or size != len(asked.weights):
         return
-    if len(asked.needs) > 1:
-        stated = Need("", None, law["sensitivities"], law["bounds"])
-        widest = max(widened(need, scales, asked.spend) for need in asked.needs)
+    if len(needs) > 1:
+        stated = Need(None, law["sensitivities"], law["bounds"])
+        widest = max(widened(need, scales, asked.spend) for need in needs)
         claim = "the lattice is paid for under every requirement"
         account.at_most(claim, widest, widened(stated, scales, asked.spend), "recomputed")
-    for k, need in enumerate(asked.needs):
+    for k, need in enumerate(needs):
         private(asked.noise, need, proof, k, scales, peaked, account)
     kept(asked, scales, account)
-    loss(value, scales, asked.weights, peaked, order, account)
+    loss(result["value"], scales, asked, peaked, account)
     if design[""] == "noise-allocation" and design["groups"] is not None:
         account.agrees("groups part the coordinates", sorted(flat(design["groups"])) == list(range(size)))
     if result["lower_bound"] is not None:
-        if mixed or proof is None:
-            raise Refused("a lower bound of a search over types, which has none, or without multipliers")
-        lower_bound(
-            asked, proof, (result["lower_bound"], value), " within these rows" if asked.rows else "", account
-        )
+        if mixed:
+            raise Refused("a lower bound of a search over types, which has none")
+        lower_bound(asked, proof, result["lower_bound"], result["value"], account)
 
 
 def widened(need: Need, scales: list[float], m: int) -> float:
@@ -518,12 +469,12 @@ def private(
             if d == 1:
                 continue
             epsilon, delta = Decimal(e), Decimal(d)
-            times = 2 if one_moves(need) else 1
-            left = left_of(Fraction(epsilon - times * (1 - delta).ln() / ROUND)) if m == 1 else Fraction(-1)
+            left = left_of(Fraction(epsilon + spare_loss(need, d) / ROUND)) if m == 1 else Fraction(-1)
             if left < 0 < delta and noise == "mixed":
                 sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
-                square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
-                left = Fraction(delta - composed_delta(epsilon, delta, sizes, square * ROUND, account))
+                rest = [(Decimal(r.numerator) / r.denominator, 1) for r, kind in ratios if not kind]
+                terms = [Term("laplace", (), [*sizes.items()]), Term("norm", (), rest)]
+                left = Fraction(delta - composed_delta(terms, epsilon, delta, account))
             account.at_most(f"delta at most {d!r} at epsilon = {e!r}", 0, left)
     else:
         raise Refused(f"{noise} noise under {privacy['']}")
@@ -554,46 +505,16 @@ def smallest_beyond(privacy: Json) -> Fraction:
     return largest_square(privacy, 1)
 
 
-def composed_delta(
-    epsilon: Decimal,
-    delta: Decimal,
-    laplace: Counter[Decimal],
-    normal_square: Decimal,
-    account: Account,
-    others: Sequence[Part] = (),
-) -> Decimal:
-    """δ at ε, from above; of a budget of about `delta`. Laplace ratios are counted; `others` are of other laws."""
-    largest = max(laplace, default=ZERO)
-    alone = Counter({r: count for r, count in laplace.items() if r >= SMALL * largest and r > 0})
-    epsilon -= sum((r * count for r, count in laplace.items() if r < SMALL * largest), ZERO) * ROUND
+def composed_delta(terms: list[Term], epsilon: Decimal, delta: Decimal, account: Account) -> Decimal:
+    """δ at ε of noise that sees everybody, from above; of a budget of about `delta`."""
+    moved: dict[tuple[str, tuple[Decimal, ...]], Counter[Decimal]] = {}
+    for name, shapes, shifts, rounds, _ in terms:
+        for shift, count in shifts:
+            moved.setdefault((name, shapes), Counter())[shift] += count * rounds
+    laplace = moved.get(("laplace", ()), Counter())
+    for shift in [shift for shift in laplace if shift < SMALL * max(laplace)]:
+        epsilon -= shift * laplace.pop(shift) * ROUND
+    alike = [Term(*law, sorted(shifts.items(), reverse=True)) for law, shifts in moved.items() if shifts]
     if epsilon < 0:  # as noise is symmetric, δ(−τ) = 1 − e^(−τ) (1 − δ(τ))
-        at_zero = composed_delta(ZERO, delta, alone, normal_square, account, others)
-        return 1 - epsilon.exp() * (1 - at_zero) + SLACK
-    if not (alone or others):
-        return normal_delta(epsilon, normal_square.sqrt() * ROUND) if normal_square else ZERO
-    if alone.total() == 1 and not (normal_square or others):
-        return max(1 - ((epsilon - largest) / 2).exp(), ZERO) + SLACK
-    if len(alone) > MOST_RATIOS or alone.total() > 10**9:
-        raise TooLarge(
-            f"too large to check: a composition of more than {MOST_RATIOS} different Laplace ratios"
-        )
-    top = sum((r * count for r, count in alone.items()), ZERO)  # the largest Laplace loss
-    if not (normal_square or others) and top <= epsilon:
-        return ZERO
-    unit, ratio = epsilon or ONE, normal_square.sqrt() * ROUND
-    parts = [(*part, epsilon / 2) for part in others]
-    if normal_square:
-        parts.append(("norm", (), [(ratio, 1)], epsilon / 2 if others else epsilon * ratio / (top + ratio)))
-    count = alone.total() + sum(times for _, _, shifts, _ in parts for _, times in shifts)
-
-    def consumed(points: int) -> Decimal:
-        grid = Grid(delta * Decimal("1e-9") / count, points, account)
-        found = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
-        for name, shapes, shifts, bend in parts:
-            law = Asked(name, shapes, 1, ONE, epsilon, delta, account)
-            for shift, times in shifts:
-                cells, infinite = law.outcomes(shift, grid.tail, bend, points)
-                found.append(grid.power(grid.losses(cells, unit, infinite), times))
-        return grid.delta(grid.all(found), epsilon - top)
-
-    return refined(consumed, delta, account)
+        return 1 - epsilon.exp() * (1 - delta_of([alike], ZERO, delta, account)) + SLACK
+    return delta_of([alike], epsilon, delta, account)

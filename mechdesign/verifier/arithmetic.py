@@ -57,6 +57,14 @@ def between(low: Number, high: Number, holds: Callable[[Number], bool]) -> tuple
     return low, high
 
 
+def peak(low: int, high: int, f: Callable[[int], float]) -> int:
+    """The first place of the largest value of a function that rises to one peak, then falls."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if f(middle) >= f(middle + 1) else (middle + 1, high)
+    return low
+
+
 Matrix = Sequence[Sequence[Any]]
 
 
@@ -68,12 +76,15 @@ def whole(matrix: Matrix) -> tuple[list[list[int]], int]:
 
 
 def times(one: Matrix, other: Matrix) -> list[list[Any]]:
-    columns = list(zip(*other))
+    """The product of two matrices; refused where their shapes do not fit."""
+    if {*map(len, one)} != {len(other)}:
+        raise Refused("a matrix of another shape")
+    columns = transposed(other)
     return [[sum(map(mul, row, column)) for column in columns] for row in one]
 
 
 def transposed(matrix: Matrix) -> list[list[Any]]:
-    return [list(column) for column in zip(*matrix)]
+    return [list(column) for column in zip(*matrix, strict=True)]
 
 
 def inverse(matrix: Matrix) -> list[list[float]]:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
 from typing import NamedTuple
 
 from mechdesign.verifier.changes import Shifts, worst_shifts
@@ -64,69 +63,62 @@ from mechdesign.verifier.reading import (
 
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
-MOST_LOSSES = 10**9
+MOST_LOSSES, MOST_SHIFTS = 10**9, 64
+SMALL = Decimal(2) ** -16
+"""Of the largest shift of Laplace noise: smaller ones are composed by their sum."""
 
 
-class Asked(NamedTuple):
-    """A law at unit scale, and what is asked of it."""
+class Term(NamedTuple):
+    """Noise of a law at unit scale: what moves, in how many rounds, and the share of the people that a round sees."""
 
     name: str
     shapes: tuple[Decimal, ...]
-    rounds: int
-    rate: Decimal
-    epsilon: Decimal
-    delta: Decimal
-    account: Account
+    shifts: Shifts
+    rounds: int = 1
+    rate: Decimal = ONE
 
-    def least(self, cases: list[Shifts], aim: Decimal) -> Decimal:
-        """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
+    @property
+    def size(self) -> int:
+        """Losses of all rounds; of one that is sampled."""
+        return sum(count for _, count in self.shifts) * (self.rounds if self.rate == 1 else 1)
 
-        def consumed(points: int) -> Decimal:
-            nonlocal cases
-            found = sorted((self.consumed(shifts, points), shifts) for shifts in cases)
-            cases = [shifts for _, shifts in found][:1]
-            return found[0][0]
+    @property
+    def squares(self) -> Decimal:
+        """Σ v² of one round."""
+        return sum((count * v * v for v, count in self.shifts), ZERO)
 
-        if all(map(self.closed, cases)):
-            return consumed(0)
-        return refined(consumed, min(aim, self.delta), self.account)
+    def together(self) -> Term:
+        """Normal noise as that of one coordinate and one round, of each round that is sampled; other noise as it is."""
+        if self.name != "norm":
+            return self
+        times = self.rounds if self.rate == 1 else 1
+        shifts = [((self.squares * times).sqrt() * ROUND, 1)]
+        return self._replace(shifts=shifts, rounds=self.rounds // times)
 
-    def closed(self, shifts: Shifts) -> bool:
+    @property
+    def closed(self) -> bool:
         """Whether δ is in closed form, whatever the grid: of one loss, or of normal noise, and at most one sample."""
-        alone = self.name == "norm" or self.rounds * sum(count for _, count in shifts) == 1
+        alone = self.name == "norm" or self.rounds * sum(count for _, count in self.shifts) == 1
         return alone and (self.rate == 1 or self.rounds == 1)
 
-    def consumed(self, shifts: Shifts, points: int) -> Decimal:
-        """δ at ε of all rounds and coordinates, from above."""
-        if self.rate < 1 and self.rounds == 1:
-            unsampled = self._replace(
-                rate=ONE, epsilon=self.before(self.epsilon), delta=self.delta / self.rate
-            )
-            return self.rate * unsampled.consumed(shifts, points)
-        times = self.rounds if self.rate == 1 else 1
-        if self.name == "norm":
-            square = sum((count * v * v for v, count in shifts), ZERO) * times
-            shifts, times = [(square.sqrt() * ROUND, 1)], 1
-        count = sum(count for _, count in shifts) * times
-        if count > MOST_LOSSES or self.rounds > MOST_LOSSES:
-            raise TooLarge(f"too large to check: more than {MOST_LOSSES} losses are composed")
-        if self.closed(shifts):
-            return self.alone(shifts[0][0])
-        tail = self.delta * Decimal("1e-9") / (count * self.rounds)
-        grid = Grid(tail, points, self.account)
-        if self.rate == 1:
-            whole, origin = self.composed(grid, shifts, times, self.epsilon)
-            return grid.delta(whole, self.epsilon - origin)
-        outcomes = self.round(grid, shifts, self.epsilon / self.rounds, points)
-        return together(grid, [(self, *outcomes)], self.epsilon)
+    @property
+    def slope(self) -> Decimal:
+        """About what a shift by 1 loses."""
+        if self.name == "discrete_gaussian":
+            return 1 / self.shapes[0]
+        return self.shapes[0] if self.name in ("dlaplace", *STAIRS) else ONE
 
-    def round(self, grid: Grid, shifts: Shifts, share: Decimal, points: int) -> tuple[list[Cell], Decimal]:
-        """Cells of the loss of a round that sees everybody, for a grid of so many points, and the mass whose loss is infinite; the sampled one's share of ε."""
+    def before(self, epsilon: Decimal) -> Decimal:
+        """The loss that becomes ε where a sample is seen."""
+        return (1 + (epsilon.exp() - 1) / self.rate).ln()
+
+    def round(self, grid: Grid, share: Decimal) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss of a round that sees everybody, and the mass whose loss is infinite; the sampled one's share of ε."""
         bend = self.before(share)
-        if len(shifts) == shifts[0][1] == 1:
-            return self.outcomes(shifts[0][0], grid.tail, bend, points)
-        whole, origin = self.composed(grid, shifts, 1, bend)
-        while len(whole.masses) > points // 4:
+        if len(self.shifts) == self.shifts[0][1] == 1:
+            return self.outcomes(grid, self.shifts[0][0], bend)
+        whole, origin = composed(grid, [self._replace(rounds=1)], bend)
+        while len(whole.masses) > grid.points // 4:
             whole = grid.coarser(whole)
         masses = (
             (Decimal(m) / grid.unit, i * whole.step + origin) for i, m in enumerate(whole.masses, whole.first)
@@ -134,113 +126,143 @@ class Asked(NamedTuple):
         cells = [Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
         return cells, Decimal(whole.infinite) / grid.unit
 
-    def before(self, epsilon: Decimal) -> Decimal:
-        """The loss that becomes ε where a sample is seen."""
-        return (1 + (epsilon.exp() - 1) / self.rate).ln()
-
-    def composed(self, grid: Grid, shifts: Shifts, times: int, epsilon: Decimal) -> tuple[Losses, Decimal]:
-        """The loss of so many rounds without sampling, less an origin, the second; δ bends at ε, each coordinate's at its share of it."""
-        whole = sum((shift * alike for shift, alike in shifts), ZERO) * times
-        share, per_step = (
-            epsilon / whole,
-            (epsilon or whole) / whole,
-        )  # at ε = 0 alike losses may cancel: 0 is a grid point
-        origin, several = ZERO, []
-        for shift, alike in shifts:
-            # a cell that ends a last digit beyond a grid point would be spread over two steps
-            bend, unit = short(share * shift), short(per_step * shifts[-1][0])
-            losses, start = self.losses(grid, shift, bend, unit, epsilon)
-            several.append(grid.power(losses, alike))
-            origin += start * alike * times
-        return grid.power(grid.all(several), times), origin
-
     def losses(
-        self, grid: Grid, shift: Decimal, bend: Decimal, unit: Decimal, epsilon: Decimal
+        self, grid: Grid, shift: Decimal, bend: Decimal, unit: Decimal, alone: bool
     ) -> tuple[Losses, Decimal]:
-        """The loss of one coordinate less an origin, the second, such that few or alike losses are points of the grid."""
+        """The loss of one coordinate less an origin, the second, such that few or alike losses, with no others, are points of the grid."""
         if self.name == "laplace":
-            return laplace_losses(grid, shift, epsilon or unit), shift
-        origin, exact = ZERO, self.name in (*WHOLE, *STAIRS)
-        if self.name == "dlaplace":
+            return laplace_losses(grid, shift, unit), shift
+        origin, exact = ZERO, alone and self.name in (*WHOLE, *STAIRS)
+        if exact and self.name == "dlaplace":
             origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
-        elif self.name == "discrete_gaussian":
+        elif exact and self.name == "discrete_gaussian":
             origin, unit = (shift / self.shapes[0]) ** 2 / 2, 1 / self.shapes[0] ** 2
-        elif self.name in STAIRS:
+        elif exact:
             unit = self.shapes[0]
-        cells, infinite = self.outcomes(shift, grid.tail, bend, grid.points)
-        growth = origin.exp()
-        moved = [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
-        return grid.losses(moved, unit, infinite, exact=exact), origin
+        cells, infinite = self.outcomes(grid, shift, bend)
+        return grid.losses(from_origin(cells, origin), unit, infinite, exact=exact), origin
 
-    def outcomes(
-        self, shift: Decimal, tail: Decimal, bend: Decimal, points: int
-    ) -> tuple[list[Cell], Decimal]:
-        """Cells of the loss of one coordinate for a grid of so many points, and the mass whose loss is infinite."""
+    def outcomes(self, grid: Grid, shift: Decimal, bend: Decimal) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss of one coordinate, and the mass whose loss is infinite."""
         if self.name in STAIRS:
             return staircase_atoms(self.shapes, shift)
         if self.name in WHOLE:
-            each = (
-                8 if self.name == "discrete_gaussian" and self.shapes[0] > LISTED else 2
-            )  # its tails take longer
-            cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), points // each)
-            self.account.takes(EXPONENTIAL * len(cells))
+            # tails of wide noise take longer
+            each = 8 if self.name == "discrete_gaussian" and self.shapes[0] > LISTED else 2
+            cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), grid.points // each)
+            grid.account.takes(EXPONENTIAL * len(cells))
             return cells, infinite
         law = CONTINUOUS[self.name](*self.shapes)
-        self.account.takes(law.work * points / WIDTH)
-        return continuous_cells(law, shift, tail, bend, points // WIDTH)
+        grid.account.takes(law.work * grid.points / WIDTH)
+        return continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH)
 
-    def alone(self, shift: Decimal) -> Decimal:
+    def alone(self, epsilon: Decimal) -> Decimal:
         """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
-        growth = self.epsilon.exp()
+        ((shift, _),) = self.shifts
+        growth = epsilon.exp()
         if self.name in STAIRS:
             cells, infinite = staircase_atoms(self.shapes, shift)
             return infinite + sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
         if self.name in WHOLE:
-            return WHOLE[self.name](*self.shapes, shift).delta(int(shift), self.epsilon)
+            return WHOLE[self.name](*self.shapes, shift).delta(int(shift), epsilon)
         law = CONTINUOUS[self.name](*self.shapes)
-        low, high = law.around(self.epsilon, shift)
+        low, high = law.around(epsilon, shift)
         return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
 
-    def sampled(self, cells: list[Cell], infinite: Decimal) -> list[tuple[list[Cell], Decimal, Decimal]]:
-        """Cells of a round that sees a sample, for removing and for adding a record; what has infinite loss; the least one a removed record has."""
-        self.account.takes(10 * EXPONENTIAL * len(cells))
+    def sampled(self, cells: list[Cell], infinite: Decimal, account: Account) -> list[Sampled]:
+        """A round that sees a sample, for removing and for adding a record, of its cells and infinite loss before."""
+        account.takes(10 * EXPONENTIAL * len(cells))
         rate, rest = self.rate, 1 - self.rate
         if not rest:  # of a symmetric pair: both directions lose alike
             return [(cells, infinite, ZERO)] * 2
         missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
-        removed = [
-            Cell(rate * p + rest * q, q, (rate * low.exp() + rest).ln(), (rate * high.exp() + rest).ln())
-            for p, q, low, high in cells
-        ]
+
+        def seen(loss: Decimal) -> Decimal:
+            return (rate * loss.exp() + rest).ln()
+
+        removed = [Cell(rate * p + rest * q, q, seen(low), seen(high)) for p, q, low, high in cells]
         removed.append(Cell(rest * missing, missing, rest.ln(), rest.ln()))
-        added = [
-            Cell(
-                p,
-                rest * p + rate * q,
-                -(rest + rate * (-low).exp()).ln(),
-                -(rest + rate * (-high).exp()).ln(),
-            )
-            for p, q, low, high in cells
-        ]
+        added = [Cell(p, rest * p + rate * q, -seen(-low), -seen(-high)) for p, q, low, high in cells]
         added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
         return [(removed, rate * infinite, rest.ln()), (added, ZERO, -rest.ln())]
 
 
-def together(grid: Grid, parts: list[tuple[Asked, list[Cell], Decimal]], epsilon: Decimal) -> Decimal:
-    """δ at ε of all rounds of all parts, from above, each of its outcomes before it is sampled: the larger one of both directions."""
+Sampled = tuple[list[Cell], Decimal, Decimal]
+"""Cells, what has infinite loss, and the loss of most outcomes, hardly more than the least that a removed record has."""
+
+
+def from_origin(cells: list[Cell], origin: Decimal) -> list[Cell]:
+    """Cells of a loss less an origin."""
+    growth = origin.exp()
+    return [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
+
+
+def composed(grid: Grid, terms: list[Term], epsilon: Decimal) -> tuple[Losses, Decimal]:
+    """The loss of terms that see everybody, less an origin, the second; δ bends at ε, each coordinate's at its share of it."""
+    whole = sum((v * count * term.rounds * term.slope for term in terms for v, count in term.shifts), ZERO)
+    alone, origin, found = len(terms) == 1, ZERO, []
+    times = terms[0].rounds if alone else 1
+    for term in terms:
+        unit = epsilon
+        if not epsilon or (alone and term.name != "laplace"):
+            # at ε = 0 alike losses may cancel: 0 is a grid point
+            unit = short((epsilon or whole) / whole * term.slope * term.shifts[-1][0])
+        for shift, alike in term.shifts:
+            # a cell that ends a last digit beyond a grid point would be spread over two steps
+            losses, start = term.losses(grid, shift, short(epsilon / whole * term.slope * shift), unit, alone)
+            found.append(grid.power(losses, alike * term.rounds // times))
+            origin += start * alike * term.rounds
+    return grid.power(grid.all(found), times), origin
+
+
+def delta_on(
+    terms: list[Term], epsilon: Decimal, delta: Decimal, account: Account, points: int = 0
+) -> Decimal:
+    """δ at ε of all terms, from above, on a grid of so many points; `delta` is about what it may be."""
+    first, *others = terms
+    if not others and first.rate < 1 and first.rounds == 1:
+        everybody = first._replace(rate=ONE)
+        part = delta_on([everybody], first.before(epsilon), delta / first.rate, account, points)
+        return first.rate * part
+    terms = [term.together() for term in terms]
+    count, total = sum(term.size for term in terms), sum(term.rounds for term in terms)
+    if count > MOST_LOSSES or total > MOST_LOSSES:
+        raise TooLarge(f"too large to check: more than {MOST_LOSSES} losses are composed")
+    if sum(len(term.shifts) for term in terms) > MOST_SHIFTS:
+        raise TooLarge(f"too large to check: a composition of more than {MOST_SHIFTS} different losses")
+    if not others and terms[0].closed:
+        return terms[0].alone(epsilon)
+    grid = Grid(delta * Decimal("1e-9") / (count * max(term.rounds for term in terms)), points, account)
+    if all(term.rate == 1 for term in terms):
+        whole, origin = composed(grid, terms, epsilon)
+        return grid.delta(whole, epsilon - origin)
     found = ZERO
-    for direction in zip(*(part.sampled(cells, infinite) for part, cells, infinite in parts)):
-        # most outcomes lose hardly more than the least a removed record does: a grid point, as is the loss where δ bends
-        times = [part.rounds for part, _, _ in parts]
-        level = epsilon - sum((n * origin for n, (_, _, origin) in zip(times, direction)), ZERO)
+    directions = zip(*(term.sampled(*term.round(grid, epsilon / total), account) for term in terms))
+    for direction in directions:
+        # what most outcomes lose is a grid point, as is the loss where δ bends
+        level = epsilon - sum((term.rounds * origin for term, (*_, origin) in zip(terms, direction)), ZERO)
         several = []
-        for rounds, (outcomes, beyond, origin) in zip(times, direction):
-            growth = origin.exp()
-            moved = [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in outcomes]
-            one = grid.losses(moved, abs(level) / sum(times) or ONE, beyond)
-            several.append(grid.power(one, rounds))
+        for term, (cells, beyond, origin) in zip(terms, direction):
+            one = grid.losses(from_origin(cells, origin), abs(level) / total or ONE, beyond)
+            several.append(grid.power(one, term.rounds))
         found = max(found, grid.delta(grid.all(several), level))
     return found
+
+
+def delta_of(
+    cases: list[list[Term]], epsilon: Decimal, delta: Decimal, account: Account, aim: Decimal | None = None
+) -> Decimal:
+    """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
+
+    def consumed(points: int) -> Decimal:
+        nonlocal cases
+        found = [delta_on(terms, epsilon, delta, account, points) for terms in cases]
+        cases = [cases[found.index(min(found))]]
+        return min(found)
+
+    if all(len(terms) == 1 and terms[0].closed for terms in cases):
+        return consumed(0)
+    return refined(consumed, delta if aim is None else min(aim, delta), account)
 
 
 def joint(result: Json, account: Account) -> None:
@@ -259,30 +281,10 @@ def joint(result: Json, account: Account) -> None:
     account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
     spent, budget = proofs_of(result)["law-proof"]["given"], budget_of(design["privacy"])
     epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
-    found = refined(partial(joint_delta, noises, epsilon, budget, account), min(budget, aim), account)
+    terms = [terms_of(noise, account)[0] for noise in noises]
+    found = delta_of([terms], epsilon, budget, account, aim)
     account.bounds(f"delta at most {float(budget)!r} at epsilon = {float(epsilon)!r}", found, budget)
     enclosed(spent, budget, found, False, account)
-
-
-def joint_delta(
-    noises: list[Json], epsilon: Decimal, delta: Decimal, account: Account, points: int
-) -> Decimal:
-    """δ at ε of several mechanisms, each in its rounds and samples, from above."""
-    asked = []
-    for noise in noises:
-        (name, shapes, scale), (rounds, rate) = plainest(*law_of(noise)), rounds_of(noise)
-        shifts, *_ = cases_of(noise, name, scale, account)
-        if name == "norm":
-            square = sum((count * v * v for v, count in shifts), ZERO) * (rounds if rate == 1 else 1)
-            shifts, rounds = [(square.sqrt() * ROUND, 1)], 1 if rate == 1 else rounds
-        asked.append((Asked(name, shapes, rounds, rate, epsilon, delta, account), shifts))
-    total = sum(part.rounds for part, _ in asked)
-    count = max(sum(count for _, count in shifts) for _, shifts in asked)
-    if count > MOST_LOSSES or total > MOST_LOSSES:
-        raise TooLarge(f"too large to check: more than {MOST_LOSSES} losses are composed")
-    grid = Grid(delta * Decimal("1e-9") / (count * total), points, account)
-    parts = [(part, *part.round(grid, shifts, epsilon / total, points)) for part, shifts in asked]
-    return together(grid, parts, epsilon)
 
 
 NEAR_ENDS = Decimal("1e-10")
@@ -322,10 +324,9 @@ def additive(
     account.costs(f"the {loss} loss is at most {value!r}", cost, value)
     left = cost - Fraction(value) * (1 - 10**6 * LOST)
     account.agrees("the value is no more than the loss", left >= 0, left)
-    name, shapes, scale = plainest(name, shapes, scale)
     budget = budget_of(privacy)
     aim = budget if spent is None else min(budget, Decimal(spent["upper"]) + budget * NEAR_UPPER)
-    found, exact = consumed(noise, privacy, name, shapes, scale, aim, account)
+    found, exact = consumed(noise, privacy, aim, account)
     if spent is not None:
         enclosed(spent, budget, found, exact, account)
 
@@ -389,76 +390,67 @@ def enclosed(spent: Json, budget: Decimal, found: Decimal, exact: bool, account:
     account.claimed(claim, left >= 0, left)
 
 
-def consumed(
-    noise: Json,
-    privacy: Json,
-    name: str,
-    shapes: tuple[Decimal, ...],
-    scale: Decimal,
-    aim: Decimal,
-    account: Account,
-) -> tuple[Decimal, bool]:
+def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tuple[Decimal, bool]:
     """Check that all coordinates and rounds keep the budget; return what they consume, and whether that is exact (else it is rounded up).
 
     `aim`: how little of the budget it should be seen to be, if it is.
     """
-    rounds, rate = rounds_of(noise)
-    normal = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
-    scaled = cases_of(noise, "norm" if normal else name, scale, account)
+    cases = terms_of(noise, account, privacy[""] == "zcdp")
+    name, shapes, _, rounds, rate = cases[0]
     if privacy[""] == "trade-off":
         shares = []
         for e, d in points_of(privacy):
             if d < 1:
                 part = {"": "approximate-dp", "epsilon": e, "delta": d}
-                most = budget_of(part)
-                used, sharp = consumed(noise, part, name, shapes, scale, aim * most, account)
-                shares.append((used / most, sharp))
+                used, sharp = consumed(noise, part, aim * budget_of(part), account)
+                shares.append((used / budget_of(part), sharp))
         return max(shares)[0], all(sharp for _, sharp in shares)
     if privacy[""] == "gaussian-dp":
         if rate < 1 or name != "norm":
             raise Refused("a requirement that normal noise alone meets, without samples")
-        square = rounds * sum((count * v * v for v, count in scaled[0]), ZERO)
-        mu = Decimal(privacy["mu"])
+        square, mu = rounds * cases[0].squares, Decimal(privacy["mu"])
         account.at_most(f"mu at most {privacy['mu']!r}", square, mu * mu * ROUND)
-        return square.sqrt(), len(scaled) == 1
+        return square.sqrt(), len(cases) == 1
     if privacy[""] == "zcdp":
         if rate < 1:
             raise Refused("a sampling rate under zero-concentrated privacy")
-        if not normal:
+        if name not in ("norm", "discrete_gaussian"):
             raise NotCovered(f"zero-concentrated privacy of noise of the law {name}")
         claim = f"rho at most {privacy['rho']!r}" + (
             f" beyond xi = {privacy['xi']!r}" if privacy["xi"] else ""
         )
         # D_α is proportional to α, so that ξ helps at α = 1 only
-        width = ONE if name == "norm" else shapes[0]
-        used = rounds * sum((count * (v / width) ** 2 for v, count in scaled[0]), ZERO) / 2
+        used = rounds * cases[0].squares / (shapes[0] ** 2 if shapes else ONE) / 2
         account.at_most(claim, used, Decimal(privacy["rho"]) * ROUND)
-        return used, len(scaled) == 1 and name == "norm" and not privacy["xi"]
-    if not points_of(privacy)[0][1]:
-        most, epsilon = rounds * most_lost(name, shapes, scaled, rate), Decimal(privacy["epsilon"])
-        account.at_most(f"privacy loss at most {privacy['epsilon']!r}", most, epsilon * ROUND)
-        return most, len(scaled) == 1
+        return used, len(cases) == 1 and name == "norm" and not privacy["xi"]
+    most = rounds * min(map(most_lost, cases))
     (e, d), *_ = points_of(privacy)
     epsilon, delta = Decimal(e), Decimal(d)
-    claim = f"delta at most {d!r} at epsilon = {e!r}"
-    asked = Asked(name, shapes, rounds, rate, epsilon, delta, account)
-    bounded = rounds * most_lost(name, shapes, scaled, rate) <= epsilon  # no loss is above ε: δ is 0
-    found = SLACK if bounded else asked.least(scaled, aim)
-    account.bounds(claim, found, delta)
-    return found, len(scaled) == 1 and asked.closed(scaled[0])
+    if not d:
+        account.at_most(f"privacy loss at most {e!r}", most, epsilon * ROUND)
+        return most, len(cases) == 1
+    # where no loss is above ε δ is 0
+    found = SLACK if most <= epsilon else delta_of([[case] for case in cases], epsilon, delta, account, aim)
+    account.bounds(f"delta at most {d!r} at epsilon = {e!r}", found, delta)
+    return found, len(cases) == 1 and cases[0].closed
 
 
-def cases_of(noise: Json, name: str, scale: Decimal, account: Account) -> list[Shifts]:
-    """`worst_shifts` in units of the scale."""
-    stated = worst_shifts(noise["sensitivity"], noise["dimension"], name, account)
-    return [[(v / scale, count) for v, count in shifts] for shifts in stated]
+def terms_of(noise: Json, account: Account, concentrated: bool = False) -> list[Term]:
+    """Noise on the changes that it states: lists of shifts, `worst_shifts` in units of the scale, each as bad as every change.
+
+    Under concentrated privacy discrete Gaussian noise consumes as normal noise does.
+    """
+    (name, shapes, scale), (rounds, rate) = plainest(*law_of(noise)), rounds_of(noise)
+    alike = "norm" if concentrated and name == "discrete_gaussian" else name
+    stated = worst_shifts(noise["sensitivity"], noise["dimension"], alike, account)
+    cases = ([(v / scale, count) for v, count in shifts] for shifts in stated)
+    return [Term(name, shapes, shifts, rounds, rate) for shifts in cases]
 
 
-def most_lost(name: str, shapes: tuple[Decimal, ...], cases: list[Shifts], rate: Decimal = ONE) -> Decimal:
-    """The largest loss of a round that is sampled at this rate."""
-    sums = (sum((count * largest_loss(name, shapes, v) for v, count in case), ZERO) for case in cases)
-    most = min(sums)
-    return most if rate == 1 or not most.is_finite() else (1 + rate * (most.exp() - 1)).ln()
+def most_lost(term: Term) -> Decimal:
+    """The largest loss of a round."""
+    most = sum((count * largest_loss(term.name, term.shapes, v) for v, count in term.shifts), ZERO)
+    return most if term.rate == 1 or not most.is_finite() else (1 + term.rate * (most.exp() - 1)).ln()
 
 
 def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Decimal:

@@ -54,7 +54,7 @@ from mechdesign.verifier.arithmetic import (
     transposed,
     whole,
 )
-from mechdesign.verifier.reading import Account, Json, Refused, asked, counts_of, proofs_of
+from mechdesign.verifier.reading import Account, Json, Refused, asked, counts_of, flat, proofs_of
 from mechdesign.verifier.table import MISSED, Own, family_holds, objective_is, own_rows, tangents_of
 
 ROOM = 1e-11
@@ -77,16 +77,13 @@ def listed(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows):
         return
     budget_is_kept(design["privacy"], law["budget"], account)
-    spans = spans_of(lift, size, len(held))
     reduced = [[v[p] for p in held] for v in vectors]
-    inside = lift is None or all(
-        all(Fraction(x) == sum(e * Fraction(c) for e, c in zip(row, part) if c) for x, row in zip(v, lift))
-        for v, part in zip(vectors, reduced)
-    )
+    spans = [[Fraction(i == j) for j in held] for i in range(size)] if lift is None else lift
+    inside = lift is None or times(exactly(reduced), transposed(lift)) == exactly(vectors)
     account.proved("nothing but what gets noise differs between neighbours", inside)
     account.agrees("what gets no noise is stated to be no change", design["span"] or len(held) == size)
     account.bounds("no change consumes more than the budget", most_of(rows, reduced), law["budget"])
-    gram, largest = lifted(spans, design["weights"], size), design["loss"] == "largest"
+    gram, largest = lifted(spans, design["weights"]), design["loss"] == "largest"
     value(result, rows, spans, gram, account)
     if result["lower_bound"] is not None:
         answers = [[float(x) for x in row] for row in spans] if largest else transposed(cholesky(gram))
@@ -95,9 +92,9 @@ def listed(result: Json, account: Account) -> None:
 
 def most_of(rows: Json, vectors: Json) -> Fraction:
     """The largest ‖R v‖²."""
-    r, unit = whole(rows)
-    images, other = whole(vectors)
-    return Fraction(max(sum(sum(map(mul, row, v)) ** 2 for row in r) for v in images), 4 ** (unit + other))
+    (r, unit), (changes, other) = whole(rows), whole(vectors)
+    images = times(changes, transposed(r))
+    return Fraction(max(sum(x * x for x in image) for image in images), 4 ** (unit + other))
 
 
 def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
@@ -112,61 +109,30 @@ def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
     return held
 
 
-def spans_of(lift: Json, size: int, rank: int) -> Json:
-    """Return E, which maps the noise of these coordinates to that of the whole answer."""
-    spans = lift if lift is not None else [[Fraction(i == j) for j in range(size)] for i in range(size)]
-    if len(spans) != size or any(len(row) != rank for row in spans):
-        raise Refused("a lift of another shape")
-    return spans
+def exactly(matrix: Json) -> list[list[Fraction]]:
+    return [[Fraction(x) for x in row] for row in matrix]
 
 
-def lifted(spans: Json, weights: Json, size: int) -> list[list[float]]:
+def lifted(spans: Json, weights: Json) -> list[list[float]]:
     """Return EᵀWE, the weights of errors of the coordinates that get noise."""
     lift = [[float(x) for x in row] for row in spans]
-    if weights is None:
-        return times(transposed(lift), lift)
-    if len(weights) != size or any(len(row) != size for row in weights) or weights != transposed(weights):
+    if weights is not None and weights != transposed(weights):
         raise Refused("weights that are no symmetric matrix")
-    return times(transposed(lift), times(weights, lift))
+    return times(transposed(lift), lift if weights is None else times(weights, lift))
 
 
 def value(result: Json, rows: Json, spans: Json, gram: Json, account: Account) -> None:
     """Check the loss of the covariance (RᵀR)⁻¹, lifted."""
-    stated = result["value"]
-    found = inverse_gram(rows)
-    if found is None:
+    stated, spread = result["value"], Spread(rows)
+    if not spread.off < CLOSE:
         account.claimed(f"the loss is at most {stated!r}")
         return
-    better, one, off = found
-    cost = math.fsum(map(mul, (x for row in gram for x in row), (x / one for row in better for x in row)))
+    found, one = times(spread.back, transposed(spread.back)), spread.unit**2
     if result["design"]["loss"] == "largest":
-        cost = largest_variance(spans, better, one)
-    claim = f"the loss is at most {stated:.12g}"
-    account.at_most(claim, cost * (1 - off * off), stated * (1 + ROOM), "recomputed")
-
-
-def inverse_gram(rows: Json) -> tuple[list[list[int]], int, float] | None:
-    """Return (RᵀR)⁻¹ after a step of Newton's method, as integers and their unit, and the relative error before it; None if that is large."""
-    back = inverse(rows)
-    found = times(back, transposed(back))
-    # R Σ Rᵀ = I + D: Σ is (RᵀR)⁻¹ to a relative ‖D‖, and 2Σ − ΣRᵀRΣ to its square
-    a, a_bits = whole(rows)
-    s, s_bits = whole(found)
-    product = times(times(a, s), transposed(a))
-    one = 1 << (2 * a_bits + s_bits)
-    off = math.sqrt(
-        sum(
-            (float(Fraction(x - one * (i == j), one))) ** 2
-            for i, row in enumerate(product)
-            for j, x in enumerate(row)
-        )
-    )
-    if not off < CLOSE:
-        return None
-    g = times(transposed(a), a)
-    sgs = times(times(s, g), s)
-    better = [[2 * x * one - y for x, y in zip(row, other)] for row, other in zip(s, sgs)]
-    return better, one << s_bits, off
+        cost = largest_variance(spans, found, one)
+    else:
+        cost = math.fsum(map(mul, flat(gram), (x / one for x in flat(found))))
+    account.at_most(f"the loss is at most {stated:.12g}", cost, stated * (1 + ROOM), "recomputed")
 
 
 def largest_variance(spans: Json, better: Json, one: int) -> float:
@@ -196,15 +162,11 @@ def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -
         account.claimed(claim)
         return
     weights, loads = ([max(float(y), 0.0) for y in part or ()] for part in held[0])
-    if len(weights) != len(changes) or not any(weights):
-        raise Refused("weights of other changes than the design's")
     if result["design"]["loss"] == "largest":
-        if len(loads) != len(answers) or not any(loads):
-            raise Refused("loads of other answers than the design's")
-        total = math.fsum(loads)
-        answers = [[math.sqrt(q / total) * x for x in row] for q, row in zip(loads, answers) if q]
+        total, pairs = math.fsum(loads), zip(loads, answers, strict=True)
+        answers = [[math.sqrt(q / total) * x for x in row] for q, row in pairs if q]
     top = max(weights)
-    kept = [[math.sqrt(y / top) * x for x in v] for y, v in zip(weights, changes) if y > 0]
+    kept = [[math.sqrt(y / top) * x for x in v] for y, v in zip(weights, changes, strict=True) if y]
     moved = times(kept, transposed(answers))
     moved = moved if len(moved[0]) <= len(moved) else transposed(moved)
     account.takes(10 * len(moved) * len(moved[0]) ** 2)
@@ -252,18 +214,14 @@ def counts(result: Json, account: Account) -> None:
         return
     held = multipliers_of(result)
     weights = [max(float(y), 0.0) for y in held[0][0]]
-    if len(weights) != c or not any(weights):
-        raise Refused("weights of other sizes than the design's")
     weights = [y / max(weights) for y in weights]
-    sizes = [(y, k, k * k / n) for k, y in enumerate(weights, 1)]
+    sizes = [(y, k, k * k / n) for k, y in zip(range(1, c + 1), weights, strict=True)]
     unit = float(a) ** 2 / (float(largest_square(design["privacy"])) * (1 + 1e-15) * math.fsum(weights))
     found = n * math.fsum(y * k for y, k, _ in sizes) * unit
     if not signed:
-        parts = (
-            math.fsum(y * (k - square) for y, k, square in sizes),
-            math.fsum(y * square for y, _, square in sizes),
-        )
-        found = (math.sqrt((n - 1) * max(parts[0], 0.0)) + math.sqrt(parts[1])) ** 2 * unit
+        apart = math.fsum(y * (k - square) for y, k, square in sizes)
+        whole = math.fsum(y * square for y, _, square in sizes)
+        found = (math.sqrt((n - 1) * max(apart, 0.0)) + math.sqrt(whole)) ** 2 * unit
     found /= n if design["loss"] == "largest" else 1
     claim = f"no covariance costs less than {result['lower_bound']:.12g}"
     account.at_most(claim, result["lower_bound"], found * (1 + ROOM), "recomputed")
@@ -290,6 +248,8 @@ def covariance_problem(result: Json, account: Account) -> None:
     if len(witness) != len(costs) - n * n:
         raise Refused("further columns without values")
     spread = Spread(r)
+    if spread.off >= Fraction(1, 2):
+        raise Refused("a whitening that doubles cannot invert")
     curved = tangents_of(design)
     for label in design["labels"]:
         left = (left_of_row(row, spread, witness) for row in rows if row.label == label)
@@ -309,23 +269,19 @@ def covariance_problem(result: Json, account: Account) -> None:
 
 
 class Spread:
-    """An enclosure of (RᵀR)⁻¹ = B K Bᵀ."""
+    """An enclosure of (RᵀR)⁻¹ = B K Bᵀ: B in units, by a step of Newton's method, and how far it was `off` before that."""
 
     def __init__(self, rows: Json) -> None:
         self.size = len(rows)
-        self.back, bits = whole(inverse(rows))
-        self.unit = Fraction(1, 2**bits)
-        r, more = whole(rows)
-        one = 1 << (bits + more)
-        off = [
-            Fraction(x - one * (i == j), one)
-            for i, row in enumerate(times(r, self.back))
-            for j, x in enumerate(row)
-        ]
-        norm = root_above(sum((x * x for x in off), Fraction(0)))
-        if norm >= Fraction(1, 2):
-            raise Refused("a whitening that doubles cannot invert")
-        self.spread = 1 / (1 - norm) ** 2 - 1
+        (near, bits), (r, more) = whole(inverse(rows)), whole(rows)
+        one, product = 1 << (bits + more), times(r, near)
+        off = (x - one * (i == j) for i, row in enumerate(product) for j, x in enumerate(row))
+        self.off = root_above(Fraction(sum(x * x for x in off), one * one))
+        # with R B = I + D it is I − D² of 2B − B R B
+        moved = times(near, product)
+        self.back = [[2 * one * x - y for x, y in zip(*pair)] for pair in zip(near, moved)]
+        self.unit = one << bits
+        self.spread = 1 / (1 - self.off**2) ** 2 - 1
 
     def ends(self, terms: list[tuple[int, Fraction]], witness: Json) -> tuple[Fraction, Fraction]:
         """Of a combination of entries of the covariance and further columns."""
@@ -337,8 +293,8 @@ class Spread:
             else:
                 rest += a * Fraction(witness[j - n * n])
         h = times(times(transposed(self.back), weights), self.back)
-        trace = sum((h[i][i] for i in range(n)), Fraction(0)) * self.unit**2
-        size = root_above(sum((x * x for row in h for x in row), Fraction(0))) * self.unit**2
+        trace = sum((h[i][i] for i in range(n)), Fraction(0)) / self.unit**2
+        size = root_above(sum((x * x for x in flat(h)), Fraction(0))) / self.unit**2
         room = root_above(Fraction(n)) * size * self.spread
         return trace - room + rest, trace + room + rest
 
@@ -350,7 +306,7 @@ def left_of_row(row: Own, spread: Spread, witness: Json) -> Fraction:
         return -high
     n = spread.size
     size = [abs(Fraction(a) * Fraction(witness[j - n * n])) for j, a in row.terms if j >= n * n]
-    b = [math.hypot(*(float(x) for x in line)) * float(spread.unit) for line in spread.back]
+    b = [math.hypot(*(x / spread.unit for x in line)) for line in spread.back]
     size += [abs(a) * Fraction(b[j // n] * b[j % n]) for j, a in row.terms if j < n * n]
     return MISSED * sum(size, abs(row.offset)) - max(abs(low), abs(high))
 
@@ -377,21 +333,15 @@ def problem_bound(
         raise Refused("multipliers that do not pay for a further column")
     shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
     account.at_most("the weights are above a sum of squares", 0, dominance(factor, shifted))
-    (x, one), (q, two), (v, three), (r, four) = (
-        whole(factor),
-        whole(contraction),
-        whole(changes),
-        whole([proof["roots"]]),
-    )
-    held = [[root * c for c in row] for root, row in zip(r[0], v)]
+    (x, one), (q, two), (v, three) = map(whole, (factor, contraction, changes))
+    (r,), four = whole([proof["roots"]])
+    held = [[root * c for c in row] for root, row in zip(r, v)]
     trace = Fraction(
-        sum(map(mul, (a for row in times(held, transposed(x)) for a in row), (a for row in q for a in row))),
-        1,
+        sum(map(mul, flat(times(held, transposed(x))), flat(q))), 2 ** (one + two + three + four)
     )
-    trace /= 2 ** (one + two + three + four)
     gram = times(transposed(q), q)
     norm = Fraction(max(sum(map(abs, row)) for row in gram), 4**two)
-    spent = Fraction(sum(map(mul, r[0], r[0])), 4**four)
+    spent = Fraction(sum(map(mul, r, r)), 4**four)
     if trace <= 0 or not spent:
         return constant
     most = min(smallest_beyond(asked["privacy"]) for asked in design["privacy"])
@@ -426,15 +376,14 @@ def strategy(result: Json, account: Account) -> None:
         raise Refused("a strategy on other counts than the workload's")
     budget_is_kept(design["privacy"], law["budget"], account)
     account.takes(len(rows) * count, 100)
-    r, bits = whole(rows)
-    changes, alone = design["changes"], False
+    changes, vectors = design["changes"], design["changes"]
     if isinstance(changes, dict):
         asked = changed(changes, count)
+        (r, bits), most = whole(rows), changes["most"]
+        spent = Fraction(largest_of(r, asked, account), 4**bits) * Fraction(most) ** 2
         alone = asked.most == 1
-        spent = Fraction(largest_of(r, asked, account), 4**bits) * Fraction(changes["most"]) ** 2
+        vectors = [[float(most) * (i == j) for j in range(count)] for i in range(count)] if alone else None
     else:
-        if any(len(v) != count for v in changes):
-            raise Refused("changes of other counts than the workload's")
         account.takes(len(changes) * len(rows) * count, 200)
         spent = most_of(rows, changes)
     account.bounds("no change consumes more than the budget", spent, law["budget"])
@@ -442,13 +391,11 @@ def strategy(result: Json, account: Account) -> None:
     if result["lower_bound"] is None:
         return
     asked_of = answers(design["workload"], SMALL**2) if count <= SMALL else None
-    if asked_of is None or (isinstance(changes, dict) and not alone):
+    if asked_of is None or vectors is None:
         multipliers_of(result)
         account.claimed(f"no covariance costs less than {result['lower_bound']:.12g}")
         return
-    if alone:
-        changes = [[float(changes["most"]) * (i == j) for j in range(count)] for i in range(count)]
-    saddle_bound(result, changes, asked_of, account)
+    saddle_bound(result, vectors, asked_of, account)
 
 
 def largest_of(r: list[list[int]], asked: Changed, account: Account) -> int:
@@ -456,13 +403,11 @@ def largest_of(r: list[list[int]], asked: Changed, account: Account) -> int:
     count = len(r[0])
     if falling(r) and not asked.exactly:
         return sum(sum(row[: asked.most * asked.apart : asked.apart]) ** 2 for row in r)
-    if banded(r, asked.apart) and not asked.exactly:
+    if asked.most == 1 or (banded(r, asked.apart) and not asked.exactly):
         account.takes(asked.most * count, 100)
         return most_apart([sum(map(mul, column, column)) for column in transposed(r)], asked)
     account.takes(len(r) * count * count, 100)
-    columns = transposed(r)
-    gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
-    return largest_change(gram, asked, account)
+    return largest_change(times(transposed(r), r), asked, account)
 
 
 class Changed(NamedTuple):

@@ -37,10 +37,10 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
-from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.arithmetic import exp_bounds, peak
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.laws import WHOLE
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of
@@ -235,7 +235,7 @@ class Copies:
         self.n, self.epsilon, self.delta, self.account = n, epsilon, delta, account
         self.work = 120 * n * n.bit_length()
 
-    def guess(self, p: float, j: int, direct: bool) -> float:
+    def guess(self, p: float, direct: bool, j: int) -> float:
         """The least q that the j-th requirement leaves."""
         growth = math.exp(self.epsilon)
         if direct:
@@ -249,12 +249,8 @@ class Copies:
         self.account.takes(self.work)
         found = []
         for direct in (True, False):
-            low, high = 1, self.n
-            while low < high:  # what the j-th one leaves rises to one peak
-                middle = (low + high) // 2
-                falls = self.guess(p, middle, direct) >= self.guess(p, middle + 1, direct)
-                low, high = (low, middle) if falls else (middle + 1, high)
-            found.append((self.guess(p, low, direct), low, direct))
+            j = peak(1, self.n, partial(self.guess, p, direct))
+            found.append((self.guess(p, direct, j), j, direct))
         q, j, direct = max(found)
         q *= 1 - 1e-8
         return q if q > 0 and self.breaks(p, q, j, direct) else 0.0

@@ -17,13 +17,12 @@ import math
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
-from operator import mul
 
 from mechdesign.verifier.allocation import composed_delta, largest_square
-from mechdesign.verifier.arithmetic import transposed, whole
-from mechdesign.verifier.calibration import cases_of, law_of, most_lost, plainest
+from mechdesign.verifier.arithmetic import least, whole
+from mechdesign.verifier.calibration import Term, law_of, most_lost, terms_of
 from mechdesign.verifier.choice import with_noise
-from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_change, unbiased
+from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_of, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
 from mechdesign.verifier.reading import (
     NEAR,
@@ -189,16 +188,12 @@ def worth(budget: Json) -> tuple[str, Fraction]:
         return name, Fraction(budget[name])
     epsilon, log = budget["epsilon"], math.log(budget["delta"])
 
-    def rho(u: float) -> float:
+    def less(u: float) -> float:
         above = math.exp(u)
         found: float = (epsilon + math.log1p(1 / above) + (log + math.log1p(above)) / above) / (1 + above)
-        return found
+        return -found
 
-    low, high = -20.0, 40.0
-    for _ in range(200):
-        first, second = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (first, high) if rho(first) < rho(second) else (low, second)
-    return "rho", Fraction(rho(low)) * (1 + Fraction(1, 10**9))
+    return "rho", -Fraction(least(less, -20.0, 40.0)) * (1 + Fraction(1, 10**9))
 
 
 Numbers = tuple[int, Json, bool, Fraction | None, Fraction | None]
@@ -245,15 +240,9 @@ def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
     else:
         factor, rank = unbiased({**task, "strategy": rows}, account), len(rows)
         r, bits = whole(rows)
-        account.takes(rank * size * (size if replaced else 1), 100)
-        columns = transposed(r)
-        if replaced:
-            gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
-            square = largest_change(gram, Changed(moved, True), account)
-        else:
-            square = max(sum(x * x for x in column) for column in columns)
+        square = largest_of(r, Changed(moved, replaced), account)
         longest = Decimal(square).sqrt() / 2**bits + Decimal(rank).sqrt() * GRAIN
-        widest = moved * Fraction(max(sum(map(abs, column)) for column in columns), 2**bits)
+        widest = moved * Fraction(max(sum(map(abs, column)) for column in zip(*r)), 2**bits)
         changes = {"l1": widest + rank * Fraction(GRAIN), "l2": Fraction(longest * ROUND)}
     worth = worst = None
     if factor is not None:
@@ -277,23 +266,17 @@ def covers(stated: Json, changes: Json) -> bool:
 
 def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:
     """Check that all of the noise keeps the budget."""
-    most, square, rest = ZERO, ZERO, []
-    alike: dict[str, list[Json]] = {}
+    concentrated, terms = privacy[""] == "zcdp", list[Term]()
     for noise in noises:
-        alike.setdefault(repr(sorted(noise.items())), []).append(noise)
-    for noise, *others_alike in alike.values():
-        copies = noise["rounds"] * (1 + len(others_alike))
-        name, shapes, scale = plainest(*law_of(noise))
-        smooth = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
-        cases = cases_of(noise, "norm" if smooth else name, scale, account)
-        most += copies * most_lost(name, shapes, cases)
-        least = min(cases, key=lambda case: sum(count * v * v for v, count in case))
-        shifts = [(v, count * copies) for v, count in (least if name == "discrete_gaussian" else cases[0])]
-        if smooth:
-            square += sum((count * (v / (shapes[0] if shapes else ONE)) ** 2 for v, count in shifts), ZERO)
-        else:
-            rest.append((name, shapes, shifts))
-    if privacy[""] in ("zcdp", *BY_MU) and rest:
+        cases = terms_of(noise, account, concentrated)
+        discrete = cases[0].name == "discrete_gaussian"
+        terms.append(min(cases, key=lambda case: case.squares) if discrete else cases[0])
+    most = sum((term.rounds * most_lost(term) for term in terms), ZERO)
+    square = sum(
+        (term.rounds * term.squares / (term.shapes[0] ** 2 if term.shapes else ONE) for term in terms), ZERO
+    )
+    smooth = ("norm", "discrete_gaussian") if concentrated else ("norm",)
+    if privacy[""] in ("zcdp", *BY_MU) and any(term.name not in smooth for term in terms):
         raise Refused("noise other than normal under this privacy, in a plan")
     if privacy[""] in BY_MU:
         account.at_most(
@@ -311,13 +294,7 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
     # what loses at most so much is (ε, 1 − e^(ε − most))-private
     consumed = ZERO if most <= epsilon * ROUND else 1 - (epsilon - most).exp()
     if consumed > delta:
-        laplace, others = Counter[Decimal](), []
-        for part in rest:
-            if part[0] == "laplace":
-                laplace.update(dict(part[2]))
-            else:
-                others.append(part)
-        consumed = composed_delta(epsilon, delta, laplace, square * ROUND, account, others)
+        consumed = composed_delta(terms, epsilon, delta, account)
     claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}"
     account.at_most(claim, consumed, delta)
 

@@ -50,7 +50,7 @@ from functools import cache
 from itertools import pairwise
 from operator import mul
 
-from mechdesign.verifier.arithmetic import GAUSS, between, exp_bounds, least
+from mechdesign.verifier.arithmetic import GAUSS, between, exp_bounds, least, peak
 from mechdesign.verifier.quantizer import (
     increase,
     largest_bias,
@@ -132,15 +132,7 @@ def near_codes(law: Json, near: int, account: Account) -> tuple[Fraction, Fracti
 def best_near(m: int, power: Fraction, sums: Callable[[int], float]) -> int:
     """The number of near codes whose sum of inner products is largest over kE + M − k, which rises to one peak."""
     gain = float(power - 1)
-
-    def worth(k: int) -> float:
-        return sums(k) / (k * gain + m)
-
-    low, high = 1, m - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if worth(middle) >= worth(middle + 1) else (middle + 1, high)
-    return low
+    return peak(1, m - 1, lambda k: sums(k) / (k * gain + m))
 
 
 def rotated_simplex(law: Json, account: Account) -> tuple[int, float]:

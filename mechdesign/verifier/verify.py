@@ -67,28 +67,13 @@ from mechdesign.verifier.table import bounded, channel, table
 from mechdesign.verifier.vectors import vectors
 
 Check = Callable[[Json, Account], None]
-REAL, WHOLE, CHANNEL = (
-    f"no {noun} does better"
-    for noun in (
-        "additive noise for a real-valued query",
-        "additive whole-number noise",
-        "channel between the points",
-    )
+REAL, WHOLE = (
+    "no additive noise for a real-valued query does better",
+    "no additive whole-number noise does better",
 )
-QUANTIZERS = (
-    "metric-quantizer",
-    "optimal-quantizer",
-    "optm",
-    "optm-search",
-    "rqm",
-    "erm",
-    "mvu",
-    "biased-selection",
-)
-BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {
-    "neighbours": "add-remove",
-    "signed": True,
-}
+QUANTIZERS = "metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"
+SIGNED: Json = {"signed": True}
+BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {"neighbours": "add-remove"} | SIGNED
 CLOSE = 1e-5
 OTHER = "made for another question"
 
@@ -101,7 +86,6 @@ class Protected(NamedTuple):
     rounds: int = 1
     rate: float = 1.0
     whole: bool = False
-    signed: bool | None = None
 
 
 def bounds(sensitivity: Json) -> Json:
@@ -116,16 +100,16 @@ def protected(design: Json) -> Protected | None:
     if kind == "calibration":
         noise = design["noise"]
         whole = (noise["name"] if isinstance(noise, dict) else noise) in (*DISCRETE, "dlaplace")
-        rounds, rate = design["rounds"], design["sampling_rate"]
-        return Protected(design["dimension"], bounds(design["sensitivity"]), rounds, rate, whole)
-    if kind == "knorm" and isinstance(design["sensitivity"], list):
-        return Protected(design["dimension"], design["sensitivity"], design["rounds"])
+        changes, rate = bounds(design["sensitivity"]) | SIGNED, design["sampling_rate"]
+        return Protected(design["dimension"], changes, design["rounds"], rate, whole)
     if kind == "knorm":
-        changes = bounds(design["sensitivity"])
-        return Protected(design["dimension"], changes, design["rounds"], signed=changes["signed"])
+        changes = design["sensitivity"]
+        changes = changes if isinstance(changes, list) else bounds(changes)
+        return Protected(design["dimension"], changes, design["rounds"])
     if kind == "noise-allocation":
         lam = design["sensitivities"]
-        return Protected(len(lam), bounds({"each": lam} if design["bounds"] is None else design["bounds"]))
+        limits = {"each": lam} if design["bounds"] is None else design["bounds"]
+        return Protected(len(lam), bounds(limits) | SIGNED)
     if kind == "optimal-noise":
         changes = bounds({"linf": design["sensitivity"], "l0": design["l0"]})
         return Protected(design["dimension"], changes, whole=design["integer"])
@@ -133,17 +117,15 @@ def protected(design: Json) -> Protected | None:
         return Protected(len(design["changes"][0]), design["changes"])
     if kind == "correlated-gaussian" and design["changes"][""] == "count-changes":
         alike = design["changes"]
-        limits = bounds({"linf": alike["most"], "l0": alike["l0"]})
-        return Protected(alike["size"], limits, signed=alike["signed"])
+        limits = bounds({"linf": alike["most"], "l0": alike["l0"], "signed": alike["signed"]})
+        return Protected(alike["size"], limits)
     return None
 
 
 def asks(question: Json) -> Protected:
     """Return the changes that a question about numbers allows."""
-    changes, rate = bounds(question["sensitivity"]), question["sampling_rate"]
-    return Protected(
-        question["dimension"], changes, question["rounds"], rate, question["integer"], changes["signed"]
-    )
+    size, rounds, rate, whole = (question[k] for k in ("dimension", "rounds", "sampling_rate", "integer"))
+    return Protected(size, bounds(question["sensitivity"]), rounds, rate, whole)
 
 
 def protects(design: Json, question: Json, account: Account) -> bool:
@@ -158,11 +140,11 @@ def within(one: Protected, other: Protected, account: Account) -> bool:
     """Whether every change within the first bounds is within the second, or in their list."""
     sizes, l1, l2 = bounds_of(one.changes, one.dimension)
     count = sum(n for _, n in sizes)
-    if other.signed is False and one.signed and count > 1:
-        return False
     each, limits = widths(one.changes, one.dimension), other.changes
     if not isinstance(limits, dict):
         return listed(limits, each, one.changes, account)
+    if not limits["signed"] and one.changes["signed"] and count > 1:
+        return False
     account.takes(10 * len(each), 3000)
     kept = all(
         limits[name] is None or beyond_changes(norm, sizes, l1, l2, Fraction(limits[name])) >= 0
@@ -200,13 +182,9 @@ def of_question(one: Json, question: Json, account: Account) -> bool:
     assert held is not None
     if (held.rounds, held.rate) != (asked.rounds, asked.rate):
         return False
-    if design[""] != "noise-allocation" and design.get("loss", question["loss"]) not in (
-        question["loss"],
-        "total",
-    ):
-        return False
-    stated = design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]
-    if stated != asked.changes["neighbours"]:
+    loss, stated = question["loss"], design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]
+    alike = design[""] == "noise-allocation" or design.get("loss", loss) in (loss, "total")
+    if not alike or stated != asked.changes["neighbours"]:
         return False
     if not isinstance(held.changes, dict):
         each = widths(asked.changes, asked.dimension)
@@ -221,17 +199,13 @@ def widths(sensitivity: Json, dimension: int) -> list[Fraction]:
 
 def reports(one: Json, question: Json) -> bool:
     """Whether a result is a quantizer of all inputs of a question, with no more outputs than its bits tell apart."""
-    if (
-        one["design"][""] not in QUANTIZERS
-        or question["input_range"] is None
-        or one["design"].get("max_bias")
-    ):
+    design, law, ends = one["design"], one["mechanism"], question["input_range"]
+    if design[""] not in (*QUANTIZERS, "biased-selection") or ends is None or design.get("max_bias"):
         return False
-    law, (low, high) = one["mechanism"], question["input_range"]
     biased = law[""] == "biased-quantizer"
     bins = law["selection"]["bins"] if biased else law["bins"]
-    start, stop = law["input_range"] if biased else (law["knots"][0], law["knots"][-1])
-    return bool(start <= low and high <= stop and len(bins) <= 2 ** min(question["bits"], 64))
+    start, *_, stop = law["input_range"] if biased else law["knots"]
+    return bool(start <= ends[0] and ends[1] <= stop and len(bins) <= 2 ** question["bits"])
 
 
 def shares(prior: Json, size: int) -> list[float]:
@@ -256,12 +230,9 @@ def same_counts(design: Json, question: Json) -> bool:
 
 def chooses(design: Json, question: Json) -> bool:
     """Whether a design chooses among the candidates of a question, for its neighbours."""
-    alike = all(design.get(key) == question[key] for key in ("candidates", "neighbours", "spread"))
-    return (
-        design[""] == "private-choice"
-        and alike
-        and (design["largest"] is None or same_counts(design, question))
-    )
+    if design[""] != "private-choice" or not (design["largest"] is None or same_counts(design, question)):
+        return False
+    return all(design[key] == question[key] for key in ("candidates", "neighbours", "spread"))
 
 
 def privacy_of(design: Json) -> Json:
@@ -275,22 +246,18 @@ def same_question(design: Json, question: Json) -> str | None:
     if question[""] == "choice-question":
         alike = question["largest"] is not None and same_counts(design, question)
         return f"no choice by counts of 0 to {question['largest']} does better" if alike else None
-    if question[""] == "metric-report":
-        return CHANNEL if design["loss"] == question["loss"] else None
-    if (
-        question[""] != "numeric-query"
-        or design["loss"] != question["loss"]
-        or question["sampling_rate"] != 1
-    ):
+    if design["loss"] != question["loss"]:
         return None
-    own, asked = bounds(design["sensitivity"]), bounds(question["sensitivity"])
-    sizes = design["dimension"], question["dimension"]
+    if question[""] == "metric-report":
+        return "no channel between the points does better"
+    held, asked = protected(design), asks(question)
+    if held is None or asked.rate != 1:
+        return None
     if design[""] == "knorm":
-        alike = own == asked and design["rounds"] == question["rounds"] and not question["integer"]
-        return REAL if alike and sizes[0] == sizes[1] else None
-    largest = bounds_of(asked, sizes[1])[0][0][0]
-    once = sizes == (1, 1) and question["rounds"] == 1 and Fraction(design["sensitivity"]) == largest
-    if design[""] != "optimal-noise" or not once or design["integer"] != question["integer"]:
+        return REAL if not asked.whole and held == asked else None
+    ((largest, _), *_), *_ = bounds_of(asked.changes, asked.dimension)
+    once = (held.dimension, asked.dimension, asked.rounds) == (1, 1, 1) and held.whole == asked.whole
+    if design[""] != "optimal-noise" or not once or Fraction(design["sensitivity"]) != largest:
         return None
     # noise that is not whole may answer whole numbers: the bound of whole noise is one of all where the loss is linear between them
     return (WHOLE if question["loss"] == "absolute" else None) if question["integer"] else REAL
@@ -319,11 +286,8 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     same = all(privacy_of(design) == held["privacy"] for design in designs.values())
     account.agrees("every result is at the privacy stated", same)
     table = {name: values for name, _, values in held["table"]}
-    errors = {
-        name: error
-        for name, error in zip(table["mechanism"], table["error"])
-        if isinstance(error, float) and error == error
-    }
+    ranked = zip(table["mechanism"], table["error"])
+    errors = {name: error for name, error in ranked if isinstance(error, float) and error == error}
     account.agrees("every mechanism that the table ranks has a result", sorted(errors) == sorted(results))
     answers = {
         "numeric-query": lambda one: protects(one["design"], question, account),
@@ -341,10 +305,8 @@ def comparison(held: Json, account: Account, check: Check) -> None:
         "an error of the question's loss is the value of a result for this loss, and no other", of_loss
     )
     said = dict(zip(table["mechanism"], table["assumes"]))
-    marked = all(
-        (OTHER in str(said[name])) != of_question(one, question, account) for name, one in results.items()
-    )
-    account.agrees("results for another question are marked", marked)
+    marked = ((OTHER in str(said[name])) != of_question(results[name], question, account) for name in results)
+    account.agrees("results for another question are marked", all(marked))
     account.claimed("the other cells of the table follow from the results")
     least(held, results, account)
 
@@ -412,51 +374,36 @@ def each(results: Iterable[tuple[str, Json]], account: Account, check: Check) ->
 
 def frontier(held: Json, account: Account, check: Check) -> None:
     """Check results of one design of which one number varies."""
-    table = {name: values for name, _, values in held["table"]}
-    points = list(
-        zip(table[held["over"]], table["value"], table["lower_bound"], held["results"], strict=True)
-    )
-    each(((f"{held['over']} = {x:.12g}", one) for x, *_, one in points if one is not None), account, check)
+    table, over = {name: values for name, _, values in held["table"]}, held["over"]
+    rows = list(zip(table[over], table["value"], table["lower_bound"], held["results"], strict=True))
+    points = [(x, one) for x, *_, one in rows if one is not None]
+    each(((f"{over} = {x:.12g}", one) for x, one in points), account, check)
     shown = all(
         value != value if one is None else (value, bound) == (one["value"], one["lower_bound"])
-        for _, value, bound, one in points
+        for _, value, bound, one in rows
     )
     account.agrees("the table shows value and lower bound of every result, and no other value", shown)
     account.claimed("the other columns of the table follow from the results")
     if held["design"] is None:
         account.claimed("every result is of its point")
         return
-    designs = [one["design"] for *_, one in points if one is not None]
-    alike = all(fixed(one, held["over"]) == fixed(held["design"], held["over"]) for one in designs)
-    account.agrees("results are of the design, but for what varies", alike)
-    at = [
-        varying(one, held["over"], x) == x
-        for x, *_, one in points
-        if one is not None
-        for one in [one["design"]]
-    ]
-    account.agrees("every result is of its point", all(at))
+    asked = split(held["design"], over)[0]
+    parts = [(x, *split(one["design"], over)) for x, one in points]
+    account.agrees(
+        "results are of the design, but for what varies", all(rest == asked for _, rest, _ in parts)
+    )
+    account.agrees("every result is of its point", all({*at} <= {x} for x, _, at in parts))
 
 
-def fixed(design: Json, over: str) -> str:
-    """Return the members of a design that do not vary."""
-    privacy = {k: v for k, v in (design.get("privacy") or {}).items() if k != over}
-    left = {k: v for k, v in design.items() if k not in (over, "privacy")}
-    return repr((left, privacy))
-
-
-def varying(design: Json, over: str, otherwise: Json) -> Json:
-    if over in design:
-        return design[over]
-    return (design.get("privacy") or {}).get(over, otherwise)
+def split(design: Json, over: str) -> tuple[str, list[Json]]:
+    """A design without the number that varies, and that number, of it or of its privacy."""
+    privacy = design.get("privacy") or {}
+    rest = [{k: v for k, v in part.items() if k not in (over, "privacy")} for part in (design, privacy)]
+    return repr(rest), [part[over] for part in (design, privacy) if over in part][:1]
 
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {
-    "metric-quantizer": quantizer,
-    "optimal-quantizer": quantizer,
-}
-CHECKS |= dict.fromkeys(("optm", "optm-search", "rqm", "erm", "mvu"), quantizer)
-CHECKS |= {
+    **dict.fromkeys(QUANTIZERS, quantizer),
     "selection-problem": selection_problem,
     "metric-channel": channel,
     "bounded-count": bounded,
@@ -479,18 +426,11 @@ CHECKS |= {
     "plan": plan,
     "vector-design": vectors,
 }
-UNCOVERED = {
-    "biased-selection": "biased selections",
-    "user-histogram": "histograms of users",
-}
+UNCOVERED = {"biased-selection": "biased selections", "user-histogram": "histograms of users"}
 """Kinds of designs without a check, and what they are of."""
 TABLES = "channel", "table-mechanism", "choice-table"
-_QUANTIZER = dict.fromkeys(
-    ("optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu", "selection-problem"),
-    ("quantizer-proof", ("quantizer-dual-bound",)),
-)
 PROOFS: dict[str, tuple[str, tuple[str, ...]]] = {
-    **_QUANTIZER,
+    **dict.fromkeys((*QUANTIZERS, "selection-problem"), ("quantizer-proof", ("quantizer-dual-bound",))),
     "metric-quantizer": ("quantizer-proof", ("rows-bound", "closed-bound")),
     "lattice-problem": ("table-proof", ("rows-bound",)),
     "local-workload": ("law-proof", ("linear-bound", "closed-bound")),
@@ -524,9 +464,8 @@ def verify(text: str, seconds: float = 5.0) -> Account:
             elif held[""] in ALONE:
                 ALONE[held[""]](held, account)
             elif held[""] in CHECKS:
-                raise Refused(
-                    f"a design ({held['']}) without a result: nothing is claimed that could be checked"
-                )
+                said = f"a design ({held['']}) without a result: nothing is claimed that could be checked"
+                raise Refused(said)
             else:
                 raise NothingToCheck(f"kind {held['']} claims nothing")
     except NotCovered:
@@ -573,16 +512,16 @@ def evidence(held: Json, account: Account) -> None:
 def are_complete(held: Json) -> bool:
     """Whether each claim has one proof, of a kind that the design has, and no other proof is there. A bound may lack one if its loss is a function."""
     kind, found = held["design"][""], [proof[""] for proof in held["proofs"]]
-    law, bounds = PROOFS.get(kind, ("law-proof", ("closed-bound",)))
+    law, allowed = PROOFS.get(kind, ("law-proof", ("closed-bound",)))
     if held["mechanism"][""] in TABLES:
-        law, bounds = "table-proof", ("rows-bound",)
+        law, allowed = "table-proof", ("rows-bound",)
     if law == "allocation-proof" and found == ["law-proof"]:
         return held["lower_bound"] is None
     loss, stated = held["design"].get("loss"), held["lower_bound"] is not None
     unknown = isinstance(loss, dict) and loss["function"] is not None
     others = [name for name in found if name != law]
-    enough = len(others) == (stated and bool(bounds)) or (unknown and not others)
-    return enough and len({*found}) == len(found) and law in found and {*others} <= {*bounds}
+    enough = len(others) == (stated and bool(allowed)) or (unknown and not others)
+    return enough and len({*found}) == len(found) and law in found and {*others} <= {*allowed}
 
 
 def neighbours(said: Json, account: Account) -> None:

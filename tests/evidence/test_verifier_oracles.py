@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import random
-from collections import Counter
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -27,7 +26,7 @@ from mechdesign.vectors.design import box_error, cap_error
 from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
 from mechdesign.verifier import vectors
 from mechdesign.verifier.allocation import composed_delta, largest_square
-from mechdesign.verifier.calibration import Asked
+from mechdesign.verifier.calibration import Term, delta_on
 from mechdesign.verifier.changes import beyond_changes, bounds_of, reached
 from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
@@ -47,21 +46,12 @@ def found(result: md.Result) -> list[float]:
     design, law = plain["design"], plain["mechanism"]["law"]
     with localcontext() as context:
         context.prec = PLACES
-        asked = Asked(
-            law["name"],
-            tuple(map(Decimal, law["args"])),
-            design["rounds"],
-            Decimal(design["sampling_rate"]),
-            Decimal(design["privacy"]["epsilon"]),
-            Decimal(design["privacy"]["delta"]),
-            Account(10**9),
-        )
         shift = Decimal(design["sensitivity"]) / Decimal(law.get("scale", 1))
-        return [
-            float(asked.consumed([(shift, design["dimension"])], points))
-            for points in POINTS
-            if points <= DECISIVE
-        ]
+        shapes, rate = tuple(map(Decimal, law["args"])), Decimal(design["sampling_rate"])
+        term = Term(law["name"], shapes, [(shift, design["dimension"])], design["rounds"], rate)
+        asked = [Decimal(design["privacy"][name]) for name in ("epsilon", "delta")]
+        grids = [points for points in POINTS if points <= DECISIVE]
+        return [float(delta_on([term], *asked, Account(10**9), points)) for points in grids]
 
 
 @pytest.mark.parametrize("sigma", ["0.3", "17.5", pytest.param("9000.5", marks=pytest.mark.slow)])
@@ -176,8 +166,8 @@ def test_one_sampled_round_is_the_worse_of_both_directions(rate: str, epsilon: s
     with localcontext() as context:
         context.prec = PLACES
         q, growth = Decimal(rate), Decimal(epsilon).exp()
-        asked = Asked("dlaplace", (Decimal(2).ln(),), 1, q, Decimal(epsilon), Decimal("1e-9"), Account())
-        found = asked.consumed([(Decimal(2), 1)], POINTS[0])
+        term = Term("dlaplace", (Decimal(2).ln(),), [(Decimal(2), 1)], 1, q)
+        found = delta_on([term], Decimal(epsilon), Decimal("1e-9"), Account(), POINTS[0])
         p = {k: Decimal(2) ** -abs(k) / 3 for k in range(-150, 151)}
         pairs = [(p[k], p[k + 2]) for k in range(-150, 149)]
         removed = sum(max(q * a + (1 - q) * b - growth * b, Decimal(0)) for a, b in pairs)
@@ -312,9 +302,8 @@ def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
     with localcontext() as context:
         context.prec = PLACES
         budget = Decimal(str(exact))  # which no grid keeps: the finest decides
-        found = composed_delta(
-            Decimal(epsilon), budget, Counter([Decimal(one), Decimal(other)]), Decimal(0), Account()
-        )
+        terms = [Term("laplace", (), [(Decimal(ratio), 1)]) for ratio in (one, other)]
+        found = composed_delta(terms, Decimal(epsilon), budget, Account())
     assert exact <= mpmath.mpf(str(found)) <= exact * (1 + 1e-5)
 
 

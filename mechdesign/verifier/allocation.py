@@ -33,22 +33,13 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from mechdesign.verifier import reading
 from mechdesign.verifier.arithmetic import between, decimal
 from mechdesign.verifier.calibration import SMALL, Term, delta_of
 from mechdesign.verifier.changes import Changes, changes_of, left_of_budget, left_of_total
 from mechdesign.verifier.composition import PLACES, SLACK
 from mechdesign.verifier.laws import ONE, PI, ROUND, ZERO, gamma, normal
-from mechdesign.verifier.reading import (
-    LOST,
-    Account,
-    Json,
-    NotCovered,
-    Refused,
-    flat,
-    lowest,
-    points_of,
-    proofs_of,
-)
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
 from mechdesign.verifier.table import MISSED, Own, own_rows, rows_hold, tangents_of
 
 EXACT = 2000
@@ -98,7 +89,7 @@ def of_allocation(design: Json) -> Question:
     def vector(name: str, otherwise: float) -> list[float]:
         held = otherwise if design[name] is None else design[name]
         found: list[float] = held if isinstance(held, list) else [held] * len(sizes)
-        if len(found) != len(sizes) or not lowest(found) >= 0:
+        if len(found) != len(sizes) or not reading.lowest(found) >= 0:
             raise Refused(f"{name} of other coordinates than the answer's, or negative")
         return found
 
@@ -140,7 +131,7 @@ def loss(value: float, scales: list[float], asked: Question, peaked: list[bool],
     account.takes((60 if order == int(order) else 1000) * len(scales))
     total = sum((Decimal(w) * power(Decimal(s), order) * moments[kind] for w, s, kind in each), ZERO)
     # a cost that a double holds exceeds itself by what decimals are rounded up by
-    lost = Fraction(2 * (ROUND - 1)) if len(scales) <= EXACT else LOST
+    lost = Fraction(2 * (ROUND - 1)) if len(scales) <= EXACT else reading.LOST
     claim = f"the value is at most {value:.12g}"
     account.bounds(claim, Fraction(total * ROUND), value, Fraction(value) * lost)
 
@@ -179,7 +170,7 @@ def largest_budget(need: Need, laplace: bool) -> Decimal:
     """B, from above."""
     if not laplace:
         return decimal(smallest_beyond(need.privacy))
-    return min(Decimal(e) + spare_loss(need, d) * ROUND for e, d in points_of(need.privacy) if d < 1)
+    return min(Decimal(e) + spare_loss(need, d) * ROUND for e, d in reading.points_of(need.privacy) if d < 1)
 
 
 def lower_bound(asked: Question, proof: Json, bound: float, value: float, account: Account) -> None:
@@ -391,7 +382,7 @@ def allocation(result: Json, account: Account) -> None:
     design, law, scales = result["design"], result["mechanism"], result["mechanism"]["scales"]
     asked = (of_problem if design[""] == "scales-problem" else of_allocation)(design)
     proof, needs, order, size = (
-        proofs_of(result).get("allocation-proof"),
+        reading.proofs_of(result).get("allocation-proof"),
         asked.needs,
         asked.order,
         len(scales),
@@ -421,7 +412,9 @@ def allocation(result: Json, account: Account) -> None:
     kept(asked, scales, account)
     loss(result["value"], scales, asked, peaked, account)
     if design[""] == "noise-allocation" and design["groups"] is not None:
-        account.agrees("groups part the coordinates", sorted(flat(design["groups"])) == list(range(size)))
+        account.agrees(
+            "groups part the coordinates", sorted(reading.flat(design["groups"])) == list(range(size))
+        )
     if result["lower_bound"] is not None:
         if mixed:
             raise Refused("a lower bound of a search over types, which has none")
@@ -462,10 +455,10 @@ def private(
         account.at_most(f"privacy loss at most {epsilon!r}", 0, left_of(Fraction(epsilon)))
     elif not any(peaked):
         words = [f"{name} at most {privacy[name]!r}" for name in ("rho", "mu") if name in privacy]
-        words = words or [f"delta at most {d!r} at epsilon = {e!r}" for e, d in points_of(privacy)]
+        words = words or [f"delta at most {d!r} at epsilon = {e!r}" for e, d in reading.points_of(privacy)]
         account.at_most("; ".join(words), 0, left_of(largest_square(privacy)))
     elif privacy[""] in ("approximate-dp", "membership-advantage", "trade-off"):
-        for e, d in points_of(privacy):
+        for e, d in reading.points_of(privacy):
             if d == 1:
                 continue
             epsilon, delta = Decimal(e), Decimal(d)
@@ -493,7 +486,7 @@ def largest_square(privacy: Json, side: int = 0) -> Fraction:
         return 2 * Fraction(privacy["rho"])
     if privacy[""] == "gaussian-dp":
         return Fraction(privacy["mu"]) ** 2
-    points = points_of(privacy)
+    points = reading.points_of(privacy)
     if not all(0 < d < 1 for _, d in points):
         raise Refused("Gaussian noise under pure privacy")
     with localcontext(prec=PLACES):

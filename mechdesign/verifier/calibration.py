@@ -25,41 +25,10 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
+from mechdesign.verifier import composition, laws, reading
 from mechdesign.verifier.changes import Shifts, worst_shifts
-from mechdesign.verifier.composition import (
-    EXPONENTIAL,
-    SLACK,
-    Cell,
-    Grid,
-    Losses,
-    laplace_losses,
-    refined,
-    short,
-)
-from mechdesign.verifier.laws import (
-    CONTINUOUS,
-    COSTS,
-    HALF,
-    LISTED,
-    ONE,
-    ROUND,
-    WHOLE,
-    ZERO,
-    continuous_cells,
-    staircase_atoms,
-)
-from mechdesign.verifier.reading import (
-    LOST,
-    STAIRS,
-    Account,
-    Json,
-    NotCovered,
-    Refused,
-    TooLarge,
-    points_of,
-    proofs_of,
-    spoken_of,
-)
+from mechdesign.verifier.laws import HALF, ONE, ROUND, ZERO
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
 
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
@@ -106,13 +75,13 @@ class Term(NamedTuple):
         """About what a shift by 1 loses."""
         if self.name == "discrete_gaussian":
             return 1 / self.shapes[0]
-        return self.shapes[0] if self.name in ("dlaplace", *STAIRS) else ONE
+        return self.shapes[0] if self.name in ("dlaplace", *reading.STAIRS) else ONE
 
     def before(self, epsilon: Decimal) -> Decimal:
         """The loss that becomes ε where a sample is seen."""
         return (1 + (epsilon.exp() - 1) / self.rate).ln()
 
-    def round(self, grid: Grid, share: Decimal) -> tuple[list[Cell], Decimal]:
+    def round(self, grid: composition.Grid, share: Decimal) -> tuple[list[composition.Cell], Decimal]:
         """Cells of the loss of a round that sees everybody, and the mass whose loss is infinite; the sampled one's share of ε."""
         bend = self.before(share)
         if len(self.shifts) == self.shifts[0][1] == 1:
@@ -123,16 +92,16 @@ class Term(NamedTuple):
         masses = (
             (Decimal(m) / grid.unit, i * whole.step + origin) for i, m in enumerate(whole.masses, whole.first)
         )
-        cells = [Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
+        cells = [composition.Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
         return cells, Decimal(whole.infinite) / grid.unit
 
     def losses(
-        self, grid: Grid, shift: Decimal, bend: Decimal, unit: Decimal, alone: bool
-    ) -> tuple[Losses, Decimal]:
+        self, grid: composition.Grid, shift: Decimal, bend: Decimal, unit: Decimal, alone: bool
+    ) -> tuple[composition.Losses, Decimal]:
         """The loss of one coordinate less an origin, the second, such that few or alike losses, with no others, are points of the grid."""
         if self.name == "laplace":
-            return laplace_losses(grid, shift, unit), shift
-        origin, exact = ZERO, alone and self.name in (*WHOLE, *STAIRS)
+            return composition.laplace_losses(grid, shift, unit), shift
+        origin, exact = ZERO, alone and self.name in (*laws.WHOLE, *reading.STAIRS)
         if exact and self.name == "dlaplace":
             origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
         elif exact and self.name == "discrete_gaussian":
@@ -142,36 +111,40 @@ class Term(NamedTuple):
         cells, infinite = self.outcomes(grid, shift, bend)
         return grid.losses(from_origin(cells, origin), unit, infinite, exact=exact), origin
 
-    def outcomes(self, grid: Grid, shift: Decimal, bend: Decimal) -> tuple[list[Cell], Decimal]:
+    def outcomes(
+        self, grid: composition.Grid, shift: Decimal, bend: Decimal
+    ) -> tuple[list[composition.Cell], Decimal]:
         """Cells of the loss of one coordinate, and the mass whose loss is infinite."""
-        if self.name in STAIRS:
-            return staircase_atoms(self.shapes, shift)
-        if self.name in WHOLE:
+        if self.name in reading.STAIRS:
+            return laws.staircase_atoms(self.shapes, shift)
+        if self.name in laws.WHOLE:
             # tails of wide noise take longer
-            each = 8 if self.name == "discrete_gaussian" and self.shapes[0] > LISTED else 2
-            cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), grid.points // each)
-            grid.account.takes(EXPONENTIAL * len(cells))
+            each = 8 if self.name == "discrete_gaussian" and self.shapes[0] > laws.LISTED else 2
+            cells, infinite = laws.WHOLE[self.name](*self.shapes, shift).cells(
+                int(shift), grid.points // each
+            )
+            grid.account.takes(composition.EXPONENTIAL * len(cells))
             return cells, infinite
-        law = CONTINUOUS[self.name](*self.shapes)
+        law = laws.CONTINUOUS[self.name](*self.shapes)
         grid.account.takes(law.work * grid.points / WIDTH)
-        return continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH)
+        return laws.continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH)
 
     def alone(self, epsilon: Decimal) -> Decimal:
         """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
         ((shift, _),) = self.shifts
         growth = epsilon.exp()
-        if self.name in STAIRS:
-            cells, infinite = staircase_atoms(self.shapes, shift)
-            return infinite + sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
-        if self.name in WHOLE:
-            return WHOLE[self.name](*self.shapes, shift).delta(int(shift), epsilon)
-        law = CONTINUOUS[self.name](*self.shapes)
+        if self.name in reading.STAIRS:
+            cells, infinite = laws.staircase_atoms(self.shapes, shift)
+            return infinite + sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), composition.SLACK)
+        if self.name in laws.WHOLE:
+            return laws.WHOLE[self.name](*self.shapes, shift).delta(int(shift), epsilon)
+        law = laws.CONTINUOUS[self.name](*self.shapes)
         low, high = law.around(epsilon, shift)
-        return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
+        return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + composition.SLACK
 
-    def sampled(self, cells: list[Cell], infinite: Decimal, account: Account) -> list[Sampled]:
+    def sampled(self, cells: list[composition.Cell], infinite: Decimal, account: Account) -> list[Sampled]:
         """A round that sees a sample, for removing and for adding a record, of its cells and infinite loss before."""
-        account.takes(10 * EXPONENTIAL * len(cells))
+        account.takes(10 * composition.EXPONENTIAL * len(cells))
         rate, rest = self.rate, 1 - self.rate
         if not rest:  # of a symmetric pair: both directions lose alike
             return [(cells, infinite, ZERO)] * 2
@@ -180,24 +153,30 @@ class Term(NamedTuple):
         def seen(loss: Decimal) -> Decimal:
             return (rate * loss.exp() + rest).ln()
 
-        removed = [Cell(rate * p + rest * q, q, seen(low), seen(high)) for p, q, low, high in cells]
-        removed.append(Cell(rest * missing, missing, rest.ln(), rest.ln()))
-        added = [Cell(p, rest * p + rate * q, -seen(-low), -seen(-high)) for p, q, low, high in cells]
-        added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
+        removed = [
+            composition.Cell(rate * p + rest * q, q, seen(low), seen(high)) for p, q, low, high in cells
+        ]
+        removed.append(composition.Cell(rest * missing, missing, rest.ln(), rest.ln()))
+        added = [
+            composition.Cell(p, rest * p + rate * q, -seen(-low), -seen(-high)) for p, q, low, high in cells
+        ]
+        added.append(composition.Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
         return [(removed, rate * infinite, rest.ln()), (added, ZERO, -rest.ln())]
 
 
-Sampled = tuple[list[Cell], Decimal, Decimal]
+Sampled = tuple[list[composition.Cell], Decimal, Decimal]
 """Cells, what has infinite loss, and the loss of most outcomes, hardly more than the least that a removed record has."""
 
 
-def from_origin(cells: list[Cell], origin: Decimal) -> list[Cell]:
+def from_origin(cells: list[composition.Cell], origin: Decimal) -> list[composition.Cell]:
     """Cells of a loss less an origin."""
     growth = origin.exp()
-    return [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
+    return [composition.Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
 
 
-def composed(grid: Grid, terms: list[Term], epsilon: Decimal) -> tuple[Losses, Decimal]:
+def composed(
+    grid: composition.Grid, terms: list[Term], epsilon: Decimal
+) -> tuple[composition.Losses, Decimal]:
     """The loss of terms that see everybody, less an origin, the second; δ bends at ε, each coordinate's at its share of it."""
     whole = sum((v * count * term.rounds * term.slope for term in terms for v, count in term.shifts), ZERO)
     alone, origin, found = len(terms) == 1, ZERO, []
@@ -206,10 +185,12 @@ def composed(grid: Grid, terms: list[Term], epsilon: Decimal) -> tuple[Losses, D
         unit = epsilon
         if not epsilon or (alone and term.name != "laplace"):
             # at ε = 0 alike losses may cancel: 0 is a grid point
-            unit = short((epsilon or whole) / whole * term.slope * term.shifts[-1][0])
+            unit = composition.short((epsilon or whole) / whole * term.slope * term.shifts[-1][0])
         for shift, alike in term.shifts:
             # a cell that ends a last digit beyond a grid point would be spread over two steps
-            losses, start = term.losses(grid, shift, short(epsilon / whole * term.slope * shift), unit, alone)
+            losses, start = term.losses(
+                grid, shift, composition.short(epsilon / whole * term.slope * shift), unit, alone
+            )
             found.append(grid.power(losses, alike * term.rounds // times))
             origin += start * alike * term.rounds
     return grid.power(grid.all(found), times), origin
@@ -232,7 +213,9 @@ def delta_on(
         raise TooLarge(f"too large to check: a composition of more than {MOST_SHIFTS} different losses")
     if not others and terms[0].closed:
         return terms[0].alone(epsilon)
-    grid = Grid(delta * Decimal("1e-9") / (count * max(term.rounds for term in terms)), points, account)
+    grid = composition.Grid(
+        delta * Decimal("1e-9") / (count * max(term.rounds for term in terms)), points, account
+    )
     if all(term.rate == 1 for term in terms):
         whole, origin = composed(grid, terms, epsilon)
         return grid.delta(whole, epsilon - origin)
@@ -262,7 +245,7 @@ def delta_of(
 
     if all(len(terms) == 1 and terms[0].closed for terms in cases):
         return consumed(0)
-    return refined(consumed, delta if aim is None else min(aim, delta), account)
+    return composition.refined(consumed, delta if aim is None else min(aim, delta), account)
 
 
 def joint(result: Json, account: Account) -> None:
@@ -276,10 +259,10 @@ def joint(result: Json, account: Account) -> None:
         same = (
             same and {**noise, "law": ZERO} == {**term, "law": ZERO} and law_of(noise)[:2] == law_of(term)[:2]
         )
-        same = same and abs(Fraction(law_of(noise)[2] / scale) - 1) <= LOST
+        same = same and abs(Fraction(law_of(noise)[2] / scale) - 1) <= reading.LOST
     account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
     account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
-    spent, budget = proofs_of(result)["law-proof"]["given"], budget_of(design["privacy"])
+    spent, budget = reading.proofs_of(result)["law-proof"]["given"], budget_of(design["privacy"])
     epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
     terms = [terms_of(noise, account)[0] for noise in noises]
     found = delta_of([terms], epsilon, budget, account, aim)
@@ -306,11 +289,9 @@ def calibration(result: Json, account: Account) -> None:
     else:
         name, same = NAMES.get(wanted, wanted), True
     account.agrees("the noise is of the family asked for", name == law["name"] and same)
-    additive(noise, privacy, design["loss"], value, account, proofs_of(result)["law-proof"]["given"])
+    additive(noise, privacy, design["loss"], value, account, reading.proofs_of(result)["law-proof"]["given"])
     if result["lower_bound"] is not None:
-        claim = (
-            f"no private noise of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
-        )
+        claim = f"no private noise of this class ({reading.spoken_of(result)}) costs less than {result['lower_bound']!r}"
         account.claimed(claim)
 
 
@@ -320,9 +301,9 @@ def additive(
     """Check the loss of additive noise, and what it consumes on the changes that it states."""
     name, shapes, scale = law_of(noise)
     power = {"squared": 2, "absolute": 1}[loss]
-    cost = Fraction(COSTS[name](power, *shapes) * scale**power)
+    cost = Fraction(laws.COSTS[name](power, *shapes) * scale**power)
     account.costs(f"the {loss} loss is at most {value!r}", cost, value)
-    left = cost - Fraction(value) * (1 - 10**6 * LOST)
+    left = cost - Fraction(value) * (1 - 10**6 * reading.LOST)
     account.agrees("the value is no more than the loss", left >= 0, left)
     budget = budget_of(privacy)
     aim = budget if spent is None else min(budget, Decimal(spent["upper"]) + budget * NEAR_UPPER)
@@ -335,13 +316,15 @@ def budget_of(privacy: Json) -> Decimal:
     """Return the budget; of several points 1, as shares of each are compared."""
     if privacy[""] == "trade-off":
         return ONE
-    return Decimal(privacy.get("rho") or privacy.get("mu") or points_of(privacy)[0][1] or privacy["epsilon"])
+    return Decimal(
+        privacy.get("rho") or privacy.get("mu") or reading.points_of(privacy)[0][1] or privacy["epsilon"]
+    )
 
 
 def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
     """The family, shapes and scale of additive noise."""
     law, name = noise["law"], noise["law"]["name"]
-    if name not in COSTS:
+    if name not in laws.COSTS:
         raise NotCovered(f"noise of the law {name}")
     if set(law) - {"", "name", "args", "scale"}:
         raise NotCovered(f"noise of the law {name} with other parameters than shapes and a scale")
@@ -380,9 +363,9 @@ def near(noise: Json) -> str:
 def enclosed(spent: Json, budget: Decimal, found: Decimal, exact: bool, account: Account) -> None:
     """Compare the enclosure stated with what is consumed, or with an upper bound of that: then the enclosure is claimed."""
     lower, upper = Decimal(spent["lower"]), Decimal(spent["upper"])
-    left = min(upper - lower, budget - upper, found * (1 + NEAR_ENDS) + SLACK - lower)
+    left = min(upper - lower, budget - upper, found * (1 + NEAR_ENDS) + composition.SLACK - lower)
     if exact:
-        left = min(left, upper + SLACK - found * (1 - NEAR_ENDS))
+        left = min(left, upper + composition.SLACK - found * (1 - NEAR_ENDS))
         account.agrees("the enclosure stated holds what is consumed", left >= 0, left)
         return
     claim = f"what is consumed is from {spent['lower']!r} to {spent['upper']!r}, {spent['how']}"
@@ -399,7 +382,7 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
     name, shapes, _, rounds, rate = cases[0]
     if privacy[""] == "trade-off":
         shares = []
-        for e, d in points_of(privacy):
+        for e, d in reading.points_of(privacy):
             if d < 1:
                 part = {"": "approximate-dp", "epsilon": e, "delta": d}
                 used, sharp = consumed(noise, part, aim * budget_of(part), account)
@@ -424,13 +407,17 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
         account.at_most(claim, used, Decimal(privacy["rho"]) * ROUND)
         return used, len(cases) == 1 and name == "norm" and not privacy["xi"]
     most = rounds * min(map(most_lost, cases))
-    (e, d), *_ = points_of(privacy)
+    (e, d), *_ = reading.points_of(privacy)
     epsilon, delta = Decimal(e), Decimal(d)
     if not d:
         account.at_most(f"privacy loss at most {e!r}", most, epsilon * ROUND)
         return most, len(cases) == 1
     # where no loss is above ε δ is 0
-    found = SLACK if most <= epsilon else delta_of([[case] for case in cases], epsilon, delta, account, aim)
+    found = (
+        composition.SLACK
+        if most <= epsilon
+        else delta_of([[case] for case in cases], epsilon, delta, account, aim)
+    )
     account.bounds(f"delta at most {d!r} at epsilon = {e!r}", found, delta)
     return found, len(cases) == 1 and cases[0].closed
 
@@ -466,7 +453,7 @@ def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Deci
 
 def proper(name: str, shapes: tuple[Decimal, ...]) -> bool:
     """Whether a law of the family has these shapes: it is log-concave then, or a staircase."""
-    if name in STAIRS:
+    if name in reading.STAIRS:
         epsilon, gamma, answered = (*shapes, ZERO)[:3]
         return epsilon > 0 and 0 <= gamma <= 1 and 0 <= answered < 1
     if name in ("osgt", "flipped_huber", "gennorm"):

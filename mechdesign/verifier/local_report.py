@@ -31,14 +31,7 @@ from fractions import Fraction
 from itertools import product
 from operator import mul
 
-from mechdesign.verifier.arithmetic import (
-    exp_bounds,
-    inverse,
-    semidefinite,
-    times,
-    transposed,
-    whole,
-)
+from mechdesign.verifier import arithmetic
 from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of
 
 LISTED = 16
@@ -80,7 +73,7 @@ def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     if law["prior"] is not None and not worst:
         raise Refused("a decoder for other data than the design's")
     rows = table(law, account)
-    num, den = exp_bounds(epsilon)[0].as_integer_ratio()
+    num, den = arithmetic.exp_bounds(epsilon)[0].as_integer_ratio()
     left = min(
         Fraction(num * min(column) - max(column) * den, den * sum(column) or 1) for column in zip(*rows)
     )
@@ -103,7 +96,7 @@ def subsets(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     if design["outputs"] is not None:
         account.takes(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
-    left = exp_bounds(design["privacy"]["epsilon"])[0] - Fraction(high, low)
+    left = arithmetic.exp_bounds(design["privacy"]["epsilon"])[0] - Fraction(high, low)
     diagonal, sums, below = margins(law["workload"], account)
     entries = [
         Fraction(size * (size * g - 2 * r) + sum(sums), below * size**2) for g, r in zip(diagonal, sums)
@@ -173,8 +166,8 @@ def part_margins(part: Json, account: Account) -> tuple[list[int], list[int], in
         account.takes(4 * len(part["matrix"]) * n, 200)
         if not part["matrix"] or any(len(row) != n for row in part["matrix"]):
             raise Refused("queries on other counts")
-        rows, bits = whole(part["matrix"])
-        each, totals = transposed(rows), [sum(row) for row in rows]
+        rows, bits = arithmetic.whole(part["matrix"])
+        each, totals = arithmetic.transposed(rows), [sum(row) for row in rows]
         return [sum(x * x for x in c) for c in each], [sum(map(mul, c, totals)) for c in each], 4**bits
     if kind in ("identity", "total"):
         return [1] * n, [1 if kind == "identity" else n] * n, 1
@@ -190,7 +183,7 @@ def below_histograms(
     kinds = [{part["kind"] for part in block if part["size"] > 1} for block in workload["blocks"]]
     if {"identity"} not in kinds or any(each not in ({"identity"}, {"total"}) for each in kinds):
         raise Refused("a histogram's bound for another question")
-    size, growth = len(diagonal), exp_bounds(epsilon)[1]
+    size, growth = len(diagonal), arithmetic.exp_bounds(epsilon)[1]
     step = Fraction(-(-growth.numerator * 2**64 // growth.denominator), 2**64) - 1
     account.divides(size, 400)
     most = size * step**2 * max(Fraction(s * (size - s)) / (s * step + size) ** 2 for s in range(1, size))
@@ -241,9 +234,9 @@ def part_gram(part: Json, account: Account) -> tuple[Whole, int]:
         account.takes(len(part["matrix"]) * n * n, 200)
         if not part["matrix"] or any(len(row) != n for row in part["matrix"]):
             raise Refused("queries on other counts")
-        rows, bits = whole(part["matrix"])
-        columns = transposed(rows)
-        return times(columns, rows), 4**bits
+        rows, bits = arithmetic.whole(part["matrix"])
+        columns = arithmetic.transposed(rows)
+        return arithmetic.times(columns, rows), 4**bits
     low = [[min(i, j) + 1 for j in range(n)] for i in range(n)]
     high = [[n - max(i, j) for j in range(n)] for i in range(n)]
     if kind in ("identity", "total"):
@@ -265,19 +258,19 @@ def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account
     """Upper bounds of Σ_y Q(y|x)|v_y|² for every category, v of W(I − 11ᵀ/k); refused where M is not shown to be invertible."""
     size, total, unit = len(rows), sum(rows[0]), 1 << BITS
     account.takes(size * size * (2 * len(rows[0]) + 9 * size), 260)
-    chances = [1] * size if prior is None else whole([prior])[0][0]
+    chances = [1] * size if prior is None else arithmetic.whole([prior])[0][0]
     tops = [sum(map(mul, chances, column)) for column in zip(*rows)]
     # fixed point: entries of u are low by less than one unit, of M by less than two, as rows of Q sum to 1
     columns = [[w * sum(chances) * unit // top for w in column] for column, top in zip(zip(*rows), tops)]
-    spread = transposed(columns)
+    spread = arithmetic.transposed(columns)
     moments = [[sum(map(mul, row, other)) // total for other in spread] for row in rows]
     held = [
         [int(x * 2**60) << (BITS - 60) for x in row]
-        for row in inverse([[m / unit for m in row] for row in moments])
+        for row in arithmetic.inverse([[m / unit for m in row] for row in moments])
     ]
     for _ in range(3):
         rest = residual(moments, held, unit)
-        held = [[a + b // unit for a, b in zip(*pair)] for pair in zip(held, times(held, rest))]
+        held = [[a + b // unit for a, b in zip(*pair)] for pair in zip(held, arithmetic.times(held, rest))]
     norm = Fraction(sum(map(abs, flat(held))), unit)
     left = sum(map(abs, flat(residual(moments, held, unit)))) + size * size
     off = Fraction(left, unit) + Fraction(2 * size, unit) * norm
@@ -286,7 +279,7 @@ def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account
     longest = Fraction(max(map(sum, columns)) + size, unit)
     weight = Fraction(sum(found[x][x] for x in range(size)), scale) + 1  # at least |W|
     error = weight * (norm * off / (1 - off) * longest + norm * Fraction(size, unit))
-    form = times(times(transposed(held), found), held)
+    form = arithmetic.times(arithmetic.times(arithmetic.transposed(held), found), held)
     each = [sum(a * sum(map(mul, line, column)) for a, line in zip(column, form)) for column in columns]
     means = [Fraction(sum(map(mul, row, each)), total * scale * unit**4) for row in rows]
     return [mean + 2 * error * (mean + 1) + error**2 for mean in means]
@@ -294,7 +287,7 @@ def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account
 
 def residual(moments: Whole, held: Whole, unit: int) -> Whole:
     """I − MY in fixed point, rounded down."""
-    rows = times(moments, held)
+    rows = arithmetic.times(moments, held)
     return [[(unit if i == j else 0) - x // unit for j, x in enumerate(row)] for i, row in enumerate(rows)]
 
 
@@ -310,13 +303,13 @@ def below_all(
     ):
         raise Refused("multipliers of another number of categories")
     account.takes(2 * size**3, 260)
-    (prices,), price_bits = whole([proof["prices"]])
-    near, bits = whole(proof["inverse"])
-    prior = whole([proof["prior"]])[0][0] if worst else [1] * size
+    (prices,), price_bits = arithmetic.whole([proof["prices"]])
+    near, bits = arithmetic.whole(proof["inverse"])
+    prior = arithmetic.whole([proof["prior"]])[0][0] if worst else [1] * size
     if worst != (proof["prior"] is not None) or len(prior) != size or min(prior) < 0 or not any(prior):
         raise Refused("a prior that is none, or of other data than the design's")
-    form, unit = times(times(transposed(near), found), near), 4**bits * scale
-    cost, growth = Fraction(sum(prices), 2**price_bits), exp_bounds(epsilon)[1]
+    form, unit = arithmetic.times(arithmetic.times(arithmetic.transposed(near), found), near), 4**bits * scale
+    cost, growth = Fraction(sum(prices), 2**price_bits), arithmetic.exp_bounds(epsilon)[1]
     if proof["products"] is not None:
         if worst:
             raise Refused("a matrix inequality for the worst case")
@@ -390,5 +383,5 @@ def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Acc
     for i, sigma in enumerate(square, 1):
         add(i, i, sigma)
         add(0, i, -top * sigma)
-    account.at_most("the matrix inequality for all rays holds", 0, semidefinite(matrix))
+    account.at_most("the matrix inequality for all rays holds", 0, arithmetic.semidefinite(matrix))
     return slack * max((1 + top**2 * j) * size**2 / (size + step * j) ** 2 for j in range(1, size))

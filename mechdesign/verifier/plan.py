@@ -18,26 +18,14 @@ from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 
+from mechdesign.verifier import reading
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.arithmetic import least, whole
 from mechdesign.verifier.calibration import Term, law_of, most_lost, terms_of
 from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_of, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
-from mechdesign.verifier.reading import (
-    NEAR,
-    Account,
-    Json,
-    NotCovered,
-    Refused,
-    asked,
-    counts_of,
-    flat,
-    is_number,
-    points_of,
-    proofs_of,
-    spoken_of,
-)
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
@@ -84,11 +72,11 @@ def plan(result: Json, account: Account) -> None:
     for group in groups or [[]]:
         mine = [noise for name in [*common, *group] for noise in held[name]]
         private(mine, granted, f" of {', '.join(group)}" if group else "", account)
-    spent = proofs_of(result)["law-proof"]["given"]
+    spent = reading.proofs_of(result)["law-proof"]["given"]
     account.claimed("the enclosure of what is consumed", 0 <= spent["lower"] <= spent["upper"])
     if result["lower_bound"] is not None:
         account.claimed(
-            f"no plan of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
+            f"no plan of this class ({reading.spoken_of(result)}) costs less than {result['lower_bound']!r}"
         )
 
 
@@ -167,9 +155,9 @@ def costs(
 def is_asked(design: Json) -> bool:
     """Whether weights, targets and clips are positive and of tasks of the plan, families are of the menu, and ξ is 0."""
     tasks, weights, targets = (dict(design[name] or []) for name in ("tasks", "weights", "targets"))
-    clips = [clip for task in tasks.values() if "clip" in task for clip in flat(task["clip"])]
+    clips = [clip for task in tasks.values() if "clip" in task for clip in reading.flat(task["clip"])]
     positive = all(
-        is_number(number) and number > 0 for number in (*weights.values(), *targets.values(), *clips)
+        reading.is_number(number) and number > 0 for number in (*weights.values(), *targets.values(), *clips)
     )
     named = {*weights} <= {*tasks} and (not targets or ({*targets} == {*tasks} and not weights))
     offered = {*design["families"]} <= {*NAMES} and not design["privacy"].get("xi")
@@ -231,7 +219,7 @@ def parts_of(task: Json, neighbours: str, account: Account) -> list[Numbers]:
 
 def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
     """The numbers of a strategy, of which the answers to a workload are made."""
-    size = counts_of(task["workload"])
+    size = reading.counts_of(task["workload"])
     rows, moved = task["strategies"][0], min(1 + replaced, size)
     if rows is None:
         factor = answers(task["workload"], MOST_WORK)
@@ -258,7 +246,7 @@ def covers(stated: Json, changes: Json) -> bool:
     for name in ("linf", "l1", "l2", "l0", "each"):
         most, said = own.get(name), stated[name]
         if isinstance(most, Fraction) and said is not None:
-            fits = fits and most <= Fraction(said) <= most * (1 + Fraction(NEAR))
+            fits = fits and most <= Fraction(said) <= most * (1 + Fraction(reading.NEAR))
         else:
             fits = fits and said == most
     return bool(fits)
@@ -329,7 +317,7 @@ def allocated(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows) or not assigned(law, account):
         return
     account.takes(60 * size)
-    for epsilon, delta in points_of(design["privacy"]):
+    for epsilon, delta in reading.points_of(design["privacy"]):
         asked = {"": "approximate-dp" if delta else "pure-dp", "epsilon": epsilon, "delta": delta}
         if delta < 1:
             private(law["units"], asked, "", account)

@@ -55,15 +55,8 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import NamedTuple
 
+from mechdesign.verifier import quantizer_bound
 from mechdesign.verifier.arithmetic import exp_bounds
-from mechdesign.verifier.quantizer_bound import (
-    Moments,
-    Rational,
-    Span,
-    dual_bound,
-    rational_prior,
-    rows_bound,
-)
 from mechdesign.verifier.reading import LOST, NEAR, Account, Json, NotCovered, Refused, flat, proofs_of
 from mechdesign.verifier.table import increasing, own_rows, rows_hold, tangents_of
 
@@ -197,7 +190,7 @@ LAWS: dict[str, Callable[[Json, Account], Segments]] = {
 class Cell(NamedTuple):
     """Ends of a cell, and the expected loss there as a + bt + ct², t from 0 to 1."""
 
-    span: Span
+    span: quantizer_bound.Span
     a: Fraction
     b: Fraction
     c: Fraction
@@ -243,7 +236,7 @@ def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account
             )
 
 
-def expected(cells: list[Cell], moments: Moments) -> Fraction:
+def expected(cells: list[Cell], moments: quantizer_bound.Moments) -> Fraction:
     """The expected loss, from above."""
     total = Fraction(0)
     for cell, bounds in zip(cells, moments.over([cell.span for cell in cells], "cells"), strict=True):
@@ -265,7 +258,7 @@ def stated_moments(cells: Json, spans: Json) -> Json:
     return held and {**held, "cells": (cells or held)["cells"], "spans": (spans or held)["spans"]}
 
 
-def prior_fits(prior: Rational, law: Segments) -> bool:
+def prior_fits(prior: quantizer_bound.Rational, law: Segments) -> bool:
     """Whether a rational prior has no negative mass, a total of 1, and nothing outside the inputs but for rounding."""
     low, high = law.knots[0], law.knots[-1]
     near = (high - low) * Fraction(NEAR) / 1000
@@ -299,14 +292,14 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         account.bounds(f"{least}: errors are not negative", bound, Fraction(0))
     if unknown and cap is None:
         return
-    if (known := rational_prior(prior)) is not None:
+    if (known := quantizer_bound.rational_prior(prior)) is not None:
         account.agrees("the prior is a law on the inputs", prior_fits(known, law))
     if worst and cap is None:
         if stated is not None:
             raise Refused("moments are stated where nothing is integrated")
         moments = None
     else:
-        moments = Moments(prior, stated, account)
+        moments = quantizer_bound.Moments(prior, stated, account)
     if cap is not None and moments is not None:
         cells = list(loss_cells(law, bins, {"absolute": 0, "squared": 1}, account))
         claim = f"mean squared error at most {cap!r}{moments.given}"
@@ -324,7 +317,9 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         ("", 0) if averaged is None or bound is None else (averaged.given, averaged.room(bound, ratio))
     )
     if by_rows:
-        account.bounds(least + given, bound, rows_bound(design, rows, averaged, account), room)
+        account.bounds(
+            least + given, bound, quantizer_bound.rows_bound(design, rows, averaged, account), room
+        )
     elif bound is not None and duals is not None:
         found = bound_of_duals(design, duals, bins, law, ratio, averaged, account)
         account.bounds(least + given, bound, found, room)
@@ -336,7 +331,7 @@ def bound_of_duals(
     bins: list[Fraction],
     law: Segments,
     ratio: Fraction,
-    moments: Moments | None,
+    moments: quantizer_bound.Moments | None,
     account: Account,
 ) -> Fraction:
     """Return the bound that multipliers prove; refuse outputs and prices that are not of the question."""
@@ -352,7 +347,7 @@ def bound_of_duals(
         raise Refused("a price of a cap that is not there")
     bias = Fraction(design.get("max_bias", 0.0))
     ends = law.knots[0] + bias, law.knots[-1] - bias
-    found = dual_bound(duals, bins, ends, bias, ratio, design["loss"], moments, account)
+    found = quantizer_bound.dual_bound(duals, bins, ends, bias, ratio, design["loss"], moments, account)
     return found - Fraction(duals["cap_price"]) * Fraction(cap or 0)
 
 

@@ -41,16 +41,9 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from mechdesign.verifier import reading
 from mechdesign.verifier.arithmetic import exp_bounds
-from mechdesign.verifier.reading import (
-    Account,
-    Json,
-    NotCovered,
-    Refused,
-    lowest,
-    points_of,
-    proofs_of,
-)
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
 
 Column = Hashable
 Row = tuple[list[tuple[Column, Fraction]], Fraction, bool, Fraction]
@@ -155,7 +148,7 @@ def table(result: Json, account: Account) -> None:
 def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     """Check the law, the value and the bound of a problem in numbers; `noun` names the mechanisms that the bound covers."""
     proofs, weights, n, m = (
-        proofs_of(result),
+        reading.proofs_of(result),
         result["mechanism"]["weights"],
         len(design["inputs"]),
         len(design["outputs"]),
@@ -373,7 +366,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
             raise Refused("distances where none are asked for, or none where they are")
         if far is not None:
             distances_agree(privacy["metric"], far, design["inputs"], account)
-        held = points_of(privacy) if far is None else [(privacy["epsilon"], 0.0)]
+        held = reading.points_of(privacy) if far is None else [(privacy["epsilon"], 0.0)]
         for epsilon, delta in held:
             if delta >= 1:
                 continue
@@ -490,7 +483,7 @@ def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], accou
 def channel(result: Json, account: Account) -> None:
     """Check a channel as a table that is private at alpha times the distance."""
     design, law, space = result["design"], result["mechanism"], result["design"]["space"]
-    far = proofs_of(result)["table-proof"]["distances"]
+    far = reading.proofs_of(result)["table-proof"]["distances"]
     if law[""] != "channel" or far is None:
         raise Refused("no channel, or no distances")
     items = range(len(far))
@@ -561,7 +554,7 @@ def table_fits(law: Json, account: Account) -> list[int]:
     totals = [sum(row) for row in law["weights"]]
     account.agrees("rows are probabilities", all(min(row) >= 0 < sum(row) for row in law["weights"]))
     tables = zip(law["weights"], totals, law["matrix"], strict=True)
-    left = lowest(
+    left = reading.lowest(
         1e-12 * (w / total) - abs(w / total - p)
         for row, total, given in tables
         for w, p in zip(row, given, strict=True)

@@ -36,6 +36,7 @@ from decimal import localcontext
 from fractions import Fraction
 from typing import NamedTuple
 
+from mechdesign.verifier import reading
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration, joint
@@ -48,21 +49,7 @@ from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.noise import lattice_noise, lattice_problem
 from mechdesign.verifier.plan import allocated, plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
-from mechdesign.verifier.reading import (
-    DISCRETE,
-    EVERY,
-    LARGEST,
-    MEMBERS,
-    Account,
-    Json,
-    NotCovered,
-    NothingToCheck,
-    Refused,
-    TooLarge,
-    file_of,
-    read,
-    standing,
-)
+from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, TooLarge
 from mechdesign.verifier.table import bounded, channel, table
 from mechdesign.verifier.vectors import vectors
 
@@ -99,7 +86,7 @@ def protected(design: Json) -> Protected | None:
     kind = design[""]
     if kind == "calibration":
         noise = design["noise"]
-        whole = (noise["name"] if isinstance(noise, dict) else noise) in (*DISCRETE, "dlaplace")
+        whole = (noise["name"] if isinstance(noise, dict) else noise) in (*reading.DISCRETE, "dlaplace")
         changes, rate = bounds(design["sensitivity"]) | SIGNED, design["sampling_rate"]
         return Protected(design["dimension"], changes, design["rounds"], rate, whole)
     if kind == "knorm":
@@ -349,7 +336,7 @@ def least(held: Json, results: dict[str, Json], account: Account) -> None:
         bounds = [
             (one["lower_bound"], same_question(one["design"], question))
             for one in results.values()
-            if one["bound_class"] == EVERY and of_question(one, question, account)
+            if one["bound_class"] == reading.EVERY and of_question(one, question, account)
         ]
         account.agrees(
             "the least error is the lower bound of a result for this very question, by the name of its class",
@@ -456,8 +443,8 @@ def verify(text: str, seconds: float = 5.0) -> Account:
     held: Json = None
     try:
         with localcontext(prec=PLACES):
-            held = read(text)
-            if not isinstance(held, dict) or held[""] not in (*MEMBERS, "law"):
+            held = reading.read(text)
+            if not isinstance(held, dict) or held[""] not in (*reading.MEMBERS, "law"):
                 raise NothingToCheck("a file that states no result")
             if held[""] in SEVERAL:
                 SEVERAL[held[""]](held, account, result)
@@ -484,7 +471,7 @@ def verify(text: str, seconds: float = 5.0) -> Account:
 def result(held: Json, account: Account) -> None:
     """Check one result."""
     evidence(held, account)
-    standing(held, account)
+    reading.standing(held, account)
 
 
 def evidence(held: Json, account: Account) -> None:
@@ -570,7 +557,7 @@ def main(words: list[str]) -> int:
         return 1 if end.code else 0
     try:
         with open(asked.file, "rb") as file:
-            text, page = file_of(asked.file, file.read(LARGEST + 1))
+            text, page = reading.file_of(asked.file, file.read(reading.LARGEST + 1))
         account = verify(text, asked.seconds)
     except NotCovered as error:
         print(error.said)

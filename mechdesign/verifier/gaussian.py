@@ -265,7 +265,7 @@ def covariance_problem(result: Json, account: Account) -> None:
     if result["lower_bound"] is not None:
         least = problem_bound(design, proofs["covariance-bound"], rows, costs, account)
         claim = f"no covariance within these constraints costs less than {result['lower_bound']!r}"
-        (account.supposed if curved else account.bounds)(claim, result["lower_bound"], least)
+        account.bounds(claim, result["lower_bound"], least, sure=not curved)
 
 
 class Spread:

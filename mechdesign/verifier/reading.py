@@ -160,9 +160,6 @@ class Account:
     def proved(self, claim: str, holds: Json, left: Json = None) -> None:
         self.add(claim, "proved", holds, left)
 
-    def recomputed(self, claim: str, holds: Json) -> None:
-        self.add(claim, "recomputed", holds)
-
     def claimed(self, claim: str, holds: bool = True, left: Json = None) -> None:
         self.add(claim, "claimed", holds, left)
 
@@ -183,11 +180,12 @@ class Account:
         found = {how for claim, how, _ in self.rows if claim not in self.taken}
         return next((how for how in ("claimed", "recomputed") if how in found), "proved")
 
-    def bounds(self, claim: str, low: Json, high: Json, room: Json = 0) -> None:
-        """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed."""
+    def bounds(self, claim: str, low: Json, high: Json, room: Json = 0, sure: bool = True) -> None:
+        """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed; where one is not `sure`, claimed."""
         low, high = Fraction(low), Fraction(high)
         left = high + room - low
-        self.add(claim, "recomputed" if high < low and left >= 0 else "proved", left >= 0, left)
+        how = "recomputed" if high < low and left >= 0 else "proved"
+        self.add(claim, how if sure else "claimed", left >= 0, left)
 
     def costs(self, claim: str, cost: Json, value: Json) -> None:
         """Whether a law costs at most its value."""
@@ -196,10 +194,6 @@ class Account:
     def at_most(self, claim: str, low: Json, high: Json, how: str = "proved") -> None:
         """Whether low ≤ high, as both are; what is left is the margin."""
         self.add(claim, how, low <= high, high - low)
-
-    def supposed(self, claim: str, low: Json, high: Json) -> None:
-        """Whether low ≤ high, of which one is only claimed."""
-        self.at_most(claim, Fraction(low), Fraction(high), "claimed")
 
 
 def read(text: str) -> Json:
@@ -219,10 +213,9 @@ def read(text: str) -> Json:
     version = document["version"]
     if document["format"] != "mechdesign-result" or type(version) is not int or version != 2:
         raise Refused("not a mechdesign-result file of version 2")
+    options: Json = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False, "ensure_ascii": False}
     try:
-        canonical = json.dumps(
-            document["payload"], sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
-        ).encode()
+        canonical = json.dumps(document["payload"], **options).encode()
     except RecursionError:
         raise Refused("too many levels") from None
     except UnicodeEncodeError:
@@ -281,13 +274,11 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
             raise Refused(TOGETHER[value][1])
         return Members({"": value, **said}, place, last)
     if tag == "$table":
-        columns = [
-            [name, dtype, shaped(plain(held, place, last), dtype, [len(held)])] for name, dtype, held in value
-        ]
-        names = [name for name, *_ in columns]
-        if len({len(held) for *_, held in columns}) > 1 or len({*names}) < len(names):
+        if len({len(held) for *_, held in value}) > 1 or len({name for name, *_ in value}) < len(value):
             raise Refused("a table of columns of unequal lengths, or of one name")
-        return columns
+        return [
+            [name, kind, shaped(plain(held, place, last), kind, [len(held)])] for name, kind, held in value
+        ]
     if tag == "$array":
         return shaped(plain(value, place, last), node["dtype"], node["shape"])
     if tag == "$law":
@@ -517,13 +508,10 @@ def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
     held = {*map(type, layer)}
     if dtype[0] in NUMBERS and (not held <= NUMBERS[dtype[0]] or (dtype[0] == "f" and held == {int})):
         raise Refused(f"an array of type {dtype} that holds something else")
-    bits = int(dtype.lstrip("uint") or 0) if dtype[0] in "iu" else 0
-    least, most = (0, 1 << bits) if dtype[0] == "u" else (-(1 << bits) // 2, (1 << bits) // 2)
-    if (
-        not all(least <= x < most for x in layer)
-        if bits
-        else dtype[0] == "f" and not all(map(is_number, layer))
-    ):
+    bits = int(dtype.lstrip("uint")) if dtype[0] in "iu" else 0
+    least = 0 if dtype[0] == "u" else -(1 << bits) // 2
+    fits = all(least <= x < least + (1 << bits) for x in layer) if bits else True
+    if not fits or (dtype[0] == "f" and not all(map(is_number, layer))):
         raise Refused(f"an array of type {dtype} that holds larger numbers")
     return values
 
@@ -571,25 +559,20 @@ SEARCHED_SHAPES = "flipped_huber", "osgt", "gennorm", "truncated_laplace", "stai
 DISCRETE = "discrete_laplace", "discrete_gaussian"
 
 
+OF_EVERY = (
+    ["metric-quantizer", "metric-channel", "bounded-count", "local-workload", "table-problem", "lattice-problem"]
+)
+
+
 def sought(design: Json) -> str:
     """The class of which a design seeks the best."""
     kind, bins = design[""], design.get("bins")
     if kind == "optimal-quantizer":
         return MENU if isinstance(bins, dict) and bins.get("") == "bin-search" else EVERY
-    if kind == "private-choice" and design["largest"] is not None:
-        return EVERY
     if kind == "optimal-noise":
         return EVERY if design["dimension"] == 1 else INDEPENDENT
-    if kind in (
-        "metric-quantizer",
-        "metric-channel",
-        "bounded-count",
-        "local-workload",
-        "table-problem",
-        "lattice-problem",
-    ):
-        return EVERY
-    if kind == "knorm" and grows_with_the_norm(design):
+    counted = kind == "private-choice" and design["largest"] is not None
+    if counted or kind in OF_EVERY or (kind == "knorm" and grows_with_the_norm(design)):
         return EVERY
     return MENU if kind in ("knorm", "vector-design", "plan") else FAMILY
 
@@ -634,21 +617,16 @@ def standing(result: Json, account: Account) -> None:
         holds = bound is not None and stated == spoken_of(result)
         account.agrees(f"the lower bound is of {stated or 'no class that is stated'}", holds)
     status, asked = result["solver_report"]["status"], result["asked_gap"]
-    holds, words, left = (
-        math.isfinite(value) and (bound is None or -math.inf < bound <= value),
-        "no optimum is claimed",
-        None,
-    )
-    if status in ("optimal", "best of its class"):
-        words = "value and lower bound are as close as was asked"
-        if bound is not None and type(asked) in (int, float):
-            left = asked - max(0.0, value - bound) / max(abs(value), 1e-300)
-        holds = holds and left is not None and left >= 0 and asked <= 1
-        holds = holds and (status == "optimal") == (sought(result["design"]) == EVERY)
-        if account.weakest != "proved":  # it rests on what is said of the mechanism, the value and the bound
-            account.add(f"status {status!r}: {words}", account.weakest, holds, left)
-            return
-    account.agrees(f"status {status!r}: {words}", holds, left)
+    holds = math.isfinite(value) and (bound is None or -math.inf < bound <= value)
+    if status not in ("optimal", "best of its class"):
+        account.agrees(f"status {status!r}: no optimum is claimed", holds)
+        return
+    left = None if None in (bound, asked) else asked - max(0.0, value - bound) / max(abs(value), 1e-300)
+    holds = holds and left is not None and left >= 0 and asked <= 1
+    holds = holds and (status == "optimal") == (sought(result["design"]) == EVERY)
+    how = account.weakest  # it rests on what is said of the mechanism, the value and the bound
+    account.agreeing += how == "proved"
+    account.add(f"status {status!r}: value and lower bound are as close as was asked", how, holds, left)
 
 
 LARGEST = 64 * 2**20

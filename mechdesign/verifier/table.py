@@ -53,11 +53,7 @@ Row = tuple[list[tuple[Column, Fraction]], Fraction, bool, Fraction]
 def increasing(proof: Json) -> None:
     """Refuse multipliers unless the numbers of their rows increase."""
     numbers = proof["rows"]
-    if (
-        len(numbers) != len(proof["multipliers"])
-        or any(b <= a for a, b in pairwise(numbers))
-        or any(number < 0 for number in numbers)
-    ):
+    if len(numbers) != len(proof["multipliers"]) or any(b <= a for a, b in pairwise([-1, *numbers])):
         raise Refused("numbers of rows that do not increase, or without their multipliers")
 
 
@@ -147,15 +143,8 @@ def table(result: Json, account: Account) -> None:
 
 def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     """Check the law, the value and the bound of a problem in numbers; `noun` names the mechanisms that the bound covers."""
-    proofs, weights, n, m = (
-        reading.proofs_of(result),
-        result["mechanism"]["weights"],
-        len(design["inputs"]),
-        len(design["outputs"]),
-    )
-    if weights is None:
-        raise Refused("a table without weights")
-    totals = [sum(row) for row in weights]
+    proofs, weights = reading.proofs_of(result), result["mechanism"]["weights"]
+    n, m, totals = len(design["inputs"]), len(design["outputs"]), [sum(row) for row in weights]
     whole = len(weights) == n and all(len(row) == m and min(row) >= 0 < sum(row) for row in weights)
     account.agrees("weights are rows of probabilities, of each input one of each output", whole)
     if not whole:
@@ -200,9 +189,7 @@ def named_losses(design: Json) -> list[dict[int, Fraction]] | None:
             off = [[Fraction(a) - Fraction(b) for a, b in zip(x, y, strict=True)] for y in outputs]
             row = [sum((a * a for a in each), Fraction(0)) for each in off]
             if found[1].startswith("absolute"):
-                row = [
-                    abs(each[0]) if len(each) == 1 else Fraction(math.sqrt(s)) for each, s in zip(off, row)
-                ]
+                row = [abs(z[0]) if len(z) == 1 else Fraction(math.sqrt(s)) for z, s in zip(off, row)]
         losses.append(row)
     weights = [Fraction(1, n)] * n
     if found[2] is None:
@@ -270,13 +257,12 @@ def keeps_rows(
     rows_hold(rows, design["labels"], v, account, curved)
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
     claim = f"the value is at most {result['value']!r}"
-    compare = account.supposed if "objective" in curved else account.bounds
-    compare(claim, value, result["value"])
+    account.bounds(claim, value, result["value"], sure="objective" not in curved)
     if result["lower_bound"] is None:
         return
     found = proved(rows) + Fraction(design["constant"])
     claim = f"no {noun} costs less than {result['lower_bound']!r}"
-    (account.supposed if curved else account.bounds)(claim, result["lower_bound"], found)
+    account.bounds(claim, result["lower_bound"], found, sure=not curved)
 
 
 def left_between(
@@ -330,13 +316,11 @@ def own_rows(design: Json, cells: int) -> list[Own]:
     count = len(design["family"])
     terms: list[list[tuple[int, Fraction]]] = [[] for _ in range(count)]
     for (i, j), a in zip(design["places"], design["coefficients"], strict=True):
-        if not (0 <= i < count and 0 <= j < len(design["cost"])) or any(
-            j == known for known, _ in terms[i][-1:]
-        ):
-            raise Refused("a coefficient in no row or column, or twice in one")
+        if not (0 <= i < count and 0 <= j < len(design["cost"])):
+            raise Refused("a coefficient in no row or column")
         terms[i].append((j, Fraction(a)))
     if len(design["cost"]) < cells or any(j <= i for row in terms for (i, _), (j, _) in pairwise(row)):
-        raise Refused("rows that are not of the table, or out of order")
+        raise Refused("rows that are not of the table, out of order, or with two coefficients in a column")
     known, signs = range(len(design["labels"])), (0, 1)
     if any(f not in known for f in design["family"]) or any(e not in signs for e in design["equal"]):
         raise Refused("a row of no family, or neither an equality nor an inequality")
@@ -470,11 +454,8 @@ def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], accou
             if not point.alike or j >= 2 * n * m:
                 raise Refused("a row that the problem has not")
             side, j = divmod(j, n * m)
-            cell, floor = (
-                kept([(j, one - 2 * side)]),
-                (("floor", p, j % m), one if side else -point.rates[0][1]),
-            )
-            held.append(([*cell, floor], Fraction(0), False, multiplier))
+            floor = ("floor", p, j % m), one if side else -point.rates[0][1]
+            held.append(([*kept([(j, one - 2 * side)]), floor], Fraction(0), False, multiplier))
     costs: dict[Any, Fraction] = {j: Fraction(c) for j, c in enumerate(design["cost"]) if j not in none}
     groups: list[list[Any]] = [[j for j in range(x * m, x * m + m) if j not in none] for x in range(n)]
     return lower_bound(costs, held, [group for group in groups if group], set(free))

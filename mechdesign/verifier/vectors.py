@@ -169,7 +169,7 @@ def random_directions(law: Json, account: Account) -> tuple[int, float]:
     more, less = near_codes(law, near, account)
     total, short, aside = nearest(working, m, near)
     over = (short + float(m / (power - 1))) / total
-    account.recomputed("unbiased over the directions", over > -1)
+    account.add("unbiased over the directions", "recomputed", over > -1)
     if not ball:
         return bits * messages, over * (2 + over) / messages
     across = (1 + over) ** 2 * (float(less) * m * (1 - 1 / working) + float(more - less) * aside)

@@ -15,13 +15,12 @@ from itertools import combinations_with_replacement, pairwise, permutations, pro
 from mechdesign.verifier.arithmetic import GAUSS, exp_bounds, least
 from mechdesign.verifier.composition import left_after
 from mechdesign.verifier.reading import Account, Json, Refused
-from mechdesign.verifier.table import declared, stated
+from mechdesign.verifier.table import averaged, declared, stated
 
 SPREADS = {"one vote": 1, "approvals": 1, "replaced vote": 2}
 RULES = ("permute-and-flip", "exponential mechanism", "report noisy max")
 MOST = 2000
 """Sorted vectors of counts."""
-MOST_CHOSEN = 1000
 
 
 def left_of(rule: str, privacy: Json, loss: Fraction) -> Fraction:
@@ -68,12 +67,7 @@ def largest_noisy(u: float, candidates: int) -> float:
 
 def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
     """Check that a law is a rule for the candidates of a design, and private; return the number of candidates, and of units in one score."""
-    candidates, votes, unit, times = (
-        design["candidates"],
-        design["neighbours"],
-        1,
-        design.get("choose", 1),
-    )
+    candidates, votes, times, unit = design["candidates"], design["neighbours"], design.get("choose", 1), 1
     if design[""] == "private-quantile":
         q = Fraction(design["q"]).limit_denominator(10**6)
         p, unit = q.numerator, q.denominator
@@ -82,10 +76,8 @@ def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
         same = law[""] == "quantile-rule" and law["share"] == q
     else:
         spread = Fraction(SPREADS[votes] if design["spread"] is None else design["spread"])
-        same = (
-            law[""] == "choice-rule" and design["largest"] is None and law["choose"] == times <= MOST_CHOSEN
-        )
-    same = same and law["candidates"] == candidates and law["rule"] in RULES
+        same = law[""] == "choice-rule" and design["largest"] is None and law["choose"] == times
+    same = same and law["candidates"] == candidates
     account.agrees("the rule is for the candidates of the design", same)
     if not same:
         raise Refused("a rule for other candidates")
@@ -152,14 +144,12 @@ def choice(result: Json, account: Account) -> None:
         rule(result, account)
         return
     size = size_of(names)
-    if (
-        votes not in SPREADS
-        or (design["spread"], design["choose"]) != (None, 1)
-        or law[""] != "choice-table"
-        or not 2 <= size <= 10
-        or top < 1
-        or math.comb(top + size, size) > MOST
-    ):
+    by_counts = votes in SPREADS and (design["spread"], design["choose"], law[""]) == (
+        None,
+        1,
+        "choice-table",
+    )
+    if not by_counts or not 2 <= size <= 10 or math.comb(top + size, size) > MOST:
         raise Refused("no table of counts, or one that is too large")
     counts = ordered(votes, size, top)
     account.takes(len(counts) * (2**size if votes == "approvals" else size**2))
@@ -170,17 +160,9 @@ def choice(result: Json, account: Account) -> None:
         for part in x
     ]
     regret = [[float(max(x) - part) for part in x] for x in counts]
-    rows = [[(j, -1.0), (i, 1.0)] for i, j in enumerate(first) if i != j]
-    alike, last = len(rows), len(first)
-    if design["objective"] == "worst":  # a further column that is at least the regret of all counts
-        costs = [0.0] * last + [1.0]
-        rows += [
-            [*((i * size + r, c) for r, c in enumerate(row) if c), (last, -1.0)]
-            for i, row in enumerate(regret)
-        ]
-    else:
-        total = float((top + 1) ** size)
-        costs = [c * orders(x) / total for x, row in zip(counts, regret) for c in row]
+    equal = [[(j, -1.0), (i, 1.0)] for i, j in enumerate(first) if i != j]
+    prior = None if design["objective"] == "worst" else list(map(orders, counts))
+    costs, rows = averaged(regret, prior)
     known = [list(map(float, x)) for x in counts], list(range(size)) if isinstance(names, int) else names
     same = repr((law["inputs"], law["outputs"])) == repr(known)
     account.agrees("inputs are all sorted counts, and outputs the candidates", same)
@@ -189,10 +171,10 @@ def choice(result: Json, account: Account) -> None:
         "candidates of equal counts are chosen alike", all(cells[i] == cells[j] for i, j in enumerate(first))
     )
     pairs = [[i, j] for i, j in neighbours(votes, counts, places, top)]
-    question = stated(counts, range(size), costs, rows, design["privacy"], pairs)
-    question["labels"] = ["equal counts", *["objective"] * (len(rows) > alike)]
-    question["family"] = [int(i >= alike) for i in range(len(rows))]
-    question["equal"] = [int(i < alike) for i in range(len(rows))]
+    question = stated(counts, range(size), (costs, [*equal, *rows]), design["privacy"], pairs)
+    question["labels"] = ["equal counts", *["objective"] * bool(rows)]
+    question["family"] = [0] * len(equal) + [1] * len(rows)
+    question["equal"] = [1] * len(equal) + [0] * len(rows)
     declared(question, result, account, f"choice by counts of 0 to {top}")
 
 

@@ -44,7 +44,7 @@ from mechdesign.verifier.arithmetic import exp_bounds, peak
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.laws import WHOLE
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of
-from mechdesign.verifier.table import Own, Row, increasing, keeps_rows, lower_bound, zeros
+from mechdesign.verifier.table import Own, Row, bound_within, increasing, keeps_rows, lower_bound, zeros
 
 MOST = 128
 STEPS = 400
@@ -188,8 +188,8 @@ def noise_bound(
     loss: str,
     points: list[tuple[Fraction, Fraction]],
     sensitivity: Fraction,
-    times: int = 1,
-    counts: bool = False,
+    times: int,
+    counts: bool,
 ) -> Fraction:
     """Return the bound of every noise for one number, of `times` the loss; with `counts`, of noise on the whole numbers."""
     n, side = stated["given"]
@@ -345,12 +345,7 @@ def on_cells(law: Json) -> Json:
     if abs(first) > 2**29 or (law["decay"] and not first + n - 1 <= 0 <= first + size - n):
         raise Refused("whole numbers that are too large, or tails on one side of 0")
     held = {"weights": law["weights"], "decay": law["decay"], "cells_per_shift": n}
-    return held | {
-        "width": 1,
-        "start": law["first"] - Fraction(1, 2),
-        "spike": 0,
-        "spike_width": 0,
-    }
+    return held | {"width": 1, "start": first - Fraction(1, 2), "spike": 0, "spike_width": 0}
 
 
 def changes(design: Json) -> Fraction:
@@ -480,27 +475,12 @@ def lattice_problem(result: Json, account: Account) -> None:
     cells = [w / (total * mass) for w, mass in zip(weights, masses, strict=True)]
 
     def bound(own: list[Own]) -> Fraction:
-        proof = proofs["rows-bound"]
-        increasing(proof)
-        none = zeros(own, [], 1, len(cells))
-        width = len(design["cost"])
-        mine = (
-            ([*own[i].terms], -own[i].offset, own[i].equal, multiplier)
-            for i, multiplier in zip(proof["rows"], proof["multipliers"], strict=True)
-            if i < len(own)
-        )
-        rows = [
-            ([(j, a) for j, a in terms if j not in none], right, equal, multiplier)
-            for terms, right, equal, multiplier in (*mine, *lattice.rows(points, len(own), proof))
-        ]
-        costs: dict[Json, Fraction] = {j: Fraction(c) for j, c in enumerate(design["cost"]) if j not in none}
-        group: list[Json] = [j for j in range(len(cells)) if j not in none]
-        return lower_bound(costs, rows, [group], set(range(len(cells), width)))
+        proof, group = proofs["rows-bound"], list(range(len(cells)))
+        rows = lattice.rows(points, len(own), proof)
+        return bound_within(design, proof, own, rows, [group], zeros(own, [], 1, len(cells)))
 
-    bits, noun = (
-        max(weights).bit_length() + r.denominator.bit_length(),
-        "noise on this lattice within these constraints",
-    )
+    bits, noun = max(weights).bit_length() + r.denominator.bit_length(), "noise on this lattice"
+    noun += " within these constraints"
     keeps_rows(design, result, proofs, cells, bits, bound, noun, account, named_error(design, side))
 
 
@@ -526,12 +506,8 @@ def private_on_lattice(
     result: Json, side: int, account: Account
 ) -> tuple[Fraction, list[int], list[tuple[Fraction, Fraction]]]:
     """Check that the law is on the problem's lattice and private at every shift; return its weight, its weights from end to end and (e^ε, δ)."""
-    design, law, whole, n = (
-        result["design"],
-        result["mechanism"],
-        result["design"]["integer"],
-        result["design"]["change"],
-    )
+    design, law = result["design"], result["mechanism"]
+    whole, n = design["integer"], design["change"]
     if law[""] != ("integer-noise" if whole else "cell-noise") or len(design["inputs"]) != 1:
         raise Refused("noise of another kind, or of several inputs")
     law, step = (on_cells(law) if whole else law), Fraction(design["step"])

@@ -559,9 +559,14 @@ SEARCHED_SHAPES = "flipped_huber", "osgt", "gennorm", "truncated_laplace", "stai
 DISCRETE = "discrete_laplace", "discrete_gaussian"
 
 
-OF_EVERY = (
-    ["metric-quantizer", "metric-channel", "bounded-count", "local-workload", "table-problem", "lattice-problem"]
-)
+OF_EVERY = [
+    "metric-quantizer",
+    "metric-channel",
+    "bounded-count",
+    "local-workload",
+    "table-problem",
+    "lattice-problem",
+]
 
 
 def sought(design: Json) -> str:

@@ -58,18 +58,21 @@ def increasing(proof: Json) -> None:
 
 
 def lower_bound(
-    costs: dict[Column, Fraction], rows: Iterable[Row], groups: Iterable[list[Column]], signed: set[Column]
+    costs: Any, rows: Iterable[Row], groups: Iterable[Any], signed: set[int], none: Iterable[int] = ()
 ) -> Fraction:
-    """Return the bound that the multipliers prove; refuse them if they prove none."""
-    reduced, bound = dict(costs), Fraction(0)
+    """Return the bound that the multipliers prove, of columns of which some are `none`; refuse them if they prove none."""
+    reduced, bound = dict[Column, Fraction](costs), Fraction(0)
     for terms, right, equal, multiplier in rows:
         if multiplier < 0 and not equal:
             raise Refused("a multiplier of an inequality that is negative")
         bound -= multiplier * right
         for column, factor in terms:
             reduced[column] = reduced.get(column, Fraction(0)) + multiplier * factor
+    for column in none:
+        reduced.pop(column, None)
     for group in groups:
-        bound += min(reduced.pop(column, Fraction(0)) for column in group)
+        left_in = (reduced.pop(column, Fraction(0)) for column in group if column not in none)
+        bound += min(left_in, default=Fraction(0))
     if any(left < 0 or (left and column in signed) for column, left in reduced.items()):
         raise Refused("multipliers that leave a reduced cost of the wrong sign")
     return bound
@@ -416,49 +419,50 @@ def zeros(rows: list[Own], points: list[Point], n: int, m: int) -> set[int]:
 
 def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], account: Account) -> Fraction:
     """Return the bound that the multipliers prove, without the constant of the objective."""
-    n, m, width = len(design["inputs"]), len(design["outputs"]), len(design["cost"])
+    n, m = len(design["inputs"]), len(design["outputs"])
     account.takes(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
-    none, free = zeros(rows, points, n, m), set(range(n * m, width))
-    edges = [point.first for point in points]
+    groups = [list(range(x * m, x * m + m)) for x in range(n)]
+    private = privacy_rows(proof, points, len(rows), n, m)
+    return bound_within(design, proof, rows, private, groups, zeros(rows, points, n, m))
+
+
+def bound_within(
+    design: Json, proof: Json, own: list[Own], others: Iterable[Row], groups: list[list[int]], none: set[int]
+) -> Fraction:
+    """Return the bound by own rows and others, of columns of which some are `none`."""
     increasing(proof)
+    multipliers = zip(proof["rows"], proof["multipliers"], strict=True)
+    mine = [(own[i].terms, -own[i].offset, own[i].equal, nu) for i, nu in multipliers if i < len(own)]
+    costs = {j: Fraction(c) for j, c in enumerate(design["cost"])}
+    return lower_bound(costs, [*mine, *others], groups, set(range(sum(map(len, groups)), len(costs))), none)
 
-    def kept(terms: list[tuple[Any, Fraction]]) -> list[tuple[Any, Fraction]]:
-        return [(j, a) for j, a in terms if j not in none]
 
-    held: list[Row] = []
+def privacy_rows(proof: Json, points: list[Point], first: int, n: int, m: int) -> Iterator[Row]:
+    """The rows of privacy that have multipliers, by their numbers in a problem with so many rows of its own."""
     excess: dict[tuple[int, int], list[Any]] = {}
     one = Fraction(1)
     for number, multiplier in zip(proof["rows"], proof["multipliers"], strict=True):
-        if number < len(rows):
-            row = rows[number]
-            held.append((kept(list(row.terms)), -row.offset, row.equal, multiplier))
+        if number < first:
             continue
-        p = max(k for k, first in enumerate(edges) if first <= number)
+        p = max(k for k, point in enumerate(points) if point.first <= number)
         point, place = points[p], number - points[p].first
-        k, y = divmod(place, m)
-        if k < len(point.pairs):
+        (k, y), j = divmod(place, m), place - len(point.pairs) * m
+        right, terms = Fraction(0), list[tuple[Any, Fraction]]()
+        if j < 0:
             (a, b), (_, high) = point.pairs[k], point.rates[k]
-            terms: list[tuple[Any, Fraction]] = kept([(a * m + y, one), (b * m + y, -high)])
+            terms = [(a * m + y, one), (b * m + y, -high)]
             if point.delta:
                 slack = ("excess", p, k, y)
                 excess.setdefault((p, k), []).append(slack)
                 terms.append((slack, -one))
-            held.append((terms, Fraction(0), False, multiplier))
-        elif point.delta:
-            k = place - len(point.pairs) * m
-            if k >= len(point.pairs):
-                raise Refused("a row that the problem has not")
-            held.append(([(slack, one) for slack in excess.get((p, k), [])], point.delta, False, multiplier))
-        else:
-            j = place - len(point.pairs) * m
-            if not point.alike or j >= 2 * n * m:
-                raise Refused("a row that the problem has not")
+        elif point.delta and j < len(point.pairs):
+            right, terms = point.delta, [(slack, one) for slack in excess.get((p, j), [])]
+        elif point.alike and j < 2 * n * m:
             side, j = divmod(j, n * m)
-            floor = ("floor", p, j % m), one if side else -point.rates[0][1]
-            held.append(([*kept([(j, one - 2 * side)]), floor], Fraction(0), False, multiplier))
-    costs: dict[Any, Fraction] = {j: Fraction(c) for j, c in enumerate(design["cost"]) if j not in none}
-    groups: list[list[Any]] = [[j for j in range(x * m, x * m + m) if j not in none] for x in range(n)]
-    return lower_bound(costs, held, [group for group in groups if group], set(free))
+            terms = [(j, one - 2 * side), (("floor", p, j % m), one if side else -point.rates[0][1])]
+        else:
+            raise Refused("a row that the problem has not")
+        yield terms, right, False, multiplier
 
 
 def channel(result: Json, account: Account) -> None:
@@ -478,11 +482,21 @@ def channel(result: Json, account: Account) -> None:
     losses = losses[design["loss"]] if isinstance(design["loss"], str) else design["loss"]
     prior = design["prior"] or [1 / len(far)] * len(far)
     account.agrees("the prior is one", len(prior) == len(far) == len(losses) and min(prior) >= 0)
-    total, reports = math.fsum(prior), len(losses[0])
-    costs = [c * p / total for p, row in zip(prior, losses, strict=True) for c in row]
     metric = {"": "metric-dp", "epsilon": design["alpha"], "metric": space}
-    question = stated(items, range(reports), costs, [], metric, "all", far)
+    question = stated(items, range(len(losses[0])), averaged(losses, prior), metric, "all", far)
     declared(question, result, account, "channel between the points")
+
+
+def averaged(losses: Json, prior: Json) -> tuple[list[float], Json]:
+    """The costs of all cells, and rows: of the mean loss over a prior, or of the largest one, of which a further column is at least every input's."""
+    if prior is not None:
+        total = math.fsum(prior)
+        return [c * p / total for p, row in zip(prior, losses, strict=True) for c in row], []
+    width, last = len(losses[0]), len(losses) * len(losses[0])
+    rows = [
+        [*((x * width + y, c) for y, c in enumerate(row) if c), (last, -1.0)] for x, row in enumerate(losses)
+    ]
+    return [0.0] * last + [1.0], rows
 
 
 def bounded(result: Json, account: Account) -> None:
@@ -497,30 +511,15 @@ def bounded(result: Json, account: Account) -> None:
     table_fits(law, account)
     losses = [[float(abs(y - x) ** (1 if loss == "absolute" else 2)) for y in places] for x in places]
     pairs = "adjacent" if near == 1 else [[x, y] for x in places for y in places if 0 < y - x <= near]
-    rows: list[list[tuple[int, float]]] = []
-    if prior is None:  # a further column that is at least the loss of every count
-        last = (n + 1) ** 2
-        costs = [0.0] * last + [1.0]
-        rows = [[*((x * (n + 1) + y, c) for y, c in enumerate(losses[x]) if c), (last, -1.0)] for x in places]
-    else:
-        if len(prior) != n + 1 or min(prior) < 0 or not max(prior):
-            raise Refused("no prior of the true values")
-        total = math.fsum(prior)
-        costs = [c * p / total for p, row in zip(prior, losses) for c in row]
-    question = stated(places, places, costs, rows, design["privacy"], pairs)
+    if prior is not None and (len(prior) != n + 1 or min(prior) < 0 or not max(prior)):
+        raise Refused("no prior of the true values")
+    question = stated(places, places, averaged(losses, prior), design["privacy"], pairs)
     declared(question, result, account, f"mechanism with answers 0 to {n}")
 
 
-def stated(
-    inputs: Json,
-    outputs: Json,
-    costs: Json,
-    rows: Json,
-    privacy: Json,
-    between: Json,
-    far: Json = None,
-) -> dict[str, Json]:
-    """Return a problem in numbers; its rows, if any, are those of the largest loss."""
+def stated(inputs: Json, outputs: Json, loss: Json, privacy: Json, between: Json, far: Json = None) -> Json:
+    """Return a problem in numbers, of costs and rows; its rows, if any, are those of the largest loss."""
+    costs, rows = loss
     return {
         "privacy": [{"label": "private", "privacy": privacy, "between": between, "distances": far}],
         "inputs": list(inputs), "outputs": list(outputs), "cost": costs, "constant": 0.0, "labels": ["objective"][: len(rows)],

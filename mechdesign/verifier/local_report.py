@@ -32,6 +32,7 @@ from itertools import product
 from operator import mul
 
 from mechdesign.verifier import arithmetic
+from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of
 
 LISTED = 16
@@ -73,7 +74,7 @@ def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     if law["prior"] is not None and not worst:
         raise Refused("a decoder for other data than the design's")
     rows = table(law, account)
-    num, den = arithmetic.exp_bounds(epsilon)[0].as_integer_ratio()
+    num, den = exp_bounds(epsilon)[0].as_integer_ratio()
     left = min(
         Fraction(num * min(column) - max(column) * den, den * sum(column) or 1) for column in zip(*rows)
     )
@@ -96,7 +97,7 @@ def subsets(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     if design["outputs"] is not None:
         account.takes(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
-    left = arithmetic.exp_bounds(design["privacy"]["epsilon"])[0] - Fraction(high, low)
+    left = exp_bounds(design["privacy"]["epsilon"])[0] - Fraction(high, low)
     diagonal, sums, below = margins(law["workload"], account)
     entries = [
         Fraction(size * (size * g - 2 * r) + sum(sums), below * size**2) for g, r in zip(diagonal, sums)
@@ -183,7 +184,7 @@ def below_histograms(
     kinds = [{part["kind"] for part in block if part["size"] > 1} for block in workload["blocks"]]
     if {"identity"} not in kinds or any(each not in ({"identity"}, {"total"}) for each in kinds):
         raise Refused("a histogram's bound for another question")
-    size, growth = len(diagonal), arithmetic.exp_bounds(epsilon)[1]
+    size, growth = len(diagonal), exp_bounds(epsilon)[1]
     step = Fraction(-(-growth.numerator * 2**64 // growth.denominator), 2**64) - 1
     account.divides(size, 400)
     most = size * step**2 * max(Fraction(s * (size - s)) / (s * step + size) ** 2 for s in range(1, size))
@@ -309,7 +310,7 @@ def below_all(
     if worst != (proof["prior"] is not None) or len(prior) != size or min(prior) < 0 or not any(prior):
         raise Refused("a prior that is none, or of other data than the design's")
     form, unit = arithmetic.times(arithmetic.times(arithmetic.transposed(near), found), near), 4**bits * scale
-    cost, growth = Fraction(sum(prices), 2**price_bits), arithmetic.exp_bounds(epsilon)[1]
+    cost, growth = Fraction(sum(prices), 2**price_bits), exp_bounds(epsilon)[1]
     if proof["products"] is not None:
         if worst:
             raise Refused("a matrix inequality for the worst case")

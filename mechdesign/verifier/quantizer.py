@@ -284,9 +284,9 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         account.claimed(f"the value is {value:.12g}", math.isfinite(value))
     if (rows := proofs.get("rows-bound")) is not None:
         increasing(rows)
-    cells_of = rows is not None and rows["given"]["cells"] is not None  # masses and moments in doubles
-    by_rows = bound is not None and rows is not None and not (unknown or cells_of)
-    if bound is not None and (unknown or cells_of):
+    # masses and moments in doubles prove no bound
+    claimed = unknown or (rows is not None and rows["given"]["cells"] is not None)
+    if bound is not None and claimed:
         account.claimed(least, bound <= value, value - bound)
     elif bound is not None and "closed-bound" in proofs:
         account.bounds(f"{least}: errors are not negative", bound, Fraction(0))
@@ -294,60 +294,45 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         return
     if (known := quantizer_bound.rational_prior(prior)) is not None:
         account.agrees("the prior is a law on the inputs", prior_fits(known, law))
-    if worst and cap is None:
-        if stated is not None:
-            raise Refused("moments are stated where nothing is integrated")
-        moments = None
-    else:
-        moments = quantizer_bound.Moments(prior, stated, account)
-    if cap is not None and moments is not None:
-        cells = list(loss_cells(law, bins, {"absolute": 0, "squared": 1}, account))
-        claim = f"mean squared error at most {cap!r}{moments.given}"
-        account.bounds(claim, expected(cells, moments), cap, moments.floats * cap)
+    moments = None if worst and cap is None else quantizer_bound.Moments(prior, stated, account)
+
+    def mean(what: str, loss: Json, most: float) -> None:
+        assert moments is not None
+        found = expected(list(loss_cells(law, bins, loss, account)), moments)
+        account.bounds(f"{what} at most {most!r}{moments.given}", found, most, moments.floats * most)
+
+    if cap is not None:
+        mean("mean squared error", {"absolute": 0, "squared": 1}, cap)
     if unknown:
         return
-    cells = list(loss_cells(law, bins, loss, account))
-    averaged = None if worst else moments
-    if averaged is None:
-        account.bounds(f"worst loss at most {value!r}", max(cell.largest for cell in cells), value)
+    if worst:
+        largest = max(cell.largest for cell in loss_cells(law, bins, loss, account))
+        account.bounds(f"worst loss at most {value!r}", largest, value)
+        moments = None
     else:
-        claim = f"mean loss at most {value!r}{averaged.given}"
-        account.bounds(claim, expected(cells, averaged), value, averaged.floats * value)
-    given, room = (
-        ("", 0) if averaged is None or bound is None else (averaged.given, averaged.room(bound, ratio))
-    )
-    if by_rows:
-        account.bounds(
-            least + given, bound, quantizer_bound.rows_bound(design, rows, averaged, account), room
-        )
-    elif bound is not None and duals is not None:
-        found = bound_of_duals(design, duals, bins, law, ratio, averaged, account)
-        account.bounds(least + given, bound, found, room)
+        mean("mean loss", loss, value)
+    if bound is None or claimed or "closed-bound" in proofs:
+        return
+    if rows is not None:
+        found = quantizer_bound.rows_bound(design, rows, moments, account)
+    else:
+        found = bound_of_duals(design, duals, bins, law, ratio, moments, account)
+    given, room = ("", Fraction(0)) if moments is None else (moments.given, moments.room(bound, ratio))
+    account.bounds(least + given, bound, found, room)
 
 
 def bound_of_duals(
-    design: Json,
-    duals: Json,
-    bins: list[Fraction],
-    law: Segments,
-    ratio: Fraction,
-    moments: quantizer_bound.Moments | None,
-    account: Account,
+    design: Json, duals: Json, bins: Json, law: Segments, ratio: Fraction, moments: Json, account: Account
 ) -> Fraction:
     """Return the bound that multipliers prove; refuse outputs and prices that are not of the question."""
-    grid, own, cap = (
-        design.get("bins"),
-        [Fraction(b) for b in duals["outputs"] or bins],
-        design.get("max_mse"),
-    )
+    grid, own, cap = design.get("bins"), list(map(Fraction, duals["outputs"] or bins)), design.get("max_mse")
     listed = isinstance(grid, dict) and "step" in grid and not duals["between"]
     if listed and not (len(own) > steps_of(grid) and on_grid(grid, own)):
         raise Refused("a lower bound for other outputs than the question has")
     if duals["cap_price"] and (cap is None or moments is None):
         raise Refused("a price of a cap that is not there")
-    bias = Fraction(design.get("max_bias", 0.0))
-    ends = law.knots[0] + bias, law.knots[-1] - bias
-    found = quantizer_bound.dual_bound(duals, bins, ends, bias, ratio, design["loss"], moments, account)
+    inputs = law.knots[0], law.knots[-1]
+    found = quantizer_bound.dual_bound(design, duals, bins, inputs, ratio, moments, account)
     return found - Fraction(duals["cap_price"]) * Fraction(cap or 0)
 
 
@@ -486,12 +471,12 @@ def left_of_ratio(rows: list[list[int]], epsilon: Fraction) -> Fraction:
 
 def left_between_neighbours(law: Segments, rates: list[Fraction]) -> Fraction:
     """The least of r min(p, q) − max(p, q) over neighbours, as a share of a row."""
-    return min(
-        Fraction(min(up * min(p, q) - max(p, q) * down for p, q in zip(start, end)), down * law.common)
-        for (up, down), start, end in zip(
-            map(Fraction.as_integer_ratio, rates), law.rows[::2], law.rows[1::2]
-        )
-    )
+    found = []
+    for rate, start, end in zip(rates, law.rows[::2], law.rows[1::2]):
+        up, down = rate.as_integer_ratio()
+        least = min(up * min(p, q) - max(p, q) * down for p, q in zip(start, end))
+        found.append(Fraction(least, down * law.common))
+    return min(found)
 
 
 def largest_excess(law: Segments, epsilon: Fraction, account: Account) -> Fraction:
@@ -554,11 +539,8 @@ def selection_problem(result: Json, account: Account) -> None:
     account.agrees("one family serves both ends", mirrored or not symmetric)
     wide = len(left)
     account.takes(2 * wide * wide, max(map(sum, left)).bit_length())
-    v = [
-        Fraction(w, sum(row))
-        for row in (left if symmetric else left + right)
-        for w in row + [0] * (wide - len(row))
-    ]
+    each = left if symmetric else left + right
+    v = [Fraction(w, sum(row)) for row in each for w in row + [0] * (wide - len(row))]
     v += proofs_of(result)["quantizer-proof"]["witness"]
     held = own_rows({**design, "cost": v}, len(v) - design["columns"])
     account.divides(sum(len(row.terms) for row in held) + len(v), max(map(sum, left)).bit_length())

@@ -88,11 +88,8 @@ def beta(a: Decimal, b: Decimal) -> Callable[[Decimal], Triple]:
         one, two = a / (a + b), a * (a + 1) / ((a + b) * (a + b + 1))
         if y <= 0 or y >= 1:
             return (Decimal(1), one, two) if y >= 1 else (Decimal(0),) * 3
-        mass = (
-            incomplete(a, b, y) / (a * complete)
-            if y <= half
-            else 1 - incomplete(b, a, 1 - y) / (b * complete)
-        )
+        near = incomplete(a, b, y) / a if y <= half else complete - incomplete(b, a, 1 - y) / b
+        mass = near / complete
         edge = (a * y.ln()).exp() * (b * (1 - y).ln()).exp() / (a * complete)
         return mass, one * (mass - edge), two * (mass - edge - edge * y * (a + b) / (a + 1))
 
@@ -251,28 +248,21 @@ class Moments:
         self.exact, self.stated, self.account = rational_prior(prior), stated, account
         self.given, self.floats = "", 0.0
         if self.exact is not None:
-            if stated is not None:
-                raise Refused("moments are stated of a prior whose own are rational")
             pieces, points = self.exact
             account.takes(20 * (len(pieces) + len(points)))
             self.stops = [b for _, b, _ in pieces]
             self.atoms = [(x, (mass, mass)) for x, mass in points]
             return
-        if stated is None:
-            raise Refused("the masses and moments of this prior are missing")
         self.given = ", given the masses and moments stated"
-        self.floats = (
-            0.0 if prior["law"]["name"] in SHAPES else NEAR
-        )  # of other laws, what is stated are no bounds
+        # of other laws, what is stated are no bounds
+        self.floats = 0.0 if prior["law"]["name"] in SHAPES else NEAR
         account.takes(4 * WORK)
         with localcontext(prec=DIGITS):
             self.known = Known.of(prior)
         self.claim = len(account.rows)
         account.given(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
-        ends, masses = (prior.get("lower"), prior.get("upper")), pairs(stated["masses"])
-        if len(masses) != (2 if prior[""] == "prior-clipped" else 0):
-            raise Refused("point masses that the prior has not, or too few")
-        self.atoms = [(Fraction(x), mass) for x, mass in zip(ends, masses)]
+        ends, masses = ("lower", "upper") * (prior[""] == "prior-clipped"), pairs(stated["masses"])
+        self.atoms = [(Fraction(prior[end]), mass) for end, mass in zip(ends, masses, strict=True)]
         if self.known is not None:
             with localcontext(prec=DIGITS):
                 self.found(not masses or self.known.tails(prior, masses))
@@ -343,18 +333,18 @@ def chord(mass: Json, later: Json) -> Json:
 
 
 def dual_bound(
+    design: Json,
     duals: Json,
-    bins: list[Fraction],
-    ends: Json,
-    bias: Fraction,
+    bins: Json,
+    inputs: Span,
     rho: Fraction,
-    loss: Json,
     moments: Moments | None,
     account: Account,
 ) -> Fraction:
     """Lines under the loss on pieces of the inputs, averaged: a constant plus G · a for the floors a, minimised over a."""
     origin, price = Fraction(duals["origin"]), Fraction(duals["cap_price"])
-    bins, table = pieces_of(duals, bins, (ends[0] - bias, ends[1] + bias), moments, account)
+    loss, bias = design["loss"], Fraction(design.get("max_bias", 0.0))
+    bins, table = pieces_of(duals, bins, inputs, moments, account)
     between, cells = duals.get("between", False), masses_of(table, origin, moments)
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"]) + price
     unit, rho = math.lcm(*((b - origin).denominator for b in bins)), Fraction(math.ceil(rho * 2**64), 2**64)
@@ -397,7 +387,8 @@ def dual_bound(
                 gradient[part] = map(add, gradient[part], grown)
     # What is paid at the ends of the range: their probabilities are between a and ρa, sum to 1 and reach the end in the mean.
     least = [Fraction(g, UNIT) for g in gradient]
-    for end, side, given in zip((ends[1], ends[0]), (1, -1), duals["multipliers"]):
+    ends = inputs[1] - bias, inputs[0] + bias
+    for end, side, given in zip(ends, (1, -1), duals["multipliers"]):
         prices = list(map(Fraction, given))
         mass, level = side * sum(prices, Fraction(0)), side * sum(map(mul, prices, bins), Fraction(0))
         total += mass * end - level

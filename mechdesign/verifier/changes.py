@@ -103,14 +103,8 @@ def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account)
     sizes, l1, l2 = bounds_of(sensitivity, dimension)
     if not isinstance(sensitivity, dict) or (sensitivity["each"] is l1 is l2 is None):
         ((size, count),) = sizes
-        return [
-            [
-                (
-                    Decimal(int(size)) if name in WHOLE and isinstance(sensitivity, dict) else decimal(size),
-                    count,
-                )
-            ]
-        ]
+        counted = name in WHOLE and isinstance(sensitivity, dict)
+        return [[(Decimal(int(size)) if counted else decimal(size), count)]]
     if dimension > MOST_BOUNDS:
         raise TooLarge(f"too large to check: bounds of more than {MOST_BOUNDS} coordinates")
     account.takes(25 * dimension)
@@ -156,11 +150,8 @@ def grouped(vector: list[Decimal]) -> Shifts:
     before = [0, *accumulate(counts)]
     cuts = [0, len(sizes)]
     while len(cuts) <= min(GROUPS, len(sizes)):
-        saved = (
-            ((squares[a] - squares[i]) * (before[b] - before[i]), i)
-            for a, b in pairwise(cuts)
-            for i in range(a + 1, b)
-        )
+        inside = [(a, i, b) for a, b in pairwise(cuts) for i in range(a + 1, b)]
+        saved = (((squares[a] - squares[i]) * (before[b] - before[i]), i) for a, i, b in inside)
         cuts = sorted([*cuts, max(saved)[1]])
     return [(sizes[a][0], before[b] - before[a]) for a, b in pairwise(cuts)]
 
@@ -179,10 +170,15 @@ def coordinates(sensitivity: Json) -> list[Fraction]:
     return [Fraction(min([b, *most])) for b in sensitivity["each"]]
 
 
+def widths(sensitivity: Json, dimension: int) -> list[Fraction]:
+    """What each of so many coordinates changes by at most."""
+    each = coordinates(sensitivity)
+    return each * dimension if len(each) == 1 else each
+
+
 def share(sensitivity: Json, dimension: int) -> Fraction:
     """Return the largest Σ |v_i|/b_i of a change v, b_i the bounds of the coordinates."""
-    each = coordinates(sensitivity)
-    sizes = sorted(each * dimension if len(each) == 1 else [b for b in each if b])
+    sizes = sorted(b for b in widths(sensitivity, dimension) if b)
     if not isinstance(sensitivity, dict):
         return Fraction(len(sizes))
     found = Fraction(min(sensitivity["l0"] or len(sizes), len(sizes)))

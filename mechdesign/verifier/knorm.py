@@ -47,6 +47,7 @@ from mechdesign.verifier.changes import (
     corners,
     reached,
     share,
+    widths,
 )
 from mechdesign.verifier.composition import PLACES, left_after
 from mechdesign.verifier.laws import HALF, ONE, PI, TINY
@@ -78,11 +79,8 @@ class Planes:
 
     def __init__(self, law: Json, account: Account) -> None:
         self.rows: list[tuple[list[int], int]] = [(plane, 2**24) for plane in law["planes"] or ()]
-        self.account, self.work, self.bits = (
-            account,
-            0.25,
-            0,
-        )  # of a product with one of 24 bits, and of its digits
+        self.account = account
+        self.work, self.bits = 0.25, 0  # of a product with one of 24 bits, and of its digits
 
     def most(self, points: list[list[Fraction]]) -> Fraction:
         """The largest norm of points."""
@@ -250,10 +248,8 @@ def costs(result: Json, shape: Shape, largest: Fraction, account: Account) -> No
 def within_budget(design: Json, loss: Fraction, radial: bool, account: Account) -> None:
     """Check the budget of rounds that lose at most `loss` each; exponential ℓ₂ noise may also keep it by its δ."""
     rounds = design["rounds"]
-    claim, left = (
-        f"privacy losses of at most {float(rounds * loss):.9g} are",
-        left_after(design["privacy"], rounds * loss),
-    )
+    claim = f"privacy losses of at most {float(rounds * loss):.9g} are"
+    left = left_after(design["privacy"], rounds * loss)
     if left < 0 and radial and counts_delta(design):
         epsilon, most = profile(design)
         claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' if rounds > 1 else ''} is"
@@ -306,8 +302,7 @@ def corners_listed(sensitivity: Json, dimension: int, account: Account) -> list[
     """List the corners of few coordinates that change; None if other bounds cut them off."""
     if not isinstance(sensitivity, dict) or sensitivity["l1"] is not None or sensitivity["l2"] is not None:
         return None
-    each = coordinates(sensitivity)
-    each = each * dimension if len(each) == 1 else each
+    each = widths(sensitivity, dimension)
     account.takes(10 * dimension * box(each, sensitivity)[2])
     return [[*map(float, corner)] for corner in corners(each, sensitivity)]
 
@@ -414,9 +409,9 @@ def round_delta(d: int, change: Fraction, epsilon: Decimal, account: Account) ->
 def hypergeometric(top: Decimal, bottom: Decimal, x: Decimal) -> Decimal:
     """Σ_n x^n Π_{i < n} (top + i)/(bottom + i)."""
     found, term, i = ONE, ONE, 0
-    while (term := term * x * (top + i) / (bottom + i)) > TINY * (1 - x) * found or x * (
-        top + i
-    ) > bottom + i:
+    rises = True
+    while rises or term > TINY * (1 - x) * found:
+        rises, term = x * (top + i) > bottom + i, term * x * (top + i) / (bottom + i)
         found, i = found + term, i + 1
     return found
 
@@ -450,18 +445,15 @@ def most_epsilon(privacy: Json) -> float:
 
 def beyond_hull(shape: Shape, sensitivity: Json, dimension: int, largest: Fraction) -> Fraction:
     """Return the slack of the largest norm over all changes, negative if one has a larger norm: of a norm with a cap, with widths or for changes of one sign."""
-    each = coordinates(sensitivity)
-    widths = shape.widths or (Fraction(1),) * len(each)
-    each = each * dimension if len(each) < len(widths) else each
-    if len(each) != len(widths):
-        return Fraction(-1)
     if not shape.signed and (not isinstance(sensitivity, dict) or sensitivity["signed"]):
         return Fraction(-1)
-    left = min(w * largest - b for b, w in zip(each, widths))
+    units = shape.widths or (Fraction(1),) * dimension
+    pairs = list(zip(widths(sensitivity, dimension), units, strict=True))
+    left = min(w * largest - b for b, w in pairs)
     if left < 0 or shape.cap is None:
         return left
     # Σ|v_i|/w_i is at most the largest of b_i/w_i, times the share
-    most = max(b / w for b, w in zip(each, widths) if w)
+    most = max(b / w for b, w in pairs if w)
     return min(left, shape.cap * largest - share(sensitivity, dimension) * most)
 
 

@@ -297,11 +297,7 @@ def below_all(
 ) -> Fraction:
     """The bound of the mean variance over the prior."""
     size = len(found)
-    if (
-        len(proof["prices"]) != size
-        or len(proof["inverse"]) != size
-        or any(len(row) != size for row in proof["inverse"])
-    ):
+    if len(proof["prices"]) != size or {*map(len, proof["inverse"])} != {size}:
         raise Refused("multipliers of another number of categories")
     account.takes(2 * size**3, 260)
     (prices,), price_bits = arithmetic.whole([proof["prices"]])

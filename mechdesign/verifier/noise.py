@@ -56,7 +56,7 @@ Points = list[tuple[Fraction, Fraction]]
 
 
 def staircase_bound(
-    stated: Json, loss: str, points: Points, sensitivity: Fraction, times: int = 1, counts: bool = False
+    stated: Json, loss: str, points: Points, sensitivity: Fraction, times: int, counts: bool
 ) -> Fraction:
     """Of one point ε > 0, weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
 
@@ -144,7 +144,7 @@ class Lattice(NamedTuple):
         entry = inside if self.mirrored else (inside if at >= 0 else -inside) + self.side
         return entry, Fraction(mass) / (2 if self.mirrored and inside else 1)
 
-    def rows(self, points: list[tuple[Fraction, Fraction]], first: int, proof: Json) -> Iterator[Row]:
+    def rows(self, points: Points, first: int, proof: Json) -> Iterator[Row]:
         """The rows that have multipliers, by the numbers of a problem with so many rows of its own."""
         n, high = self.change, first
         shifts = range(1, n + 1) if self.mirrored else [s for s in range(-n, n + 1) if s]
@@ -163,12 +163,8 @@ class Lattice(NamedTuple):
             k, y = divmod(number - low, 2 * reach + 1)
             if k >= len(shifts):
                 k = number - low - len(shifts) * (2 * reach + 1)
-                yield (
-                    [(("over", p, k, y), Fraction(1)) for y in range(2 * reach + 1)],
-                    delta,
-                    False,
-                    multiplier,
-                )
+                excess: list[Json] = [(("over", p, k, y), Fraction(1)) for y in range(2 * reach + 1)]
+                yield excess, delta, False, multiplier
                 continue
             at, terms = y - reach, dict[Json, Fraction]()
             repeated = abs(at) > self.side
@@ -184,12 +180,7 @@ class Lattice(NamedTuple):
 
 
 def noise_bound(
-    stated: Json,
-    loss: str,
-    points: list[tuple[Fraction, Fraction]],
-    sensitivity: Fraction,
-    times: int,
-    counts: bool,
+    stated: Json, loss: str, points: Points, sensitivity: Fraction, times: int, counts: bool
 ) -> Fraction:
     """Return the bound of every noise for one number, of `times` the loss; with `counts`, of noise on the whole numbers."""
     n, side = stated["given"]
@@ -502,9 +493,7 @@ def named_error(design: Json, side: int) -> list[dict[int, Fraction]] | None:
     return [{j: c for j, c in costs.items() if c}]
 
 
-def private_on_lattice(
-    result: Json, side: int, account: Account
-) -> tuple[Fraction, list[int], list[tuple[Fraction, Fraction]]]:
+def private_on_lattice(result: Json, side: int, account: Account) -> tuple[Fraction, list[int], Points]:
     """Check that the law is on the problem's lattice and private at every shift; return its weight, its weights from end to end and (e^ε, δ)."""
     design, law = result["design"], result["mechanism"]
     whole, n = design["integer"], design["change"]

@@ -46,11 +46,9 @@ def plan(result: Json, account: Account) -> None:
     taken = design["rounds"] * with_noise(law, neighbours, design["privacy"][""], account)
     if groups and neighbours != "add-remove":
         raise Refused("disjoint groups between which a person may move")
-    parts = {
-        name: parts_of(task, neighbours, account)
-        for name, task in (law["tasks"] if same else ())
-        if is_offered(name, task, dict(design["tasks"])[name], account)
-    }
+    asked_for, settled = dict(design["tasks"]), law["tasks"] if same else ()
+    offered = [(name, task) for name, task in settled if is_offered(name, task, asked_for[name], account)]
+    parts = {name: parts_of(task, neighbours, account) for name, task in offered}
     complete = sum(map(len, parts.values())) == len(law["noises"])
     account.agrees("every part of a task has its noise", complete)
     if not same or not complete:

@@ -202,10 +202,8 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
         raise Refused("no number of coordinates, or no quantizer of them")
     segments, bins = segments_of(one["law"], account), one["law"]["bins"]
     on_range = segments.knots[0] == -1 and segments.knots[-1] == 1
-    account.agrees(
-        "a coordinate's law is one, on [-1, 1]",
-        whole(segments, bins) and increase(segments, bins) and on_range and min(map(min, segments.rows)) >= 0,
-    )
+    law_like = whole(segments, bins) and increase(segments, bins) and min(map(min, segments.rows)) >= 0
+    account.agrees("a coordinate's law is one, on [-1, 1]", law_like and on_range)
     account.agrees("the table shown is the law", table_fits(segments, bins, one) and selection_fits(one))
     budget = Fraction(law["privacy"]["epsilon"]) / count
     claim = f"privacy loss at most {law['privacy']['epsilon']!r}/{count} a coordinate"

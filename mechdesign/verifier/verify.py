@@ -40,7 +40,7 @@ from mechdesign.verifier import reading
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration, joint
-from mechdesign.verifier.changes import beyond_changes, bounds_of, box, coordinates, corners
+from mechdesign.verifier.changes import beyond_changes, bounds_of, box, corners, widths
 from mechdesign.verifier.choice import choice, rule
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import correlated, covariance_problem
@@ -177,11 +177,6 @@ def of_question(one: Json, question: Json, account: Account) -> bool:
         each = widths(asked.changes, asked.dimension)
         return len(both_signs(held.changes)) == 2 * box(each, asked.changes)[2]
     return within(held, asked, account)
-
-
-def widths(sensitivity: Json, dimension: int) -> list[Fraction]:
-    each = coordinates(sensitivity)
-    return each * dimension if len(each) == 1 else each
 
 
 def reports(one: Json, question: Json) -> bool:

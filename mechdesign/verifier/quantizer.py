@@ -294,6 +294,8 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         return
     if (known := quantizer_bound.rational_prior(prior)) is not None:
         account.agrees("the prior is a law on the inputs", prior_fits(known, law))
+    if stated is not None and (known is not None or (worst and cap is None)):
+        raise Refused("moments are stated where none are needed")
     moments = None if worst and cap is None else quantizer_bound.Moments(prior, stated, account)
 
     def mean(what: str, loss: Json, most: float) -> None:

@@ -104,6 +104,7 @@ def register(
     Examples
     --------
     >>> from mechdesign.noise.knorm import KNorm
+    >>> from mechdesign.choose.questions import NumericQuery
     >>> register("cube", NumericQuery, lambda q, privacy: KNorm(q.dimension, privacy, q.sensitivity, norm=float("inf")))
     >>> candidates(NumericQuery())["cube"].assumes
     ''

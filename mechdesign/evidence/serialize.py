@@ -20,7 +20,6 @@ import enum
 import functools
 import hashlib
 import json
-import marshal
 import math
 import os
 import re
@@ -238,13 +237,23 @@ def _array(values: Any, dtype: object, shape: list[int]) -> npt.NDArray[Any]:
                 inner for cell in cells for inner in (cell if len(cell) == length else _refuse("ragged"))
             ]
         return np.fromiter(cells, dtype=object, count=len(cells)).reshape(shape)
+    wanted, found = np.dtype(dtype), np.array(values)
+    # Numbers of the type that is named, no texts or truth values that look like them, unchanged by conversion.
+    kinds = {"i": "iu", "u": "iu"}.get(wanted.kind, wanted.kind)
+    good = not found.size or (found.dtype.kind in kinds and (wanted.kind == "b" or not _has_bool(values)))
     with np.errstate(over="ignore"):
-        found = np.array(values, dtype=dtype)
-    # Numbers of the type that is named, no texts or truth values that look like them, unchanged by conversion:
-    # their bytes, without references to equal objects (version 2), differ by type and value.
-    if marshal.dumps(found.tolist(), 2) != marshal.dumps(values, 2):
+        cast = found.astype(wanted) if good else found
+    if not good or not np.array_equal(cast, found, equal_nan=wanted.kind == "f"):
         _refuse(f"an array of type {dtype} that holds something else")
-    return found.reshape(shape)
+    return cast.reshape(shape)
+
+
+def _has_bool(values: object) -> bool:
+    """Return whether nested lists hold true or false, which NumPy would convert to numbers."""
+    if not isinstance(values, list):
+        return isinstance(values, bool)
+    types = set(map(type, values))
+    return bool in types or (list in types and any(map(_has_bool, values)))
 
 
 def _table(columns: list[Any], decoded: Callable[[Json], Any]) -> pd.DataFrame:

@@ -44,7 +44,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.problem import law_moments
-from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, share
+from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, share
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
@@ -385,7 +385,7 @@ class AdditiveNoise(Checked, AddedNoise):
     def times(self, factor: float) -> AdditiveNoise:
         """Return the same noise with its scale multiplied."""
         dist, shapes, _, scale = law_moments.frozen_parts(self.law)
-        return replace(self, law=dist(*shapes, scale=scale * factor))
+        return replace(self, law=dist(*shapes, scale=scale * positive("factor", factor)))
 
     def errors(self) -> Accuracy:
         """Return the errors of one coordinate."""

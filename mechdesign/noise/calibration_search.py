@@ -236,27 +236,31 @@ class Query:
     dimension : int
     rounds : int
     sampling_rate : float
+    top : float
+        Largest change of one coordinate.
+    different : bool
+        Whether some change moves numbers by different amounts.
     """
 
     sensitivity: float | Sensitivity
     dimension: int
-    rounds: int = 1
-    sampling_rate: float = 1.0
+    rounds: int
+    sampling_rate: float
+    top: float
+    different: bool
 
-    @cached_property
+    @classmethod
+    def of(cls, sensitivity: float | Sensitivity, dimension: int, rounds: int, sampling_rate: float) -> Query:
+        """Return the question with what follows from the changes allowed."""
+        changes = Sensitivity.of(sensitivity)
+        different = any(len(change) > 1 for change in changes.attained(dimension))
+        top = changes.largest_linf(dimension)
+        return cls(sensitivity, dimension, rounds, sampling_rate, top, different)
+
+    @property
     def changes(self) -> Sensitivity:
         """The changes allowed."""
         return Sensitivity.of(self.sensitivity)
-
-    @cached_property
-    def top(self) -> float:
-        """Largest change of one coordinate."""
-        return self.changes.largest_linf(self.dimension)
-
-    @cached_property
-    def different(self) -> bool:
-        """Whether some change moves numbers by different amounts."""
-        return any(len(change) > 1 for change in self.changes.attained(self.dimension))
 
     def noise(self, law: FrozenLaw) -> AdditiveNoise:
         """Return noise of this law on every number, in all rounds."""

@@ -466,10 +466,12 @@ class MixedProblem:
 
         high = math.log(reach)
         low = math.log(min(epsilon or delta for epsilon, delta in points) / 4 / float(counts.sum()))
-        if excess(low) > 0:
-            return 0.0
-        inside = excess(high) <= 0
-        return reach if inside else math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
+        for _ in range(3):
+            if excess(low) <= 0:
+                inside = excess(high) <= 0
+                return reach if inside else math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
+            low, high = low - 3, low
+        return 0.0
 
     def mixes(self, deadline: Deadline) -> list[Mix]:
         """Return mixes, the cheapest first: numbers of Laplace coordinates are doubled, then bisected around the best."""

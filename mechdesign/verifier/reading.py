@@ -274,8 +274,9 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
             raise Refused(TOGETHER[value][1])
         return Members({"": value, **said}, place, last)
     if tag == "$table":
-        if len({len(held) for *_, held in value}) > 1 or len({name for name, *_ in value}) < len(value):
-            raise Refused("a table of columns of unequal lengths, or of one name")
+        names = {name for name, *_ in value if isinstance(name, str)}
+        if len({len(held) for *_, held in value}) > 1 or len(names) < len(value):
+            raise Refused("a table of columns of unequal lengths, or without names of their own")
         return [
             [name, kind, shaped(plain(held, place, last), kind, [len(held)])] for name, kind, held in value
         ]

@@ -327,7 +327,7 @@ def bent(kind: str, *steps: tuple[tuple[Any, ...], Any]) -> str:
 DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     "certificate": [(("value",), lambda v: v * 0.9), (("lower_bound",), lambda v: v * 1.01)],
     "comparison": [(("results", "$items", 0, 1, "fields", "value"), lambda v: v * 0.9), (("results", "$items", 0, 0), "other"), (("privacy", "fields", "epsilon"), 0.5), (("least",), 7.9)],
-    "frontier": [(("results", "$tuple", 0, "fields", "value"), lambda v: v * 0.9), (("table", "$table", 1, 2, 0), lambda v: v * 0.9), (("table", "$table", 0, 2, 0), 0.5), (("design", "fields", "max_bias"), 0.1)],
+    "frontier": [(("results", "$tuple", 0, "fields", "value"), lambda v: v * 0.9), (("table", "$table", 1, 2, 0), lambda v: v * 0.9), (("table", "$table", 0, 2, 0), 0.5), (("results", "$tuple", 0, "fields", "duals", "$table", 0, 0), 2**63), (("design", "fields", "max_bias"), 0.1)],
 }  # fmt: skip
 
 

@@ -102,13 +102,13 @@ from .spaces.space import MetricSpace as MetricSpace
 from .user_level.frequency import FrequencyEstimate as FrequencyEstimate
 from .user_level.histogram import UserHistogram as UserHistogram
 from .user_level.itemwise import ItemwiseRelease as ItemwiseRelease
+from .user_level.linear_release import EMDPrivacy as EMDPrivacy
 from .user_level.linear_release import LinearRelease as LinearRelease
-from .user_level.privacy import EMDPrivacy as EMDPrivacy
 from .vectors.design import PrivUnit as PrivUnit
 from .vectors.design import VectorQuantizer as VectorQuantizer
-from .vectors.directions import RandomDirections as RandomDirections
 from .vectors.sampled import SampledCoordinates as SampledCoordinates
 from .vectors.sampled import SampledSigns as SampledSigns
+from .vectors.sphere import RandomDirections as RandomDirections
 from .vectors.sphere import SphereQuantizer as SphereQuantizer
 
 __version__: str

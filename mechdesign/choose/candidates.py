@@ -45,7 +45,7 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Status
 from mechdesign.user_level.histogram import NAMES
-from mechdesign.user_level.privacy import EMDPrivacy
+from mechdesign.user_level.linear_release import EMDPrivacy
 
 _REACH = 2.5
 """Reach of searched outputs, relative to the least reach of an unbiased report."""

@@ -22,7 +22,7 @@ from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status
-from mechdesign.user_level.privacy import EMDPrivacy
+from mechdesign.user_level.linear_release import EMDPrivacy
 
 Tried = tuple[dict[str, object], Result | None]
 """A row of the table, and the result if there is one."""

@@ -42,7 +42,7 @@ from mechdesign.problem.workload import Workload
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Numbers
 from mechdesign.user_level.histogram import UserHistogram
-from mechdesign.user_level.privacy import EMDPrivacy
+from mechdesign.user_level.linear_release import EMDPrivacy
 
 
 class _Question(Checked):

@@ -1,7 +1,7 @@
 r"""Quantizers under metric and approximate local privacy.
 
 **On the continuum**, :math:`d = |x - x'|`, rows interpolated linearly between knots are private everywhere if neighbouring rows
-satisfy linear constraints (`pairwise`): a linear program.
+satisfy linear constraints (`PairwisePrivacy`): a linear program.
 
 **On a fixed input grid**, any metric, for all pairs of grid points; and (ε, δ)-privacy, with slacks
 :math:`S_{kl,i} \ge P_{k,i} - e^\varepsilon P_{l,i}`, :math:`\sum_i S_{kl,i} \le \delta`. Inputs off the grid are first
@@ -21,7 +21,7 @@ table over cells of a continuum bounds the mean over it (`MetricQuantizer.over_c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -63,10 +63,9 @@ from mechdesign.problem.spine import Bound, Clock, Incumbent, Law
 from mechdesign.quantizers.exact_law import ExactLaw, RationalTable, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
-from mechdesign.quantizers.pairwise import PairwisePrivacy, outermost_private
 from mechdesign.quantizers.proofs import OUTERMOST, QuantizerDesign, certified_value
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.table import PiecewiseTable, loss_peaks
+from mechdesign.quantizers.table import PairwisePrivacy, PiecewiseTable, loss_peaks
 from mechdesign.typing import Array, Indices, Numbers, Weights
 
 LEMMA = (
@@ -658,3 +657,15 @@ def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[flo
     low = x[np.clip(np.searchsorted(u, levels[:-1] + 1e-12, side="right") - 1, 0, len(x) - 1)]
     high = y[np.clip(np.searchsorted(v, levels[1:] - 1e-12, side="left"), 0, len(y) - 1)]
     return float(min(hull, (high - low).max() + 1e-12))
+
+
+def outermost_private(notion: PairwisePrivacy, bins: Sequence[float], knots: Array) -> bool:
+    """Whether the law of the two outermost outputs is private, in exact arithmetic: if not, no unbiased mechanism with these outputs is."""
+    if notion.continuum or not isinstance(notion.privacy, MetricDP):
+        knots = knots[[0, -1]]  # affine rows differ most at the ends
+    law = outermost_law((bins[0], bins[-1]), knots)
+    rows = law.knot_rows()
+    if notion.continuum:  # steepest, relative to itself, where it is smallest: a segment's length cancels
+        slope = abs(rows[1][0] - rows[0][0]) / (law.knots[1] - law.knots[0])
+        return slope <= Fraction(notion.privacy.epsilon) * min(map(min, rows))
+    return notion.exact_slack(list(law.knots), rows) >= 0

@@ -8,10 +8,10 @@ from .histogram import UserHistogram as UserHistogram
 from .itemwise import ItemwiseRelease as ItemwiseRelease
 from .itemwise import ReducedRelease as ReducedRelease
 from .itemwise import SamplingReduction as SamplingReduction
+from .linear_release import DiscreteEMDPrivacy as DiscreteEMDPrivacy
+from .linear_release import EMDPrivacy as EMDPrivacy
+from .linear_release import ItemPrivacy as ItemPrivacy
 from .linear_release import LinearQuery as LinearQuery
 from .linear_release import LinearRelease as LinearRelease
-from .privacy import DiscreteEMDPrivacy as DiscreteEMDPrivacy
-from .privacy import EMDPrivacy as EMDPrivacy
-from .privacy import ItemPrivacy as ItemPrivacy
-from .privacy import alpha_from_semantics as alpha_from_semantics
-from .privacy import group_privacy as group_privacy
+from .linear_release import alpha_from_semantics as alpha_from_semantics
+from .linear_release import group_privacy as group_privacy

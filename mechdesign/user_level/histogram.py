@@ -66,8 +66,7 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.user_level import frequency
 from mechdesign.user_level.frequency import FrequencyEstimate, FrequencyFit
 from mechdesign.user_level.itemwise import ItemwiseRelease, checked_items
-from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
-from mechdesign.user_level.privacy import EMDPrivacy
+from mechdesign.user_level.linear_release import EMDPrivacy, LinearQuery, LinearRelease
 
 _UNIT = 1 << 50
 _LEAST, _LARGEST = 2.0**-40, 500.0

@@ -55,8 +55,13 @@ from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-from mechdesign.user_level.linear_release import LinearRelease
-from mechdesign.user_level.privacy import MODELS, DiscreteEMDPrivacy, EMDPrivacy, checked_users
+from mechdesign.user_level.linear_release import (
+    MODELS,
+    DiscreteEMDPrivacy,
+    EMDPrivacy,
+    LinearRelease,
+    checked_users,
+)
 
 
 def collection(datasets: Any) -> list[Any]:

@@ -8,6 +8,9 @@ Only the codes depend on the vectors. docs/wire.md describes messages byte by by
 Philox 4x64-10, a few lines in any language: the seed is its key, the number of the vector the upper half of its counter. The operating
 system draws seeds independently of all inputs, so that a guarantee that holds for every rotation holds for the message
 with its seed.
+
+**Federated learning with Flower.** A client's ``fit`` returns `flower_update` of its update of the parameters; `flower_strategy` is the strategy of the server, which adds
+up and decodes. Each time it is asked, a client sends a message of one vector, which consumes the mechanism's budget for all of the client's data.
 """
 
 from __future__ import annotations
@@ -18,22 +21,35 @@ import struct
 import zlib
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from importlib import import_module
 from itertools import count as naturals
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from mechdesign.errors import DataError, DesignError, ResultFormatError
+from mechdesign.errors import DataError, DesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerWeights, below, random_words, uniform_integers
 from mechdesign.evidence.serialize import dumps
-from mechdesign.problem.checks import Checked, field, generator, indices, integer, one_of, read
+from mechdesign.problem.checks import (
+    Checked,
+    answers,
+    field,
+    generator,
+    indices,
+    instance,
+    integer,
+    number,
+    one_of,
+    read,
+)
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 _MAGIC, _VERSION, _SEEDED = b"MV", 2, 1
@@ -141,7 +157,7 @@ class CodedMechanism(Saved, ABC):
             A vector that is too long without `clip`, an entry that is not finite, or beyond 2⁵³ one that no double holds.
             The guarantee does not cover that refusal.
         """
-        seed = fresh_seed()
+        seed = checked_seed(None)
         return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))
 
     def _checked(self, codes: Numbers) -> Indices:
@@ -358,8 +374,8 @@ class CodedMechanism(Saved, ABC):
             for i, row in enumerate(codes):
                 groups.setdefault((used, first + i), []).append(row)
         total = np.zeros(self.dimension)
-        for (used, number), rows in groups.items():
-            total += self._total(np.array(rows), used, number)
+        for (used, first), rows in groups.items():
+            total += self._total(np.array(rows), used, first)
         count = sum(map(len, groups.values()))
         return (total, count, skipped) if skip_damaged else (total, count)
 
@@ -494,14 +510,9 @@ class ModularSum(Checked):
         return np.where(found >= self.modulus // 2, found - self.modulus, found)
 
 
-def fresh_seed() -> int:
-    """Return a seed from the operating system's randomness."""
-    return secrets.randbits(SEED_BITS)
-
-
 def checked_seed(seed: object) -> int:
-    """Return an agreed seed as an integer of 0 to 2^128 − 1, a fresh one for None, or raise DesignError."""
-    return fresh_seed() if seed is None else integer("seed", seed, 0, (1 << SEED_BITS) - 1)
+    """Return an agreed seed as an integer of 0 to 2^128 − 1, one from the operating system's randomness for None, or raise DesignError."""
+    return secrets.randbits(SEED_BITS) if seed is None else integer("seed", seed, 0, (1 << SEED_BITS) - 1)
 
 
 def checked_key(seed: object, number: object) -> tuple[int, int]:
@@ -572,3 +583,118 @@ def rounded_signs(y: Array) -> npt.NDArray[np.bool_]:
     for i in zip(*np.nonzero(((words >> np.uint64(1)) == whole) & (scaled > whole))):
         kept[i] = below(int(random_words(1)[0]), Fraction(float(scaled[i])) - int(whole[i]))
     return np.where(kept, y > 0, (words & np.uint64(1)).astype(bool))
+
+
+# -- federated learning with Flower ------------------------------------------------------------------------
+
+
+def flower_update(mechanism: CodedMechanism, update: Sequence[Numbers]) -> list[Array]:
+    """Return a client's update, all arrays as one vector, as a private message, which Flower's ``fit`` returns instead of parameters.
+
+    Vectors that are too long are shortened.
+
+    Parameters
+    ----------
+    mechanism : SphereQuantizer, RandomDirections, SampledSigns or SampledCoordinates
+    update : list of arrays
+        As many numbers together as the mechanism's dimension.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> mechanism = md.SphereQuantizer(6, 2, md.PureDP(4.0))
+    >>> [part.shape for part in flower_update(mechanism, [np.ones((2, 2)), np.ones(2)])]
+    [(33,)]
+    """
+    instance("mechanism", mechanism, CodedMechanism)
+    if not isinstance(update, list | tuple) or not update:
+        raise DataError("update: must be a list of arrays")
+    vector = np.concatenate([answers("update", part).ravel() for part in update])
+    return [np.frombuffer(mechanism.encode(vector, clip=True), dtype=np.uint8)]
+
+
+def flower_strategy(
+    mechanism: CodedMechanism,
+    clients: int,
+    *,
+    rate: float = 1.0,
+    times: int = 1,
+    rng: Randomness = None,
+    **options: object,
+) -> Any:
+    """Return a Flower strategy that adds the mean of private updates to the parameters.
+
+    In every round it asks `clients` clients, at random among those asked fewer than `times` times: a client consumes
+    at most `times` times the mechanism's ε. A message that is damaged, or does not hold one vector, is left out and counted.
+
+    Parameters
+    ----------
+    mechanism : SphereQuantizer, RandomDirections, SampledSigns or SampledCoordinates
+        Mechanism whose dimension is the number of parameters.
+    clients : int
+        Clients per round.
+    rate : float
+        Factor of the mean; negative for gradients.
+    times : int
+    rng : seed or numpy Generator, optional
+        Randomness of the choice of clients.
+    **options
+        Options of Flower's ``FedAvg``: ``initial_parameters``, ``min_available_clients``, ``evaluate_fn``, …
+
+    Raises
+    ------
+    MissingExtra
+        Flower is not installed.
+    """
+    instance("mechanism", mechanism, CodedMechanism)
+    count, most, step = integer("clients", clients, 1), integer("times", times, 1), number("rate", rate)
+    source = generator(rng)
+    try:
+        common, strategies = import_module("flwr.common"), import_module("flwr.server.strategy")
+    except ImportError:
+        raise MissingExtra.of("flower", "a strategy for Flower", "flwr") from None
+
+    def message(result: Any) -> bytes:
+        try:
+            (part,) = common.parameters_to_ndarrays(result.parameters)
+            return np.asarray(part, dtype=np.uint8).tobytes()
+        except Exception:  # anything else that a client sends counts as a damaged message
+            return b""
+
+    class PrivateMean(strategies.FedAvg):  # type: ignore[misc,name-defined]
+        """Strategy that decodes the sum of all messages of a round."""
+
+        def __init__(self) -> None:
+            super().__init__(**options)
+            self.asked, self.seen, self.damaged = Counter[Any](), 0, 0
+            self.shapes: list[Array] = []
+
+        def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
+            self.shapes = common.parameters_to_ndarrays(parameters)
+            if (size := sum(part.size for part in self.shapes)) != mechanism.dimension:
+                raise DesignError(
+                    f"parameters of {size} numbers: the mechanism's dimension is {mechanism.dimension}"
+                )
+            client_manager.wait_for(self.min_available_clients)
+            held = client_manager.all()
+            free = [key for key in sorted(held) if self.asked[key] < most]
+            chosen = [free[i] for i in source.permutation(len(free))[:count]]
+            self.asked.update(chosen)
+            return [(held[key], common.FitIns(parameters, {})) for key in chosen]
+
+        def aggregate_fit(
+            self, server_round: int, results: list[Any], failures: list[Any]
+        ) -> tuple[Any, dict[str, Any]]:
+            total, seen, skipped = mechanism.aggregate(
+                [message(result) for _, result in results], vectors=1, skip_damaged=True
+            )
+            self.seen, self.damaged = self.seen + seen, self.damaged + len(skipped)
+            said = {"messages": seen, "damaged": len(skipped), "failures": len(failures)}
+            if not seen:
+                return None, said
+            ends = np.cumsum([part.size for part in self.shapes])[:-1]
+            steps = np.split(step * total / seen, ends)
+            new = [(old + part.reshape(old.shape)).astype(old.dtype) for old, part in zip(self.shapes, steps)]
+            return common.ndarrays_to_parameters(new), said
+
+    return PrivateMean()

@@ -69,10 +69,9 @@ from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, power_of_e
-from mechdesign.vectors.directions import RandomDirections
 from mechdesign.vectors.sampled import LARGEST_BITS as MOST_SIGNS
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, coordinate_epsilon
-from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, SphereQuantizer
+from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, RandomDirections, SphereQuantizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -43,9 +43,8 @@ from mechdesign.quantizers.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
 from mechdesign.vectors.design import VectorLaw
-from mechdesign.vectors.directions import RandomDirections
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, SampledSubset
-from mechdesign.vectors.sphere import SphereQuantizer
+from mechdesign.vectors.sphere import RandomDirections, SphereQuantizer
 
 if TYPE_CHECKING:
     from torch import Tensor

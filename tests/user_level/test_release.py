@@ -23,8 +23,7 @@ from mechdesign.noise.release import RoundedSum
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.user_level.frequency import LaplaceHistogram
 from mechdesign.user_level.itemwise import ReducedRelease, SamplingReduction
-from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
-from mechdesign.user_level.privacy import DiscreteEMDPrivacy, group_privacy
+from mechdesign.user_level.linear_release import DiscreteEMDPrivacy, LinearQuery, LinearRelease, group_privacy
 from tests.campaign.oracles import gaussian_delta
 
 LINE = md.MetricSpace.line([0.0, 1.0, 3.0])

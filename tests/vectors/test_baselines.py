@@ -25,8 +25,16 @@ import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import dumps
 from mechdesign.vectors.design import cap_error
-from mechdesign.vectors.directions import direction_words, directions, nearest
-from mechdesign.vectors.sphere import ExactRotation, FastRotation, top_sum, vertex_products, weighted_sums
+from mechdesign.vectors.sphere import (
+    ExactRotation,
+    FastRotation,
+    direction_words,
+    directions,
+    nearest,
+    top_sum,
+    vertex_products,
+    weighted_sums,
+)
 from mechdesign.verifier.verify import verify
 from tests.campaign.vector_oracles import ratio_kept, signs
 

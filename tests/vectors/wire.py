@@ -87,7 +87,10 @@ def encoded(
         taken.extend(new)
         return np.array(new, dtype=np.uint64).tobytes()
 
-    with mock.patch.object(os, "urandom", bytes_of), mock.patch.object(coded, "fresh_seed", lambda: seed):
+    with (
+        mock.patch.object(os, "urandom", bytes_of),
+        mock.patch.object(coded.secrets, "randbits", lambda bits: seed),
+    ):
         agreed = {} if first is None else {"seed": seed, "first": first}
         if x.ndim == 2:
             drawn = vector_by_vector(mechanism, mechanism.codes)

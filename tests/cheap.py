@@ -15,7 +15,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.serialize import FORMAT, VERSION, dumps
-from mechdesign.noise.joint_calibration import JointCalibration
+from mechdesign.noise.calibration import JointCalibration
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]

@@ -22,8 +22,8 @@ from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
+from mechdesign.noise.noise_bounds import paired_staircases
 from mechdesign.noise.optimal import OptimalNoise
-from mechdesign.noise.staircase_dual import paired_staircases
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.losses import Loss

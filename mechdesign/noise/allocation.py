@@ -45,7 +45,6 @@ from mechdesign.model.scales import Scales, ScalesPrivacy, order_of
 from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise, MixedProblem
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
-from mechdesign.noise.profiles import check_bounds, check_groups, check_profile, profile_of
 from mechdesign.noise.scales_problem import (
     AllocationPage,
     AllocationProof,
@@ -62,8 +61,12 @@ from mechdesign.noise.separable import (
     Separable,
     against,
     changes_within,
+    check_bounds,
+    check_groups,
+    check_profile,
     overflowing,
     power,
+    profile_of,
 )
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle

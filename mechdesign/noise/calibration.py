@@ -1,13 +1,12 @@
 r"""Calibration: the least noise of a family that meets a privacy requirement.
 
-minimise    the variance (or E|T|) of the law, over its shape and scale subject to  δ(ε) ≤ δ in K dimensions, each
-coordinate of sensitivity Δ
+The variance (or E|T|) of the law is minimised over its shape and scale, subject to δ(ε) ≤ δ in K dimensions, each coordinate
+of sensitivity Δ.
 
-`mechdesign.noise.calibration_search` finds the law (`ShapeSearch`); what it consumes is enclosed there too
-(`consumed`), on a different grid, which is the proof. The laws and their privacy losses: `laws`, flipped Huber noise
-among them, and `families`. δ(ε) of one number: `mechdesign.accounting.profile`; of K numbers:
-`mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`. Claims, audit and pages are below. The
-lower bound: `least_symmetric`. Several mechanisms together: `joint_calibration`.
+`mechdesign.noise.calibration_search` finds the law (`ShapeSearch`); what it consumes is enclosed there too (`consumed`), on a
+different grid, which is the proof. Laws and their privacy losses: `laws` and `families`. δ(ε) of one number:
+`mechdesign.accounting.profile`; of K numbers: `mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`.
+The lower bound: `least_symmetric`. Several mechanisms together: `JointCalibration`.
 
 **The lower bound in closed form.** A change v of the answer moves the statistic :math:`\sum_i v_i T_i/\lVert v\rVert_2` by
 :math:`\lVert v\rVert_2`; its variance is that of one coordinate, it is symmetric, and (ε, δ)-private as the answer is.
@@ -16,41 +15,52 @@ the law is log-concave, so is S, and between 0 and 1 it lies above the logarithm
 over t > 0 are then bounded from below by a sum. Rounds are more coordinates. A round that is sampled at rate q is
 (log(1 + (e^ε − 1)/q), δ/q)-private without sampling. Under zCDP the variance is at least
 :math:`\lVert v\rVert^2/(e^{\xi + 2\rho} - 1)` by the Hammersley–Chapman–Robbins inequality; under μ-GDP the exponent is μ².
+
+**Several mechanisms about the same people**: the least common factor on their noise at which all of it is private.
+
+minimise    f > 0
+subject to  δ(ε) ≤ δ of all mechanisms together, mechanism i answering :math:`r_i` rounds, each about a Poisson sample
+            at rate :math:`q_i`, with noise of its own law at f times its scale
+
+Pairs of laws that dominate each mechanism's neighbours compose to one that dominates all of them, however later questions are chosen
+(`mechdesign.accounting.sampling`).
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, get_args
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.interval import DeltaInterval, Rounds, joint_interval, joint_upper
 from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.accounting.sampling import loss_before
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_least, at_most, shown
+from mechdesign.evidence.exact import excess, least_kept
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise import calibration_search as search
 from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters, worst_cases
 from mechdesign.noise.families import FAMILIES, Family, family_of
-from mechdesign.noise.joint_calibration import JointCalibration
-from mechdesign.noise.laws import half_width
-from mechdesign.noise.pictures import draw_laws
+from mechdesign.noise.laws import draw_laws, half_width
 from mechdesign.problem import checks
 from mechdesign.problem.checks import field
 from mechdesign.problem.law_moments import STAIRCASES, frozen_parts, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,
+    Consumption,
     GaussianDP,
     MembershipAdvantage,
     PureDP,
@@ -60,13 +70,10 @@ from mechdesign.problem.privacy import (
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
-from mechdesign.typing import FrozenLaw
+from mechdesign.typing import FrozenLaw, Numbers, Values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-_FITS = "the law is of the family and for the query asked for"
 
 
 @serializable("calibration")
@@ -160,9 +167,8 @@ class Calibration(Design):
         pure = any(isinstance(p, PureDP) or getattr(p, "delta", 1.0) == 0 for p in parts_of(self.privacy))
         if pure and not family.pure:
             able = sorted(f.name for f in FAMILIES.values() if f.pure)
-            raise DesignError.of(
-                "delta", 0.0, f"{family.name} noise needs delta > 0; these can do delta = 0: {able}"
-            )
+            remedy = f"{family.name} noise needs delta > 0; these can do delta = 0: {able}"
+            raise DesignError.of("delta", 0.0, remedy)
 
     def _check_sampling(self) -> None:
         rate = self.sampling_rate
@@ -209,14 +215,13 @@ class Calibration(Design):
         if noise is None:
             allowed = f"no {family.name} noise of finite, positive variance was found: raise it, or choose other units where doubles do not hold it"
             raise DesignError.of("epsilon", requirement.epsilon, allowed)
-        if (
-            clock.certify
-            and not clock.passed
-            and family.scale_only
-            and (part := search.too_small(noise, self.privacy, clock))
-        ):
-            power = 2 if self.loss == "squared" else 1
-            yield Bound(value * part**power * (1 - search.OFF), proofs.ClosedBound(part))
+        proving = clock.certify and not clock.passed and family.scale_only
+        if proving and (part := search.too_small(noise, self.privacy, clock)):
+            yield Bound(value * part**self._power * (1 - search.OFF), proofs.ClosedBound(part))
+
+    @property
+    def _power(self) -> int:
+        return 2 if self.loss == "squared" else 1
 
     def certified(self, law: Law, clock: Clock) -> Law:
         """Enclose the budget that the law consumes, on a grid that no search uses.
@@ -251,7 +256,8 @@ class Calibration(Design):
             yield from search.evaluated(
                 noise, self.privacy, self.loss, stated.value, stated=given, fresh=fresh
             )
-        yield proofs.Claim(_FITS, proofs.PROVED, math.nan, fits, proofs.ABOUT_FILE)
+        claim = "the law is of the family and for the query asked for"
+        yield proofs.Claim(claim, proofs.PROVED, math.nan, fits, proofs.ABOUT_FILE)
 
     bound_how = proofs.RECOMPUTED
     bound_takes = float
@@ -275,8 +281,7 @@ class Calibration(Design):
             return 0.0
         least = least_symmetric(noise, self.privacy, self.loss)
         if share and self.family.scale_only and search.exceeds(noise, self.privacy, share):
-            power = 2 if self.loss == "squared" else 1
-            least = max(least, search.cost_of(noise, self.loss) * share**power)
+            least = max(least, search.cost_of(noise, self.loss) * share**self._power)
         return min(least, stated.value)
 
     # -- what a result asks --------------------------------------------------------------------------------
@@ -321,9 +326,8 @@ class Calibration(Design):
         each = "the number" if size == 1 else "a number"
         consumed = ""
         if spent is not None:
-            consumed = (
-                f"consumes at most {at_most(spent.upper, 4)} of {shown(search.budget_of(self.privacy))}"
-            )
+            allowed = shown(search.budget_of(self.privacy))
+            consumed = f"consumes at most {at_most(spent.upper, 4)} of {allowed}"
         numbers = "one number" if size == 1 else f"{size} numbers"
         return Description(
             title=f"{family[0].upper()}{family[1:]} noise for {numbers}",
@@ -422,9 +426,8 @@ def calibrate(
     """
     if terms is not None:
         if (noise, sensitivity, dimension, loss, rounds, sampling_rate) != (None, None, 1, "squared", 1, 1.0):
-            raise DesignError.of(
-                "noise", noise, "must be left out, with all its parameters, where terms are given"
-            )
+            remedy = "must be left out, with all its parameters, where terms are given"
+            raise DesignError.of("noise", noise, remedy)
         return JointCalibration(terms, privacy).solve(time_limit=time_limit)  # type: ignore[arg-type]
     if noise is None or sensitivity is None:
         raise DesignError.of("sensitivity", sensitivity, "must be given with noise, or terms instead of both")
@@ -504,3 +507,194 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
     survival = np.maximum(kept - spent - 1e-14 * (kept + spent) * (1 + whole * epsilon), 0.0)
     moment = 2 * t**2 if loss == "squared" else 2 * t
     return float(np.sum(survival[1:] * np.diff(moment))) * (1 - search.OFF)
+
+
+# -- several mechanisms together --------------------------------------------------------------------------------------
+
+
+_POINTS = 2**13
+"""Points of the search's grid: as coarse as that of the stand-alone verifier."""
+_WIDEST = 60.0
+"""Largest logarithm of a factor in the search."""
+
+
+def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
+    """Read a tuple of continuous noise, all for the same neighbours."""
+    found = tuple(checks.instance(name, v, AdditiveNoise) for v in checks.instance(name, value, tuple, list))
+    if not found or not all(noise.continuous for noise in found):
+        raise DesignError.of(
+            name, value, "must be AdditiveNoise of laws with a scale: none is for whole numbers"
+        )
+    if len({noise.neighbours for noise in found}) > 1:
+        raise DesignError.of(name, value, "must be noise for the same neighbours")
+    return found
+
+
+@serializable("joint-noise")
+@dataclass(frozen=True)
+class JointNoise(checks.Checked, Saved):
+    """Independent additive noise of several mechanisms about the same people.
+
+    Parameters
+    ----------
+    noises : tuple of AdditiveNoise
+        Each with its rounds and its sampling rate.
+    """
+
+    noises: tuple[AdditiveNoise, ...] = field(check=_noises)
+
+    @property
+    def rounds(self) -> list[Rounds]:
+        """Return the terms that accounting composes."""
+        return [(n.worst_cases.alternatives[0], n.rounds, n.sampling_rate) for n in self.noises]
+
+    @property
+    def stated(self) -> list[Any]:
+        """Laws, changes and rounds, in a form that can be compared."""
+        laws = [(n.law.dist.name, frozen_parts(n.law)[1:]) for n in self.noises]
+        asked = [(n.sensitivity, n.dimension, n.rounds, n.sampling_rate) for n in self.noises]
+        return [*zip(laws, asked)]
+
+    def times(self, factor: float) -> JointNoise:
+        """Return the same noise with every scale multiplied."""
+        return JointNoise(tuple(noise.times(factor) for noise in self.noises))
+
+    def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
+        """Enclose δ(ε) of all rounds of all mechanisms, with the options of `mechdesign.accounting.interval.joint_interval`."""
+        found = joint_interval(self.rounds, epsilon, neighbours=self.noises[0].neighbours, **options)
+        return found if all(n.worst_cases.exact for n in self.noises) else replace(found, lower=0.0)
+
+    def consumption(self) -> Consumption:
+        """Return the sum of what the mechanisms consume."""
+        return reduce(operator.add, (noise.consumption() for noise in self.noises))
+
+    def release(self, x: Numbers, *, term: int) -> Values:
+        """Return one round's answer of one mechanism (`AdditiveNoise.release`); rounds are not counted.
+
+        Parameters
+        ----------
+        x : array
+        term : int
+            Which mechanism answers.
+
+        Raises
+        ------
+        DataError
+            The mechanism's `AdditiveNoise.release` refuses `x`.
+        """
+        return self.noises[checks.integer("term", term, 0, len(self.noises) - 1)].release(x)
+
+
+@serializable("joint-calibration")
+@dataclass(frozen=True)
+class JointCalibration(Design):
+    """The least factor on the scales of several mechanisms whose composition meets the requirement.
+
+    Parameters
+    ----------
+    terms : tuple of AdditiveNoise
+        Noise of continuous laws, each with its rounds and its sampling rate; the ratios of their scales are kept.
+    privacy : ApproximateDP
+        With δ > 0.
+    """
+
+    central: ClassVar[bool] = True
+
+    terms: tuple[AdditiveNoise, ...] = field(check=_noises)
+    privacy: ApproximateDP = field(ApproximateDP)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.privacy.delta:
+            raise DesignError.of("delta", 0.0, "must be positive: sampled rounds are composed at some delta")
+
+    @property
+    def neighbours(self) -> str:
+        return self.terms[0].neighbours
+
+    @property
+    def answer_size(self) -> int:
+        remedy = "must be released term by term: enter all rounds by Ledger.charge, then call mechanism.release(x, term=...)"
+        raise DesignError.of("terms", len(self.terms), remedy)
+
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Yield the noise at the least factor within the budget, on a grid as coarse as the verifier's."""
+        start, delta = JointNoise(self.terms), self.privacy.delta
+
+        def over(log_factor: float) -> float:
+            return excess(self._upper(start.times(math.exp(log_factor))), delta)
+
+        found = least_kept(over, 0.0, step=0.3, least=-_WIDEST, most=_WIDEST, xtol=1e-5, deadline=clock)
+        if not abs(found) < _WIDEST:
+            raise DesignError.of("delta", delta, "is kept by no factor, or by every one: state other terms")
+        factor = math.exp(found)
+        yield Law(start.times(factor), factor, report=SolveReport("scale search"))
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        return replace(law, proofs=(proofs.LawProof(self._consumed(law.mechanism)),))
+
+    def _upper(self, noise: JointNoise) -> float:
+        """Bound δ at ε on the search's grid."""
+        epsilon = self.privacy.epsilon
+        return joint_upper(noise.rounds, epsilon, neighbours=self.neighbours, points=_POINTS)
+
+    @np.errstate(under="ignore")
+    def _consumed(self, noise: JointNoise) -> DeltaInterval:
+        """Enclose δ at ε on another grid than the search's; if that exceeds the budget, by the search's own upper bound."""
+        found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2)
+        if found.upper > self.privacy.delta:
+            again = self._upper(noise)
+            found = replace(found, lower=min(found.lower, again), upper=min(found.upper, again))
+        return found
+
+    law_takes = DeltaInterval
+
+    def law_claims(self, stated: proofs.Certificate, given: DeltaInterval) -> Iterator[proofs.Claim]:
+        """Recompute the budget of all rounds of all mechanisms, and check that every scale is the factor times the one asked for."""
+        noise = checks.instance("law", stated.law, JointNoise)
+        same = noise.stated == JointNoise(self.terms).times(stated.value).stated
+        fresh = self._consumed(noise) if same else DeltaInterval(0.0, 1.0)
+        margin = self.privacy.delta - fresh.upper
+        yield proofs.Claim(
+            f"{self.privacy} is kept by all mechanisms together", fresh.how, margin, margin >= 0
+        )
+        agrees, claim = given.vouched(fresh, self.privacy.delta), "the enclosure stored is that of the noise"
+        yield proofs.Claim(claim, proofs.RECOMPUTED, given.upper - fresh.upper, agrees, proofs.ABOUT_FILE)
+        exact = 0.0 if same else math.nan
+        yield proofs.Claim(
+            f"every scale is {stated.value:.9g} times the one asked for", proofs.PROVED, exact, same
+        )
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        spent = (search.enclosure_of(result) or self._consumed(result.mechanism)).upper
+        return search.budget_row(f"δ at ε = {self.privacy.epsilon:g}", spent, self.privacy.delta)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """Return a row for each mechanism."""
+        found = [
+            {"noise": n.law.dist.name, "dimension": n.dimension, "rounds": n.rounds}
+            | {"sampling rate": n.sampling_rate, "standard deviation": n.standard_deviation}
+            for n in result.mechanism.noises
+        ]
+        return pd.DataFrame(found)
+
+    def errors(self, result: Result, question: object = None) -> Any:
+        raise DesignError.of("terms", len(self.terms), "err each by itself: ask mechanism.noises[k].errors()")
+
+    def lines(self, result: Result) -> list[str]:
+        return [
+            f"{shown(n.rounds)} rounds at rate {n.sampling_rate:g}: {n.summary()}"
+            for n in result.mechanism.noises
+        ]
+
+    def describe(self, result: Result) -> Description:
+        said = "; ".join(
+            f"{n.rounds} rounds at sampling rate {n.sampling_rate:g} ({stated_parameters(n)})"
+            for n in result.mechanism.noises
+        )
+        return Description(
+            title=f"Noise of {len(self.terms)} mechanisms together",
+            what="Mechanisms answer about the same people, each with noise of its own. All scales are multiplied by one factor.",
+            loss="factor on every scale",
+            more=(f"The factor found is {at_most(result.value)}: {said}.",),
+        )

@@ -38,8 +38,7 @@ from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.laws import half_width
-from mechdesign.noise.pictures import draw_laws
+from mechdesign.noise.laws import draw_laws, half_width
 from mechdesign.noise.release import noisy
 from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss, average_costs, tail_side

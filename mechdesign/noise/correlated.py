@@ -34,7 +34,6 @@ from mechdesign.model.problem import Minimize, Problem
 from mechdesign.model.scales import Covariance, change_rows
 from mechdesign.noise import fixed_point
 from mechdesign.noise.buffered_noise import BUFFERS
-from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
 from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Participation, Patterns, corners
 from mechdesign.noise.correlated_noise import (
     FULL,
@@ -45,7 +44,15 @@ from mechdesign.noise.correlated_noise import (
     within_budget,
 )
 from mechdesign.noise.covariance_bound import ROUNDING, budget_claims, loss_root, trace_loss
-from mechdesign.noise.strategies import banded, published, square_root, strategy_error, svd_bound, toeplitz
+from mechdesign.noise.strategies import (
+    BufferedToeplitz,
+    banded,
+    published,
+    square_root,
+    strategy_error,
+    svd_bound,
+    toeplitz,
+)
 from mechdesign.problem.checks import array, field, instance, integer, one_of, settle
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign

@@ -10,7 +10,7 @@ Gaussian noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -29,8 +29,9 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import CappedCube, Hull, Vectors, hull_of, planes_around, short
 from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, NORMS, KNormNoise, norm_order, spanning
-from mechdesign.noise.pictures import draw_vectors
+from mechdesign.noise.laws import upper_quantile
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
+from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import field, instance, integer, one_of, positive, settle
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -50,7 +51,7 @@ from mechdesign.problem.sensitivity import (
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array
+from mechdesign.typing import Array, FrozenLaw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -432,3 +433,17 @@ class KNorm(Design):
             index = f"δ at ε = {epsilon:g}"
         row = ("privacy", index, spent, most, most - spent, math.nan, True)
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+
+
+def draw_vectors(points: Array, tails: Mapping[str, FrozenLaw], **options: float) -> Figure:
+    """Draw two coordinates of vectors of noise, and the probability that one number is off by more than t."""
+    fig, (cloud, below) = figure(1, 2, **sized(options, 6.0, 3.2))
+    cloud.plot(points[:, 0], points[:, 1], ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
+    cloud.set(xlabel="noise on one number", ylabel="noise on another", aspect="equal")
+    t = np.linspace(0, max(upper_quantile(law, 5e-5) for law in tails.values()), 81)
+    for k, (name, law) in enumerate(tails.items()):
+        style = {"color": COLOURS[k % len(COLOURS)], "linestyle": ("-", "--", ":", "-.")[k % 4]}
+        below.plot(t, 2 * np.asarray(law.sf(t), dtype=float), label=plain(name), **style)
+    below.set(xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(1e-4, 1.3))
+    below.legend(frameon=False)
+    return fig

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb
@@ -25,9 +27,13 @@ from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, TailForm, Unit
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.serialize import register_law
+from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.checks import DOWN, UP, non_negative, one_of, positive
 from mechdesign.problem.law_moments import law_variance
 from mechdesign.typing import Array, FrozenLaw, Values
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
@@ -600,3 +606,47 @@ def half_width(law: FrozenLaw) -> float:
     found = upper_quantile(law, 0.025)
     on_integers = hasattr(getattr(law, "dist", law), "pmf")
     return float(np.floor(found)) if on_integers else float(at_most(found))
+
+
+_RARE = 1e-6  # probability of errors beyond the picture
+
+
+def draw_laws(laws: Mapping[str, FrozenLaw], **options: float) -> Figure:
+    """Draw density (or probabilities) and the probability that the error exceeds t; the first law is the mechanism.
+
+    Parameters
+    ----------
+    laws : dict of str to a law with ``pdf`` or ``pmf``, ``cdf``, ``sf`` and ``std``
+    """
+    fig, (above, below) = figure(2, 1, **sized(options, 5.0, 5.2))
+    first = next(iter(laws.values()))
+    discrete = not _continuous(first)
+    far = max(upper_quantile(law, _RARE) for law in laws.values())
+    near = max(upper_quantile(law, 2e-3) for law in laws.values())
+    for k, (name, law) in enumerate(laws.items()):
+        style = {"color": COLOURS[k % len(COLOURS)], "linestyle": ("-", "--", ":", "-.")[k % 4]}
+        x, y = _density(law, near)
+        above.plot(x, y, label=plain(name), drawstyle="steps-mid" if discrete else "default", **style)
+        t = np.linspace(0, far, 241)
+        if not _continuous(law):
+            t = np.unique(np.floor(t))
+        tail = np.asarray(law.sf(t), dtype=float) + np.asarray(law.cdf(-t), dtype=float)
+        keep = tail > _RARE / 10
+        below.plot(t[keep], tail[keep], **style)
+    above.set(xlabel="noise", ylabel="probability" if discrete else "density", ylim=(0, None))
+    legend_above(above)
+    below.set(xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(_RARE, 1.3))
+    return fig
+
+
+def _continuous(law: FrozenLaw) -> bool:
+    return hasattr(law, "pdf") and not hasattr(getattr(law, "dist", None), "pmf")
+
+
+def _density(law: FrozenLaw, reach: float) -> tuple[Array, Array]:
+    if not _continuous(law):
+        last = np.ceil(reach)
+        x = np.arange(-last, last + 1, max(1, (2 * last + 1) // 400))
+        return x, law.pmf(x)
+    x = np.linspace(-reach, reach, 481)
+    return x, law.pdf(x)

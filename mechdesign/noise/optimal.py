@@ -21,7 +21,7 @@ Left out are free densities and composed optima of one coordinate: they cost .2%
 of 17 s at K = 2 and (2, 1e-9), and gained at most .35% in the map's 80 settings of several numbers and in 54 more (K in
 {2, 5, 20}, ε from .1 to 8, δ up to 1e-5). Without generalised normal noise the value rises by up to 14.5%.
 
-Lower bounds for several numbers follow from bounds for one (`mechdesign.noise.subset_bound`).
+Lower bounds for several numbers follow from bounds for one (`mechdesign.noise.noise_bounds`).
 """
 
 from __future__ import annotations
@@ -51,12 +51,27 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration, release_words
 from mechdesign.noise.calibration_search import budget_of, budget_row, consumed, evaluated
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.lattice import MOST_CELLS, LatticeProblem, free_lattice, reach, refined
-from mechdesign.noise.laws import truncated_laplace
-from mechdesign.noise.noise_question import NoiseQuestion, cell_claims, cell_law, law_notes
-from mechdesign.noise.pictures import draw_laws
-from mechdesign.noise.staircase_dual import MOST_PERIODS, StaircaseDual, StaircaseMultipliers, whole_staircase
-from mechdesign.noise.subset_bound import lower_bounds, one_number, shared_bound
+from mechdesign.noise.lattice import (
+    MOST_CELLS,
+    LatticeProblem,
+    NoiseQuestion,
+    cell_claims,
+    cell_law,
+    free_lattice,
+    law_notes,
+    reach,
+    refined,
+)
+from mechdesign.noise.laws import draw_laws, truncated_laplace
+from mechdesign.noise.noise_bounds import (
+    MOST_PERIODS,
+    StaircaseDual,
+    StaircaseMultipliers,
+    lower_bounds,
+    one_number,
+    shared_bound,
+    whole_staircase,
+)
 from mechdesign.noise.vector_noise import CellProduct
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.law_moments import symmetric_mean

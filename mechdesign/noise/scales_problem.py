@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -35,12 +35,20 @@ from mechdesign.model.expressions import OwnRows, rows_of
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
-from mechdesign.noise.pictures import draw_scales, draw_types
-from mechdesign.noise.profiles import disparity, gini
 from mechdesign.noise.scales_solving import ScalesProgram, largest_spent, solve_scales
-from mechdesign.noise.separable import CLOSED, ROUNDING, Prices, changes_within, power, slack, weighted_moment
+from mechdesign.noise.separable import (
+    CLOSED,
+    ROUNDING,
+    Prices,
+    changes_within,
+    disparity,
+    gini,
+    power,
+    slack,
+    weighted_moment,
+)
 from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, delta_at
-from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import array, number
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import Consumption, GaussianDP, Pointwise, PureDP, ZeroConcentratedDP
@@ -623,3 +631,40 @@ class AllocationPage(ScalesDesign):
         table = self.compare(result)
         scales = dict(zip(table["mechanism"], table["scales"]))
         return draw_scales(self.sensitivities, scales, self.spent(result), **options)
+
+
+def draw_types(deviations: Array, kinds: Sequence[str], **options: float) -> Figure:
+    """Draw the standard deviation of the noise on each number, by its type."""
+    fig, axis = figure(**sized(options, 5.0, 3.2))
+    x, held = np.arange(len(kinds)), np.array(kinds)
+    for k, kind in enumerate(sorted({*kinds} - {"none"}, reverse=True)):
+        axis.plot(x[held == kind], deviations[held == kind], "o^"[k], color=COLOURS[k], label=kind)
+    axis.set(xlabel="number", ylabel="standard deviation", ylim=(0, None))
+    axis.legend()
+    return fig
+
+
+def draw_scales(sensitivities: Array, scales: Mapping[str, Array], spent: Array, **options: float) -> Figure:
+    """Draw the scales of each mechanism, the last of which is the allocation, and its shares of the budget."""
+    fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
+    size, (*others, own) = len(sensitivities), scales
+    few = size <= 60  # more are sorted by sensitivity
+    order = np.arange(size) if few else np.argsort(sensitivities)[np.linspace(0, size - 1, 400).astype(int)]
+    x = np.arange(size) if few else np.linspace(0, size - 1, len(order))
+    if few:
+        above.bar(x, scales[own], width=0.7, color=COLOURS[5], label=own)
+        below.bar(x, spent, width=0.7, color=COLOURS[5])
+        below.set_xticks(x[:: 1 + len(x) // 12])
+    else:
+        above.plot(x, scales[own][order], color=COLOURS[0], label=own)
+        below.plot(x, spent[order], color=COLOURS[0])
+    for k, name in enumerate(others, start=1):
+        line = above.plot(x, scales[name][order], "--", color=COLOURS[k], label=name)
+        if few:
+            line[0].set(linestyle="", marker="_v"[k - 1], markersize=9, markeredgewidth=2)
+    above.set(ylabel="scale", ylim=(0, None))
+    legend_above(above)
+    below.set(
+        xlabel="number" if few else "number, by sensitivity", ylabel="share of the budget", ylim=(0, None)
+    )
+    return fig

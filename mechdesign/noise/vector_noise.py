@@ -39,7 +39,7 @@ from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.pictures import draw_laws
+from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem import checks
 from mechdesign.problem.checks import doubles, field, inside, integer, listed, one_of, settle

@@ -60,7 +60,7 @@ def staircase_bound(
 ) -> Fraction:
     """Of one point ε > 0, weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
 
-    What is missing on [0, 1) below the root γ of G is sent to what G leaves above it: mechdesign.noise.staircase_dual says why.
+    What is missing on [0, 1) below the root γ of G is sent to what G leaves above it: mechdesign.noise.noise_bounds says why.
     """
     growth, delta = points[0]
     if len(points) > 1 or growth - 1 < Fraction(1, 2**100):

@@ -10,7 +10,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.choose.clipping import ClippedMean
-from mechdesign.noise.staircase_dual import paired_staircases
+from mechdesign.noise.noise_bounds import paired_staircases
 from mechdesign.quantizers.mechanism import duchi
 
 AGES = md.PrivateMean(-20, 80, about=1_000)

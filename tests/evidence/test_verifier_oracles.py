@@ -19,7 +19,7 @@ from scipy import optimize
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise import subset_bound
+from mechdesign.noise import noise_bounds
 from mechdesign.noise.radial import round_delta as known_delta
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.vectors.design import box_error, cap_error
@@ -269,7 +269,7 @@ def test_a_named_law_for_one_number_is_bounded_as_any_noise() -> None:
 )
 def test_what_copies_imply_is_what_the_package_says(count: int, epsilon: float, delta: float) -> None:
     """At a twentieth more of the delta that the package proves, and not at a twentieth less."""
-    package = subset_bound.Copies(count, epsilon, delta)
+    package = noise_bounds.Copies(count, epsilon, delta)
     for share in (0.3, 1.0):
         kept = package.share(share * epsilon / count, Deadline(5))
         assert kept is not None

@@ -29,7 +29,7 @@ from mechdesign.evidence import exact
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.evidence.vipr import NoProgramError
 from mechdesign.model.scales import ScalesPrivacy
-from mechdesign.noise import lagrangian, radial, subset_bound
+from mechdesign.noise import lagrangian, noise_bounds, radial
 from mechdesign.quantizers import dual_pieces
 from mechdesign.quantizers import moments as enclosures
 from mechdesign.quantizers.proofs import DualBound
@@ -309,7 +309,7 @@ def balls(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(arb, name)
 
-    for module in (gaussian, profile, radial, subset_bound):
+    for module in (gaussian, profile, radial, noise_bounds):
         monkeypatch.setattr(module, "arb", Wide())
 
 
@@ -345,7 +345,7 @@ def test_profiles_enclose_those_of_all_data_inside(name: str) -> None:
 
 @pytest.mark.parametrize("j", [3, -1])
 def test_what_copies_imply_of_one_is_not_more_than_of_all_data_inside(j: int) -> None:
-    copies = subset_bound.Copies.of(20, 1, 1.0, 1e-3)
+    copies = noise_bounds.Copies.of(20, 1, 1.0, 1e-3)
     edge = optimize.brentq(lambda q: copies._below(j, 0.1, q) - 0.5, 1e-6, 0.5)
     for near in np.linspace(0.99, 1.01, 21):
         with pytest.MonkeyPatch.context() as patch:

@@ -18,9 +18,8 @@ from scipy import integrate, optimize, stats
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.noise.profiles import gini, layer_profile, majorizes
 from mechdesign.noise.scales_solving import mix_of, worst_mix
-from mechdesign.noise.separable import Changes, spent
+from mechdesign.noise.separable import Changes, gini, layer_profile, majorizes, spent
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify

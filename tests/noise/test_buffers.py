@@ -22,7 +22,7 @@ from scipy import optimize, stats
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import BufferedNoise, BufferedToeplitz, Participation, Stream
-from mechdesign.noise.buffered_toeplitz import least_toeplitz
+from mechdesign.noise.strategies import least_toeplitz
 from mechdesign.verifier.verify import verify
 
 ONE = md.GaussianDP(1.0)

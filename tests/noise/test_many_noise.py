@@ -16,8 +16,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.noise_bounds import Copies, averaged, binomial_tail, lower_bounds
 from mechdesign.noise.optimal import named_cost
-from mechdesign.noise.subset_bound import Copies, averaged, binomial_tail, lower_bounds
 from mechdesign.noise.vector_noise import CellProduct, many_interval
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound

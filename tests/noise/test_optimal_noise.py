@@ -16,8 +16,8 @@ from scipy import integrate, stats
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import CellNoise, IntegerNoise, OptimalNoise, laws
+from mechdesign.noise.noise_bounds import StaircaseMultipliers
 from mechdesign.noise.optimal import staircase
-from mechdesign.noise.staircase_dual import StaircaseMultipliers
 from mechdesign.problem.spine import Bound, Clock
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify

@@ -18,7 +18,7 @@ from mechdesign.learning import (
     PrivateLogisticRegression,
     PrivatePCA,
 )
-from mechdesign.noise.joint_calibration import JointNoise
+from mechdesign.noise.calibration import JointNoise
 from mechdesign.user_level import LaplaceHistogram, LinearQuery
 from mechdesign.vectors import IntegerTable
 

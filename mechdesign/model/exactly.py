@@ -31,8 +31,7 @@ from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import audit_rows
 from mechdesign.model.declared import Declared, Part
 from mechdesign.model.expressions import ZERO, OwnRows, Row
-from mechdesign.model.pivots import Pivots, multipliers, small
-from mechdesign.model.program import Program
+from mechdesign.model.program import Pivots, Program, multipliers, small
 from mechdesign.model.table import shown_label
 from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.solvers.linear_program import LinearProgram

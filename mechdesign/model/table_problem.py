@@ -54,9 +54,8 @@ from mechdesign.model.exactly import (
     weights_of,
 )
 from mechdesign.model.expressions import ZERO, rows_of
-from mechdesign.model.pivots import Pivots, multipliers, small
 from mechdesign.model.problem import Problem, Unknown, labelled, named, unmet
-from mechdesign.model.program import Program
+from mechdesign.model.program import Pivots, Program, multipliers, small
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Private, Table, TableMechanism, shown_label
 from mechdesign.plotting import NAMED, draw_matrix

@@ -16,7 +16,7 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.results import Accuracy, Result
-from mechdesign.model.parallel import applied
+from mechdesign.model.grid import applied
 from mechdesign.problem.checks import DOWN, instance, listed, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
 from mechdesign.solvers.deadline import Deadline, progress_bar

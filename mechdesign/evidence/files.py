@@ -1,4 +1,4 @@
-"""Paths and whole files: what can be written is decided before any work, a file is written whole or not at all, and read up to a limit."""
+"""Paths and whole files: what can be written is decided before any work, a file is written whole or not at all, read up to a limit, and locked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import io
 import os
 import re
 import shutil
+import sys
 import tempfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from mechdesign.errors import DesignError, ResultFormatError
 
@@ -125,3 +127,22 @@ def _text(file: io.BufferedReader) -> str:
     packed = file.peek(2)[:2] == b"\x1f\x8b"
     with io.TextIOWrapper(gzip.GzipFile(fileobj=file) if packed else file, encoding="utf-8") as text:
         return text.read(LIMIT + 1)
+
+
+def lock(file: IO[bytes], *, on: bool = True, wait: bool = True) -> None:
+    """Lock an open file against other programs, or release it; OSError if another holds it and `wait` is false."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(1 << 30)  # a byte beyond what is written, so that it can still be read
+        while True:
+            try:
+                taken = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK
+                return msvcrt.locking(file.fileno(), taken if on else msvcrt.LK_UNLCK, 1)
+            except PermissionError:  # held by another process, which `taken` may have awaited for ten seconds
+                if not wait:
+                    raise
+    else:
+        import fcntl
+
+        fcntl.flock(file, (fcntl.LOCK_EX if on else fcntl.LOCK_UN) | (0 if wait else fcntl.LOCK_NB))

@@ -466,7 +466,9 @@ def small(declared: Declared) -> bool:
     for part in declared.parts if known else ():
         rows += len(part.numbers)
         columns += part.m * (len(part.pairs) if part.delta else part.floors)
-    return known and rows * columns <= _MOST_ENTRIES * (4 if all(part.delta for part in declared.parts) else 1)
+    return known and rows * columns <= _MOST_ENTRIES * (
+        4 if all(part.delta for part in declared.parts) else 1
+    )
 
 
 class Pivots:

@@ -36,8 +36,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import encode, serializable
-from mechdesign.model.grid import Grid, Programs, Sweep
-from mechdesign.model.parallel import swept
+from mechdesign.model.grid import Grid, Programs, Sweep, swept
 from mechdesign.model.problem import Problem
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.spine import Design

@@ -37,13 +37,12 @@ from scipy import optimize
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.files import check_writable, write_whole
+from mechdesign.evidence.files import check_writable, lock, write_whole
 from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.proofs import CLAIMED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import before_noise
 from mechdesign.evidence.serialize import decode, dumps, encode
-from mechdesign.model.parallel import lock
 from mechdesign.problem.checks import one_of, read
 from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design

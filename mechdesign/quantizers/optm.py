@@ -29,8 +29,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.model.grid import Grid
-from mechdesign.model.parallel import swept
+from mechdesign.model.grid import Grid, swept
 from mechdesign.model.search import Row, Sweeping
 from mechdesign.problem.checks import field, integer, one_of, settle
 from mechdesign.problem.losses import Loss

@@ -26,7 +26,7 @@ from typing import Any
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.model.parallel import Store
+from mechdesign.model.grid import Store
 from mechdesign.typing import Status
 from mechdesign.verifier import verify
 from tests.campaign import table

@@ -33,7 +33,7 @@ from campaign.doctorings import DOCTORINGS, doctored
 from campaign.trees import at, places
 from mechdesign.evidence.results import OF_SEARCH
 from mechdesign.evidence.serialize import encode, loads
-from mechdesign.model.parallel import Store
+from mechdesign.model.grid import Store
 from mechdesign.typing import Status
 from mechdesign.verifier import verify
 from tests.campaign import table

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.model.parallel import Store
+from mechdesign.model.grid import Store
 
 SEARCH = md.OPTMSearch(
     md.PureDP(1.0),

@@ -35,10 +35,10 @@ from .problem.checks import non_negative as non_negative
 from .problem.checks import one_of as one_of
 from .problem.checks import positive as positive
 from .problem.checks import probability as probability
+from .problem.privacy import Description as Description
 from .problem.sensitivity import Protection as Protection
 from .problem.spine import Bound as Bound
 from .problem.spine import Clock as Clock
 from .problem.spine import Design as Design
 from .problem.spine import Law as Law
 from .problem.spine import ModelledDesign as ModelledDesign
-from .problem.words import Description as Description

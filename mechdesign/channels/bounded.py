@@ -37,10 +37,9 @@ from mechdesign.model.table_problem import TableDesign, TableProblem, bound_of
 from mechdesign.plotting import draw_matrix
 from mechdesign.problem.checks import field, instance, integer, settle
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.privacy import ApproximateDP, Description, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Numbers, Weights
 
 if TYPE_CHECKING:

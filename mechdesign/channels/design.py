@@ -67,9 +67,10 @@ from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof, proved_bounds
 from mechdesign.plotting import NAMED, draw_matrix
 from mechdesign.problem.checks import DOWN, array, field, instance, number, one_of, positive, settle
-from mechdesign.problem.privacy import MetricDP, PureDP, points_of
+from mechdesign.problem.mechanism import never_sent
+from mechdesign.problem.priors import weights_words
+from mechdesign.problem.privacy import FARTHEST, SHOWN, Description, MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import FARTHEST, SHOWN, Description, never_sent, weights_words
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.spaces.space import MetricSpace, draw_map, graph_stretch, greedy_spanner
 from mechdesign.typing import Array, Indices, Numbers, Weights

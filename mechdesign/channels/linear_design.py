@@ -56,9 +56,8 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveRe
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix
 from mechdesign.problem.checks import field, integer, one_of, settle
-from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.privacy import Description, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.solvers.registry import solve

@@ -45,10 +45,9 @@ from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
 from mechdesign.problem import checks
 from mechdesign.problem.checks import UP, field
 from mechdesign.problem.mechanism import Deployment, Simulation
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import ApproximateDP, Description, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices
 
 SPREADS = {"one vote": 1.0, "approvals": 1.0, "replaced vote": 2.0}

@@ -31,10 +31,9 @@ from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import ApproximateDP, Description, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices
 
 _MOST_STEPS = 10**12

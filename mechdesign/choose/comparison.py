@@ -20,8 +20,7 @@ from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance
-from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.words import guarantee
+from mechdesign.problem.privacy import PureDP, guarantee
 from mechdesign.quantizers.bins import Alphabet
 from mechdesign.quantizers.optimal import OptimalQuantizer
 from mechdesign.solvers.deadline import progress_bar

@@ -35,9 +35,8 @@ from mechdesign.model.declared import FAR, Block, Declared, Entry, Part
 from mechdesign.model.problem import Requirement, Unknown
 from mechdesign.problem import losses
 from mechdesign.problem.checks import one_of, positive
-from mechdesign.problem.privacy import ApproximateDP, MembershipAdvantage, PureDP, pairs_of
+from mechdesign.problem.privacy import ApproximateDP, MembershipAdvantage, PureDP, guarantee, pairs_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
-from mechdesign.problem.words import guarantee
 from mechdesign.typing import Array, Indices
 
 MOST_POINTS = 40_000

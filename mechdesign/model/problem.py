@@ -32,8 +32,8 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Claim
 from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result
+from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
-from mechdesign.problem.words import Description
 from mechdesign.typing import Array, instance
 
 C = TypeVar("C")

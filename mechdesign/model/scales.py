@@ -45,10 +45,10 @@ from mechdesign.problem.privacy import (
     Pointwise,
     PureDP,
     ZeroConcentratedDP,
+    guarantee,
     pairs_of,
 )
 from mechdesign.problem.sensitivity import NEIGHBOURS, Sensitivity, neighbours_of
-from mechdesign.problem.words import guarantee
 from mechdesign.problem.workload import Workload, span_of
 from mechdesign.typing import Array, Numbers, instance
 

@@ -31,6 +31,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import NARROWEST, array, by_label, integer, one_of, read
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
+from mechdesign.problem.priors import weights_words
 from mechdesign.problem.privacy import (
     ApproximateDP,
     GaussianDP,
@@ -38,9 +39,9 @@ from mechdesign.problem.privacy import (
     MetricDP,
     PureDP,
     ZeroConcentratedDP,
+    guarantee,
     pairs_of,
 )
-from mechdesign.problem.words import guarantee, weights_words
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Weights, no_numbers
 

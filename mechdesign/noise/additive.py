@@ -46,9 +46,8 @@ from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.problem import law_moments
 from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, share
 from mechdesign.problem.mechanism import AddedNoise
-from mechdesign.problem.privacy import Consumption
+from mechdesign.problem.privacy import Consumption, stated
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
-from mechdesign.problem.words import stated
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
 Terms = tuple[NoiseTerm, ...]

@@ -61,6 +61,7 @@ from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,
     Consumption,
+    Description,
     GaussianDP,
     MembershipAdvantage,
     PureDP,
@@ -69,7 +70,6 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.words import Description
 from mechdesign.typing import FrozenLaw, Numbers, Values
 
 if TYPE_CHECKING:

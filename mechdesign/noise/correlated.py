@@ -54,9 +54,9 @@ from mechdesign.noise.strategies import (
     toeplitz,
 )
 from mechdesign.problem.checks import array, field, instance, integer, one_of, settle
+from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Span, Workload, span_of
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers

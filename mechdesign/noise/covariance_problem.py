@@ -49,9 +49,9 @@ from mechdesign.noise.covariance_bound import (
     polar,
 )
 from mechdesign.noise.fixed_point import Dense
+from mechdesign.problem.privacy import SHOWN, Description
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import SHOWN, Description
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, instance
 

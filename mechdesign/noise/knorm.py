@@ -36,6 +36,7 @@ from mechdesign.problem.checks import field, instance, integer, one_of, positive
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
+    Description,
     PureDP,
     ZeroConcentratedDP,
     implied_by_pure,
@@ -49,7 +50,6 @@ from mechdesign.problem.sensitivity import (
     sensitivity,
 )
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.words import Description
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw
 

@@ -53,10 +53,9 @@ from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.vector_noise import CellProduct, on_cells
 from mechdesign.problem.checks import UP, field, instance, integer, one_of, positive, settle
 from mechdesign.problem.losses import Loss, average_costs, check_loss, lower_costs, outward_decay, round_width
-from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
+from mechdesign.problem.privacy import GAUSSIAN_ALONE, Description, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.words import Description
 from mechdesign.typing import Array
 
 LARGEST_CHANGE = 500

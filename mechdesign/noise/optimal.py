@@ -76,10 +76,9 @@ from mechdesign.noise.vector_noise import CellProduct
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.law_moments import symmetric_mean
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.privacy import ApproximateDP, Pointwise, PureDP
+from mechdesign.problem.privacy import ApproximateDP, Description, Pointwise, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.problem.words import Description
 from mechdesign.typing import FrozenLaw, Indices, Status
 
 if TYPE_CHECKING:

@@ -51,10 +51,16 @@ from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, 
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import array, number
 from mechdesign.problem.law_moments import absolute_moment
-from mechdesign.problem.privacy import Consumption, GaussianDP, Pointwise, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import (
+    Consumption,
+    Description,
+    GaussianDP,
+    Pointwise,
+    PureDP,
+    ZeroConcentratedDP,
+)
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.problem.words import Description
 from mechdesign.typing import Array, instance
 
 if TYPE_CHECKING:

@@ -66,9 +66,9 @@ from mechdesign.noise.buffered_noise import (
 from mechdesign.noise.changes import ChangeSet, Participation, Patterns
 from mechdesign.noise.correlated_noise import FULL, GaussianDesign
 from mechdesign.problem.checks import UP, field, instance, integer, magnitude, one_of
+from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array

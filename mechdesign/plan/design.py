@@ -40,10 +40,9 @@ from mechdesign.plan.mechanism import (
 from mechdesign.plan.search import FAMILIES, VARIANCES, Choice, Item, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import UP, field, inside, instance, integer, number, one_of, settle
-from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.privacy import ApproximateDP, PureDP, guarantee
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import guarantee
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import Deadline
 

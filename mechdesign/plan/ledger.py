@@ -44,9 +44,15 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import before_noise
 from mechdesign.evidence.serialize import decode, dumps, encode
 from mechdesign.problem.checks import one_of, read
-from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    Consumption,
+    GaussianDP,
+    PureDP,
+    ZeroConcentratedDP,
+    guarantee,
+)
 from mechdesign.problem.spine import Design
-from mechdesign.problem.words import guarantee
 from mechdesign.typing import instance
 
 _HEAD = b'{"format": "mechdesign-ledger"'

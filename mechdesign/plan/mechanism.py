@@ -38,15 +38,17 @@ from mechdesign.problem.law_moments import frozen_parts, is_gaussian
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
+    Description,
     GaussianDP,
     MembershipAdvantage,
     PureDP,
     ZeroConcentratedDP,
+    guarantee,
     points_of,
+    stated,
 )
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Design
-from mechdesign.problem.words import Description, guarantee, stated
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, FrozenLaw
 

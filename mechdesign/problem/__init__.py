@@ -1,6 +1,6 @@
 """What is asked: the privacy notion, the prior of the inputs, the loss of an error, and what every design promises.
 
-``privacy`` holds pure, approximate, zero-concentrated and metric differential privacy; ``priors`` and ``losses`` integrate
+``privacy`` holds pure, approximate, zero-concentrated and metric differential privacy, and puts questions into words; ``priors`` and ``losses`` integrate
 polynomial losses against any law of the inputs, cell by cell; ``spine`` holds the base class and solve loop of all designs;
 ``checks`` turns arguments into proper values or names what is wrong with them.
 

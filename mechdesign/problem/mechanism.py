@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import shown
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
 from mechdesign.problem.checks import answers, generator
@@ -63,6 +64,29 @@ def rounded_weights(weights: Weights) -> Array:
     """Return the rows of probabilities, each rounded once."""
     rows = zip(weights, map(sum, weights))
     return np.array([[w / total for w in row] for row, total in rows])  # int / int rounds correctly
+
+
+_NEGLIGIBLE = 1e-6
+
+
+def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
+    """Name the outputs whose largest probability over all inputs, in `most`, is negligible.
+
+    Examples
+    --------
+    >>> never_sent(["-1", "0", "1"], np.array([0.5, 1e-9, 0.5]), "outputs")
+    ['outputs that practically never come, of probability at most 1e-09 for every input: 0']
+    """
+    rare = np.flatnonzero(most < _NEGLIGIBLE)
+    if not len(rare):
+        return []
+    listed = ", ".join(names[i] for i in rare[:8])
+    if len(rare) > 8:
+        listed += f", … ({len(rare)} of {len(names)})"
+    top, often = float(most[rare].max()), "never come"
+    if top:
+        often = f"practically never come, of probability at most {shown(top, 2)} for every input"
+    return [f"{what} that {often}: {listed}"]
 
 
 class Rows(ABC):

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import stats
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.digits import fields_shown
+from mechdesign.evidence.digits import fields_shown, law_shown, shown
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.problem.checks import Checked, array, field, interval, number, settle
 from mechdesign.problem.law_moments import (
@@ -440,6 +440,41 @@ def truncated(law: FrozenLaw, lower: float, upper: float) -> TruncatedPrior:
     0.5844
     """
     return TruncatedPrior(law, lower, upper)
+
+
+_LISTED = 8  # most probabilities of a prior that a sentence lists
+
+
+def prior_words(spec: object) -> str:
+    """Return the prior as a phrase.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> prior_words(stats.uniform(-1, 2))
+    'the law uniform(-1, 2) on [-1, 1]'
+    """
+    prior = Prior.of(spec)
+    if isinstance(prior, EmpiricalPrior):
+        return f"{len(prior.samples)} samples"
+    low, high = (shown(v) for v in prior.support)
+    if not isinstance(prior, LawPrior | ClippedPrior | TruncatedPrior):
+        return f"a law on [{low}, {high}]"
+    law = prior.law
+    cuts: dict[type, str] = {ClippedPrior: ", clipped to", TruncatedPrior: ", truncated to"}
+    return f"the law {law_shown(law)}{cuts.get(type(prior), ' on')} [{low}, {high}]"
+
+
+def weights_words(weights: Array) -> str:
+    """Describe a prior by its probabilities, or without them if there are many inputs.
+
+    Examples
+    --------
+    >>> weights_words(np.array([1.0, 3.0])), weights_words(np.ones(50))
+    ('the prior (0.25, 0.75)', 'the prior given')
+    """
+    shares = ", ".join(shown(w) for w in weights / weights.sum())
+    return f"the prior ({shares})" if len(weights) <= _LISTED else "the prior given"
 
 
 _PANELS = 512

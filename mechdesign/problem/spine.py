@@ -34,9 +34,8 @@ from mechdesign.evidence.proofs import PROVED, Certificate, Claim, MechanismClas
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import Checked, inside, one_of
-from mechdesign.problem.privacy import Consumption, PureDP, points_of
+from mechdesign.problem.privacy import Consumption, Description, PureDP, guarantee, points_of, stated
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
-from mechdesign.problem.words import Description, guarantee, stated
 from mechdesign.solvers.deadline import Deadline, has_outer_bar, progress_bar, too_late
 from mechdesign.typing import Status
 

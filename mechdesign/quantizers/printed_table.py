@@ -37,9 +37,8 @@ from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
 from mechdesign.problem.checks import array, instance, integer, non_negative, number, one_of
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.privacy import ApproximateDP, PureDP, guarantee
 from mechdesign.problem.spine import Bound, Clock
-from mechdesign.problem.words import guarantee
 from mechdesign.typing import Array, Numbers
 
 _T = TypeVar("_T")

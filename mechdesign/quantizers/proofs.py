@@ -50,10 +50,10 @@ from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import Prior
-from mechdesign.problem.privacy import MetricDP, PureDP
+from mechdesign.problem.mechanism import never_sent
+from mechdesign.problem.priors import Prior, prior_words
+from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.words import FARTHEST, Description, never_sent, prior_words
 from mechdesign.quantizers.dual_pieces import Asked, DualPieces, OutputSpace, bound_words
 from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer, duchi

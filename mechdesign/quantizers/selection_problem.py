@@ -30,8 +30,8 @@ from mechdesign.model.grid import Block, Programs, Sweep, audited
 from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import parameters_of
 from mechdesign.problem.checks import integer
+from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
-from mechdesign.problem.words import Description
 from mechdesign.quantizers.exact_law import ExactLaw, SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import loss_bounds

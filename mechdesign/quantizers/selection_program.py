@@ -36,8 +36,7 @@ from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import integer, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.words import guarantee
+from mechdesign.problem.privacy import PureDP, guarantee
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins, symmetric_bins
 from mechdesign.typing import Array, Indices, Numbers, instance
 

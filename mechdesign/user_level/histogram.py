@@ -58,9 +58,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
-from mechdesign.problem.privacy import Consumption, points_of
+from mechdesign.problem.privacy import Consumption, Description, points_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.words import Description
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.user_level import frequency

@@ -64,9 +64,8 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import field, generator, instance, integer, magnitude, one_of
-from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.privacy import Description, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, power_of_e
 from mechdesign.vectors.sampled import LARGEST_BITS as MOST_SIGNS

@@ -21,10 +21,10 @@ from .channels.design import MetricChannel as MetricChannel
 from .channels.linear_design import LocalWorkload as LocalWorkload
 from .choice.optimum import PrivateChoice as PrivateChoice
 from .choice.quantile import PrivateQuantile as PrivateQuantile
-from .choose.comparing import accuracy as accuracy
-from .choose.comparing import compare as compare
-from .choose.comparing import least_epsilon as least_epsilon
+from .choose.candidates import accuracy as accuracy
+from .choose.candidates import least_epsilon as least_epsilon
 from .choose.comparison import Comparison as Comparison
+from .choose.comparison import compare as compare
 from .choose.questions import CategoryReport as CategoryReport
 from .choose.questions import ChoiceQuestion as ChoiceQuestion
 from .choose.questions import HistogramOfUsers as HistogramOfUsers

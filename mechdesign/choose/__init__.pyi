@@ -1,8 +1,8 @@
+from .candidates import accuracy as accuracy
+from .candidates import least_epsilon as least_epsilon
 from .candidates import register as register
-from .comparing import accuracy as accuracy
-from .comparing import compare as compare
-from .comparing import least_epsilon as least_epsilon
 from .comparison import Comparison as Comparison
+from .comparison import compare as compare
 from .questions import CategoryReport as CategoryReport
 from .questions import ChoiceQuestion as ChoiceQuestion
 from .questions import HistogramOfUsers as HistogramOfUsers

@@ -1,4 +1,4 @@
-"""Mechanisms that answer a question, by name: how each is solved in the time of a comparison, and what it assumes.
+"""Mechanisms that answer a question, by name: how each is solved in the time of a comparison, and what it assumes; errors of one, and its least ε.
 
 The searches run with less effort than their designs' defaults, so that a comparison takes seconds: one start for
 searched outputs, a relative gap of 1e-4 for optimal quantizers, a few seconds for optimal noise, which starts from the
@@ -24,16 +24,24 @@ from mechdesign.choice.rule import Asked as RulePrivacy
 from mechdesign.choose import questions
 from mechdesign.choose.clipping import at_best_range
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.evidence.results import Result, SolveReport
+from mechdesign.evidence.exact import least_kept
+from mechdesign.evidence.results import Accuracy, Result, SolveReport
 from mechdesign.noise.allocation import NoiseAllocation
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.correlated import CorrelatedGaussian
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.optimal import OptimalNoise
-from mechdesign.problem.checks import instance
+from mechdesign.problem.checks import instance, one_of, positive, probability
 from mechdesign.problem.priors import ClippedPrior
-from mechdesign.problem.privacy import CentralPrivacy, MetricDP, Privacy, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    CentralPrivacy,
+    MetricDP,
+    Privacy,
+    PureDP,
+    ZeroConcentratedDP,
+)
 from mechdesign.problem.spine import Design, Law
 from mechdesign.quantizers.bins import BinSearch
 from mechdesign.quantizers.families import ERM, RQM
@@ -537,3 +545,104 @@ _KNOWN: dict[str, dict[str, Candidate]] = {
         **{rule: Candidate(_chosen_by(rule)) for rule in RULES},
     },
 }
+
+
+# One mechanism --------------------------------------------------------------------------------------------------
+
+MEASURES = ("standard_deviation", "absolute_error", "half_width")
+
+
+def accuracy(
+    mechanism: Result | str, question: questions.Question | None = None, privacy: Privacy | None = None
+) -> Accuracy:
+    """Return how accurate a mechanism is.
+
+    Parameters
+    ----------
+    mechanism : Result, or the name of one of `compare`'s mechanisms
+        A name needs question and privacy: ``md.accuracy("gaussian", query, md.ApproximateDP(1, 1e-6))``.
+    question : NumericQuery, LocalReport, CategoryReport, MetricReport or ChoiceQuestion, optional
+        Question that the result must answer; its prior averages the errors of reports. By default the result's own.
+    privacy : optional
+        Privacy for which the result must have been made.
+
+    Raises
+    ------
+    DesignError
+        A mechanism that does not answer the question (the message lists those that do), or one whose errors are not known.
+    """
+    if isinstance(mechanism, Result):
+        if question is not None:
+            questions.checked_question(question).check("mechanism", mechanism)
+        if privacy is not None:
+            questions.check_same_privacy("mechanism", mechanism, privacy)
+        return mechanism.errors(question)
+    if not isinstance(mechanism, str):
+        raise DesignError.of(
+            "mechanism", mechanism, "must be a result, or the name of one of compare's mechanisms"
+        )
+    if question is None or privacy is None:
+        raise DesignError.of("mechanism", mechanism, "is a name: give the question and the privacy too")
+    return solved(mechanism, question, privacy).errors(question)
+
+
+def least_epsilon(
+    mechanism: str,
+    question: questions.Question,
+    *,
+    error: float,
+    measure: str = "standard_deviation",
+    delta: float = 0.0,
+) -> float:
+    """Return the least ε (α for a metric space) at which a mechanism's error is at most `error`.
+
+    Parameters
+    ----------
+    mechanism : str
+        Name of one of `compare`'s mechanisms.
+    question : NumericQuery, LocalReport, CategoryReport, MetricReport or ChoiceQuestion
+    error : float
+        Largest error allowed, in the question's own units.
+    measure : {"standard_deviation", "absolute_error", "half_width"}
+    delta : float
+        δ of the requirement (numeric queries).
+
+    Returns
+    -------
+    float
+        Accurate to a relative 1e-4, rounded to the side where the error is small enough; at least 1e-14 (.001 for a `CategoryReport`).
+
+    Raises
+    ------
+    InfeasibleError
+        No ε up to 1000 (20 for a `CategoryReport`) makes the error that small.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> round(md.least_epsilon("laplace", md.NumericQuery(), error=2.0, measure="absolute_error"), 3)
+    0.5
+    """
+    error, delta = positive("error", error), probability("delta", delta, below_one=True)
+    one_of("measure", measure, MEASURES)
+
+    def over(log_epsilon: float) -> float:
+        privacy = _privacy(question, math.exp(log_epsilon), delta)
+        found = solved(mechanism, question, privacy).errors(question)
+        return math.log(max(getattr(found, measure), 1e-300) / error)
+
+    fewest, most = questions.checked_question(question).epsilons
+    least = least_kept(over, 0.0, least=math.log(fewest), most=math.log(most), xtol=5e-5, rtol=1e-6)
+    if math.isinf(least):
+        raise InfeasibleError(
+            f"{mechanism}: no epsilon up to {most:g} brings the {measure} down to {error:g}"
+        )
+    return math.exp(least)
+
+
+def _privacy(question: questions.Question, epsilon: float, delta: float) -> Privacy:
+    if isinstance(question, questions.HistogramOfUsers):
+        return question.check_privacy(EMDPrivacy(epsilon, delta))  # type: ignore[no-any-return]
+    if isinstance(question, questions.MetricReport):
+        return MetricDP(epsilon)
+    return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)

@@ -1,29 +1,35 @@
-"""`Comparison`, returned by `compare`: ranked mechanisms with their results, as a table, a figure and a page."""
+"""`compare` tries, certifies and ranks every mechanism that answers a question, and returns a `Comparison`: a table, a figure and a page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from joblib import effective_n_jobs
 
-from mechdesign.choose.candidates import candidates, fewest
+from mechdesign.choose import questions
+from mechdesign.choose.candidates import candidates, fewest, solved
 from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
-from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
-from mechdesign.evidence.digits import folded, shown, width
+from mechdesign.evidence.digits import folded, gap_words, shown, width
 from mechdesign.evidence.page import Exportable, Page, Section, page
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.grid import applied
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import instance
-from mechdesign.problem.privacy import PureDP, guarantee
+from mechdesign.problem.checks import DOWN, instance, listed, one_of, positive
+from mechdesign.problem.privacy import MetricDP, Privacy, PureDP, guarantee
 from mechdesign.quantizers.bins import Alphabet
 from mechdesign.quantizers.optimal import OptimalQuantizer
-from mechdesign.solvers.deadline import progress_bar
+from mechdesign.solvers.deadline import Deadline, progress_bar
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -483,3 +489,181 @@ def _least_report(
         bound,
         f"no unbiased report with outputs up to ±{reach:.4g} does better, however many outputs it has",
     )
+
+
+# -- trying them all ------------------------------------------------------------------------------------------------
+
+Tried = tuple[dict[str, object], Result | None]
+"""A row of the table, and the result if there is one."""
+
+
+def compare(
+    question: Question | MetricSpace,
+    privacy: Privacy | None = None,
+    *,
+    alpha: float | None = None,
+    mechanisms: Sequence[str] | None = None,
+    also: Mapping[str, Result] | None = None,
+    jobs: int = 1,
+    progress: bool = True,
+    time_limit: float | None = None,
+    total_time_limit: float | None = 600.0,
+) -> Comparison:
+    """Try every mechanism that answers a question, published and optimal, and rank them by their error.
+
+    Parameters
+    ----------
+    question : NumericQuery, LocalReport, CategoryReport, MetricReport, HistogramOfUsers, ChoiceQuestion or MetricSpace
+    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff or EMDPrivacy
+        All but the first for a `NumericQuery` only, the first three for a `ChoiceQuestion` too; the last for a `HistogramOfUsers`.
+    alpha : float, optional
+        Privacy per unit of distance, for a metric space and users who hold points of one.
+    mechanisms : sequence of str, optional
+        Names, to try these alone; all by default.
+    also : mapping of str to Result, optional
+        Mechanisms of your own, or results solved with more effort, made for the same privacy, and for all the changes, rounds and
+        inputs that the question allows. A result made for more, or for another loss or prior, is marked, and its bounds are not used.
+    jobs : int
+        Mechanisms tried at a time; −1 for one per core.
+    progress : bool
+        Show a bar, on a terminal.
+    time_limit : float, optional
+        Seconds for the search of each mechanism; certification comes on top. After them the best mechanism so far is ranked, with the
+        proved gap in `note`; or `note` says that there is none.
+    total_time_limit : float, optional
+        Seconds for all of them. The rest is shared evenly among mechanisms still to be tried, so that slow ones get
+        the time that quick ones leave; mechanisms whose turn comes too late are not tried, and `note` says so. Nearly all questions take seconds;
+        None sets no limit.
+
+    Returns
+    -------
+    Comparison
+        ``print`` it; ``["gaussian"]`` and ``.best`` are results, ``.report("page.html")`` writes a page.
+
+    Raises
+    ------
+    DesignError
+        A question or a requirement of another kind; an unknown mechanism; a result that answers another question.
+    InfeasibleError
+        Nothing answers the question; each reason is given.
+
+    Examples
+    --------
+    >>> from mechdesign.choose.questions import NumericQuery
+    >>> from mechdesign.problem.privacy import PureDP
+    >>> found = compare(NumericQuery(), PureDP(1.0), mechanisms=["laplace", "staircase", "gaussian"])
+    >>> found.table[["mechanism", "ratio"]].round(3).values.tolist()
+    [['staircase', 1.0], ['laplace', 1.043], ['gaussian', nan]]
+    >>> found.table["note"].iloc[-1][:40]
+    'delta = 0.0: gaussian noise needs delta '
+    """
+    question, privacy = _parsed(question, privacy, alpha)
+    known = candidates(question)
+    allowed = f"must be a list of names out of {', '.join(known)}"
+    asked = known if mechanisms is None else listed("mechanisms", mechanisms, allowed)
+    if not (names := [*dict.fromkeys(one_of("mechanisms", name, tuple(known)) for name in asked)]):
+        raise DesignError.of("mechanisms", mechanisms, allowed)
+    own = _own(also, question, privacy, names)
+    one_of("progress", progress, (True, False))
+    Deadline(time_limit)  # checked before the work
+    clock = Deadline(total_time_limit, "total_time_limit")
+    with progress_bar("comparing", len(names), shown=progress) as step:
+        attempt = _Try(question, privacy, time_limit, clock=clock)
+        tried = _tried(attempt, names, jobs, step)
+    results = {name: found for name, (_, found) in tried.items() if found is not None} | own
+    rows = [row for row, _ in tried.values()]
+    rows += [
+        measured(name, question, privacy, found, found.solver_report.seconds) for name, found in own.items()
+    ]
+    if not results:
+        reasons = "; ".join(f"{row['mechanism']}: {row['note']}" for row in rows)
+        raise InfeasibleError(f"no mechanism answers this question: {reasons}")
+    left = clock.limit(most=math.inf if time_limit is None else time_limit)
+    least, least_name = least_error(question, privacy, results, left)
+    continuous = [name for name, result in results.items() if question.continuous(result)]
+    return Comparison(question, privacy, ranked(rows, least, continuous), results, least, least_name)
+
+
+def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None]) -> dict[str, Tried]:
+    """Return a row for each mechanism and its result, in the order of the candidates; those that start from others' results are tried last."""
+    known = candidates(attempt.question)
+    ordered = sorted(names, key=lambda name: known[name].last)
+    workers = effective_n_jobs(jobs) if jobs else 1  # `applied` refuses 0
+    # one more share for the bound of all, at the end
+    waiting = {name: math.ceil((len(names) - k + 1) / workers) for k, name in enumerate(ordered)}
+    tried: dict[str, Tried] = {}
+    for last in (False, True):
+        now = [name for name in ordered if known[name].last is last]
+        others = {name: result for name, (_, result) in tried.items() if result is not None}
+        task = replace(attempt, waiting=waiting, others=others)
+        for name, row in zip(now, applied(task, now, jobs=jobs)):
+            tried[name] = row
+            step()
+    return {name: tried[name] for name in known if name in tried}  # this order breaks ties of the ranking
+
+
+def _parsed(
+    question: Question | MetricSpace, privacy: Privacy | None, alpha: float | None
+) -> tuple[Question, Privacy]:
+    if isinstance(question, MetricSpace):
+        question = questions.MetricReport(question)
+    questions.checked_question(question)
+    if isinstance(question, questions.MetricReport | questions.HistogramOfUsers):
+        if (alpha is None) == (privacy is None):
+            raise DesignError.of(
+                "alpha", alpha, "a metric space needs alpha, its privacy per unit of distance"
+            )
+        privacy = MetricDP(positive("alpha", alpha, side=DOWN)) if alpha is not None else privacy
+    elif alpha is not None:
+        raise DesignError.of(
+            "alpha", alpha, "is for metric spaces; give privacy, md.PureDP(epsilon) for example"
+        )
+    return question, question.check_privacy(privacy)
+
+
+def _own(also: object, question: Question, privacy: Privacy, names: list[str]) -> dict[str, Result]:
+    found = dict(instance("also", also, Mapping)) if also is not None else {}
+    for name, result in found.items():
+        if not isinstance(name, str) or name in names:
+            raise DesignError.of("also", name, "must be a name of its own")
+        title = f"also[{name!r}]"
+        question.check(title, instance(title, result, Result))
+        check_same_privacy(title, result, privacy)
+    return found
+
+
+@dataclass(frozen=True)
+class _Try:
+    """Solve one mechanism by name, and turn refusals into notes."""
+
+    question: Question
+    privacy: Privacy
+    time_limit: float | None = None
+    others: Mapping[str, Result] = field(default_factory=dict)
+    clock: Deadline = field(default_factory=Deadline)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> Tried:
+        started = time.perf_counter()
+        if self.clock.passed:
+            note = f"not tried: the limit of {self.clock.seconds:g} s for all was over"
+            return {"mechanism": name, "seconds": 0.0, "note": note}, None
+        share = self.clock.part(1 / self.waiting.get(name, 1)).limit()
+        limits = [seconds for seconds in (self.time_limit, share) if seconds is not None]
+        deadline = Deadline(min(limits, default=None))
+        try:
+            result = solved(name, self.question, self.privacy, deadline, self.others)
+        except MechdesignError as error:
+            late = isinstance(error, SolverError) and deadline.passed
+            note = f"no answer in {deadline.seconds:.3g} s" if late else " ".join(str(error).split())
+            return {"mechanism": name, "seconds": time.perf_counter() - started, "note": note}, None
+        row = measured(name, self.question, self.privacy, result, fresh=True)
+        row["seconds"] = time.perf_counter() - started
+        if deadline.finite and result.status is Status.LIMIT:
+            proved = (
+                "no bound is proved"
+                if result.gap is None
+                else f"the lower bound of {result.among} leaves a gap of {gap_words(result.gap)}"
+            )
+            row["note"] = "; ".join([f"stopped by its time limit: {proved}", *result.notes])
+        return row, result

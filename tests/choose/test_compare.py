@@ -13,10 +13,9 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.choose import comparing
+from mechdesign.choose import comparison
 from mechdesign.choose.candidates import candidates
-from mechdesign.choose.comparing import _parsed
-from mechdesign.choose.comparison import OTHER
+from mechdesign.choose.comparison import OTHER, _parsed
 from mechdesign.choose.questions import check_same_privacy
 from mechdesign.evidence.proofs import CLAIMED, Scope
 from mechdesign.evidence.serialize import dumps, loads
@@ -108,7 +107,7 @@ def test_a_limit_for_all_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(md.DesignError, match="total_time_limit = 0"):
         md.compare(COUNTS, PRIVACY, total_time_limit=0)
     limits: list[float] = []
-    monkeypatch.setattr(comparing, "_tried", lambda attempt, *_: limits.append(attempt.clock.seconds) or {})
+    monkeypatch.setattr(comparison, "_tried", lambda attempt, *_: limits.append(attempt.clock.seconds) or {})
     for options in ({}, {"total_time_limit": None}):
         with pytest.raises(md.InfeasibleError):
             md.compare(COUNTS, PRIVACY, **options)

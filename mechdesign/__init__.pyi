@@ -97,8 +97,8 @@ from .quantizers.optm import OPTM as OPTM
 from .quantizers.optm import OPTMSearch as OPTMSearch
 from .quantizers.printed_table import audit_table as audit_table
 from .quantizers.selection_program import Selection as Selection
-from .spaces.earth_mover import emd as emd
 from .spaces.space import MetricSpace as MetricSpace
+from .spaces.space import emd as emd
 from .user_level.frequency import FrequencyEstimate as FrequencyEstimate
 from .user_level.histogram import UserHistogram as UserHistogram
 from .user_level.itemwise import ItemwiseRelease as ItemwiseRelease

@@ -147,3 +147,26 @@ def draw_matrix(
     if len(columns) <= NAMED and sum(map(len, columns)) > 40:
         axis.tick_params(axis="x", rotation=45)
     return fig
+
+
+def draw_map(space: Any, weights: Any, matrix: Any, named: Any, **options: float) -> Figure:
+    """Draw the places of a metric space and reports sized by probability, and the reports sent for the likeliest place."""
+    earth, points = space.kind == "geodesic", space.points
+    across, up = points.T[::-1] if earth else points.T
+    fig, axis = figure(**sized(options, 5.0, 4.6))
+    home, sent = int(weights.argmax()), weights @ matrix
+    for y in (matrix[home] > 1e-3).nonzero()[0].tolist():
+        ends = [home, y]
+        axis.plot(across[ends], up[ends], color=COLOURS[1], alpha=0.7, linewidth=4 * matrix[home, y] ** 0.5)
+    dots, rings = 150 * weights / weights.max(), 300 * sent / sent.max()
+    axis.scatter(across, up, dots, color=COLOURS[0], linewidths=0, label="places")
+    axis.scatter(across, up, rings, facecolors="none", edgecolors=COLOURS[1], label="reports")
+    unit = f" ({space.unit})" if space.unit else ""
+    axis.set(xlabel="longitude" if earth else f"x{unit}", ylabel="latitude" if earth else f"y{unit}")
+    style = {"textcoords": "offset points", "fontsize": 7, "parse_math": False}
+    for x in named:
+        beside = 1 + 0.36 * math.sqrt(max(dots[x], rings[x]))  # on the diagonal, outside of dot and ring
+        axis.annotate(space.names[x], (across[x], up[x]), (beside, beside), **style)
+    axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
+    axis.legend(fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))  # off the places
+    return fig

@@ -6,8 +6,8 @@ r"""The quantizer of least loss among all ε-LDP mechanisms, with given or with 
    \qquad \forall x, x' \in [lo, hi], \forall i.
 
 The program has infinitely many variables, yet is solved on the continuum: for given floors :math:`a_i = \min_x p(x, i)` the rest is
-a closed form (`floors`), an interior-point or a cutting-plane method finds the floors (`newton`,
-`planes`), and every solution comes with a lower bound over all mechanisms and an exact rational law.
+a closed form (`floors`), an interior-point or a cutting-plane method finds the floors (`newton`),
+and every solution comes with a lower bound over all mechanisms and an exact rational law.
 The reference is the same program on a grid of knots, declared as a table
 (`OptimalQuantizer.problem`): the best mechanism that interpolates rows there.
 
@@ -48,7 +48,15 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.quantizers.bins import Alphabet, BinSearch, Searched, any_outputs_bound, search_bins
+from mechdesign.quantizers.bins import (
+    Alphabet,
+    BinSearch,
+    Searched,
+    any_outputs_bound,
+    best_floors,
+    expected,
+    search_bins,
+)
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.exact_law import exact_law, widened
 from mechdesign.quantizers.floors import (
@@ -63,7 +71,7 @@ from mechdesign.quantizers.floors import (
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
-from mechdesign.quantizers.newton import METHODS, best_floors, check_feasible, expected, uncapped
+from mechdesign.quantizers.newton import METHODS, check_feasible, uncapped
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.table import largest_loss, smallest_epsilon, solved_epsilon

@@ -1,3 +1,3 @@
-from .earth_mover import emd as emd
-from .earth_mover import emd_multisets as emd_multisets
 from .space import MetricSpace as MetricSpace
+from .space import emd as emd
+from .space import emd_multisets as emd_multisets

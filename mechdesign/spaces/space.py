@@ -1,44 +1,45 @@
-r"""Finite metric spaces: the domain of items, in the user's own unit.
+r"""Finite metric spaces: the domain of items, in the user's own unit, and the earth mover's distance on them.
 
 A `MetricSpace` has :math:`n` points with distances :math:`d(x, y)`. Nothing is normalised: distances stay in the
 user's unit (kilometres, say) and a privacy parameter α is per that unit. Code that needs :math:`d \le 1`
 rescales by `MetricSpace.scaled`.
 
-Spaces with structure (lines, clusters) keep it, because the earth mover's distance on them has a
-closed form (`mechdesign.spaces.earth_mover`) and the matrix of a large one is never built unless asked for.
+Spaces with structure keep it: the matrix of a large one is never built unless asked for, and the earth mover's distance (1-Wasserstein, the least cost of moving
+one histogram onto the other) has a closed form
+
+* on a line, :math:`\int |F_p - F_q|`, the area between the distribution functions;
+* on clusters (distance a inside, b ≥ a across), along the tree with edges a/2 to each cluster's centre and (b − a)/2 from
+  the centres to the root, :math:`\frac a2 \sum_x |p_x - q_x| + \frac{b - a}2 \sum_c |p(c) - q(c)|`.
+
+These take 1/76 and 1/82 of the time of POT's network simplex (medians; results/ablations, earth-mover), which solves all other spaces (the extra ``emd``), given
+only mass that moves: by the triangle inequality some optimal plan leaves :math:`\min(p, q)` where it is. Between multisets of equal size the plan is an
+assignment (Birkhoff and von Neumann), which SciPy solves 3.2 × as fast.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
-from mechdesign.errors import DataError, DesignError
+from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, array, field, finite, indices, integer, listed
+from mechdesign.problem.checks import Checked, array, field, finite, indices, instance, integer, listed
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Numbers
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
 NEEDS: dict[str, tuple[str, ...]] = {  # fields that define a space of each kind
     "matrix": ("matrix",),
-    "euclidean": ("points",),
-    "line": ("points",),
-    "grid": ("points",),
-    "geodesic": ("points",),
+    **dict.fromkeys(("euclidean", "line", "grid", "geodesic"), ("points",)),
     "clustered": (),
 }
 OPTIONAL = {"matrix": ("points",), "grid": ("matrix",), "euclidean": ("matrix",), "line": ("matrix",)}
@@ -144,14 +145,8 @@ class MetricSpace(Checked):
         coordinates = None if points is None else array("points", points, ndim=None)
         if coordinates is not None and coordinates.shape[:1] != matrix.shape[:1]:
             raise DesignError.of("points", coordinates.shape, f"must have one row per point ({len(matrix)})")
-        return cls(
-            kind="matrix",
-            matrix=(matrix + matrix.T) / 2,
-            points=coordinates,
-            unit=unit,
-            names=names,
-            shape=(len(matrix),),
-        )
+        even = (matrix + matrix.T) / 2
+        return cls("matrix", even, coordinates, unit, (len(matrix),), names=names)
 
     @classmethod
     def euclidean(cls, points: Numbers, *, unit: str = "", names: Sequence[str] = ()) -> MetricSpace:
@@ -227,9 +222,7 @@ class MetricSpace(Checked):
             raise DesignError.of(
                 "longitude", float(lon[j]), f"point {j} is the same place as point {i}; merge them"
             )
-        space = cls(
-            kind="geodesic", points=np.column_stack([lat, lon]), unit=unit, names=names, shape=(lat.size,)
-        )
+        space = cls("geodesic", None, np.column_stack([lat, lon]), unit, (lat.size,), names=names)
         check_distinct(space.distances)
         return space
 
@@ -268,9 +261,6 @@ class MetricSpace(Checked):
         """Number of points n."""
         return math.prod(self.shape)
 
-    def __len__(self) -> int:
-        return self.size
-
     @cached_property
     def distances(self) -> Array:
         """The matrix of distances, shape (n, n), read-only."""
@@ -284,10 +274,9 @@ class MetricSpace(Checked):
         check_size(self.size)
         if self.kind == "clustered":
             return cluster_matrix(self, 0.0, self.within, self.across)
-        assert self.points is not None
         return self._gaps(self.points)
 
-    def _gaps(self, rows: Array) -> Array:
+    def _gaps(self, rows: Any) -> Array:
         """Return the distances of rows of coordinates from all points."""
         assert self.points is not None
         return (haversine if self.kind == "geodesic" else straight)(rows, self.points)
@@ -382,11 +371,6 @@ class MetricSpace(Checked):
         )
 
     # ------------------------------------------------------------------ items and histograms
-
-    @property
-    def labels(self) -> list[str]:
-        """Names of the points, or their indices if they have none."""
-        return list(self.names) or list(map(str, range(self.size)))
 
     def indices(self, items: Numbers, *, name: str = "items") -> Indices:
         """Check that `items` are indices or names of points and return integer indices of the same shape.
@@ -548,37 +532,6 @@ def cluster_matrix(space: MetricSpace, own: float, near: float, far: float) -> A
     return matrix
 
 
-_SEEN = 1e-3  # least probability of a report that a map shows
-
-
-def draw_map(
-    space: MetricSpace, weights: Array, matrix: Array, named: Iterable[int], **options: float
-) -> Figure:
-    """Draw places and reports sized by probability, and the reports sent for the likeliest place."""
-    earth, points = space.kind == "geodesic", np.asarray(space.points)
-    across, up = points.T[::-1] if earth else points.T
-    fig, axis = figure(**sized(options, 5.0, 4.6))
-    home, sent = int(weights.argmax()), weights @ matrix
-    for y in np.flatnonzero(matrix[home] > _SEEN).tolist():
-        ends = [home, y]
-        axis.plot(across[ends], up[ends], color=COLOURS[1], alpha=0.7, linewidth=4 * matrix[home, y] ** 0.5)
-    dots, rings = 150 * weights / weights.max(), 300 * sent / sent.max()
-    axis.scatter(across, up, dots, color=COLOURS[0], linewidths=0, label="places")
-    axis.scatter(across, up, rings, facecolors="none", edgecolors=COLOURS[1], label="reports")
-    unit = f" ({space.unit})" if space.unit else ""
-    axis.set(xlabel="longitude" if earth else f"x{unit}", ylabel="latitude" if earth else f"y{unit}")
-    for x in named:
-        spot, style = (
-            (across[x], up[x]),
-            {"textcoords": "offset points", "fontsize": 7, "parse_math": False},
-        )
-        beside = 1 + 0.36 * math.sqrt(max(dots[x], rings[x]))  # on the diagonal, outside of dot and ring
-        axis.annotate(space.names[x], spot, (beside, beside), **style)
-    axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
-    axis.legend(fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))  # off the places
-    return fig
-
-
 def graph_stretch(distances: Array, edges: Indices) -> float:
     """Return the largest ratio of path length along `edges`, shape (m, 2), to distance.
 
@@ -633,3 +586,114 @@ def greedy_spanner(
                 np.minimum(paths, through, out=paths)
                 np.minimum(paths, through.T, out=paths)
     return np.argwhere(taken)
+
+
+# -- earth mover's distance --------------------------------------------------------------------------------
+
+
+def emd(p: Numbers, q: Numbers, space: MetricSpace) -> Array | float:
+    """Return the earth mover's distance between histograms over the points of `space`.
+
+    Parameters
+    ----------
+    p, q : array, shape (..., n)
+        Histograms that sum to 1 over the last axis; leading axes broadcast.
+    space : MetricSpace
+        n points.
+
+    Returns
+    -------
+    float, or ndarray of the broadcast leading shape
+        In the space's own unit.
+
+    Raises
+    ------
+    DataError
+        Wrong length, negative entries, or a sum that is not 1.
+    MissingExtra
+        A space without a closed form, and POT is not installed.
+
+    Examples
+    --------
+    >>> space = MetricSpace.euclidean([[0, 0], [3, 4], [3, 0]])
+    >>> emd([1, 0, 0], [0, 0.5, 0.5], space)
+    4.0
+    >>> emd([[1, 0, 0], [0, 1, 0]], [0, 0, 1], space)
+    array([3., 4.])
+    >>> emd([0.5, 0.5, 0, 0], [0.5, 0, 0.5, 0], MetricSpace.clustered(2, 2, within=0.1))
+    0.5
+    """
+    instance("space", space, MetricSpace)
+    left, right = space.distribution(p, name="p"), space.distribution(q, name="q")
+    shape = check_broadcast("p, q", left.shape[:-1], right.shape[:-1])
+    closed = {"line": _line, "clustered": _clusters}
+    costs = closed.get(space.kind, _transport)((left - right).reshape(-1, space.size), space)
+    return costs.reshape(shape) if shape else float(costs[0])
+
+
+def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Array | float:
+    """Return the earth mover's distance between the normalised histograms of two multisets of point indices.
+
+    Parameters
+    ----------
+    xs, ys : array of int, shape (..., m) and (..., m')
+        Indices of points; leading axes broadcast; m and m' may differ.
+    space : MetricSpace
+
+    Examples
+    --------
+    >>> round(emd_multisets([0, 0, 2], [0, 1, 2], MetricSpace.grid(1, 3)), 6)
+    0.333333
+    """
+    instance("space", space, MetricSpace)
+    left, right = space.indices(xs, name="xs"), space.indices(ys, name="ys")
+    if left.ndim == 0 or right.ndim == 0:
+        raise DesignError("xs, ys: must be collections of point indices, not single indices")
+    shape = check_broadcast("xs, ys", left.shape[:-1], right.shape[:-1])
+    items = left.shape[-1]
+    closed = space.kind in ("line", "clustered")
+    if closed or items != right.shape[-1] or items > 2 * space.size:
+        return emd(space.histogram(left), space.histogram(right), space)
+    pairs = zip(*(np.broadcast_to(part, (*shape, items)).reshape(-1, items) for part in (left, right)))
+    matrices = (space.distances[np.ix_(*pair)] for pair in pairs)
+    costs = np.array([matrix[linear_sum_assignment(matrix)].sum() / items for matrix in matrices])
+    return costs.reshape(shape) if shape else float(costs[0])
+
+
+def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the broadcast of shapes, or raise a `DataError` if they do not fit."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise DataError(f"{name}: must have leading axes that broadcast") from None
+
+
+def _transport(gap: Array, space: MetricSpace) -> Array:
+    try:
+        import ot
+    except ImportError:
+        raise MissingExtra.of("emd", "the earth mover's distance on this space", "POT") from None
+
+    def cost(row: Array) -> float:
+        source, sink = np.flatnonzero(row > 0), np.flatnonzero(row < 0)
+        if source.size == 0 or sink.size == 0:
+            return 0.0
+        supply, demand = row[source], -row[sink]
+        demand *= supply.sum() / demand.sum()  # equal up to rounding; POT wants it exact
+        matrix = space.distances[np.ix_(source, sink)]
+        return float(ot.emd2(supply, demand, matrix, numItermax=10_000_000, check_marginals=False))
+
+    return np.array([cost(row) for row in gap])
+
+
+def _line(gap: Array, space: MetricSpace) -> Array:
+    assert space.points is not None
+    order = np.argsort(space.points[:, 0])
+    above = np.cumsum(gap[:, order], axis=1)
+    return np.asarray(np.abs(above[:, :-1]) @ np.diff(space.points[order, 0]))
+
+
+def _clusters(gap: Array, space: MetricSpace) -> Array:
+    between = np.abs(gap.reshape(len(gap), *space.shape).sum(axis=2)).sum(axis=1)
+    inside = np.abs(gap).sum(axis=1)
+    return np.asarray(space.within / 2 * inside + (space.across - space.within) / 2 * between)

@@ -65,8 +65,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import RoundedSum
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
-from mechdesign.spaces.earth_mover import emd
-from mechdesign.spaces.space import MetricSpace, numbered
+from mechdesign.spaces.space import MetricSpace, emd, numbered
 from mechdesign.typing import Array, Numbers, Randomness
 
 
@@ -92,7 +91,7 @@ def simplex_projection(estimate: Numbers, space: MetricSpace | None = None) -> A
     the least possible. Cluster masses that stay positive are lowered, the others become 0; summing, the ℓ₁
     costs over points and over clusters are twice the negative masses of :math:`\hat f` and of its cluster
     sums, the least any histogram can have, and EMD is a positive combination of these two
-    (see `mechdesign.spaces.earth_mover`). The factor 2 is the triangle inequality.
+    (see `mechdesign.spaces.space`). The factor 2 is the triangle inequality.
 
     Parameters
     ----------

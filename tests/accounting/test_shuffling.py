@@ -20,7 +20,7 @@ from mechdesign.accounting.shuffling import (
     step_weight,
 )
 from mechdesign.errors import DesignError
-from mechdesign.spaces.earth_mover import emd
+from mechdesign.spaces.space import emd
 
 
 @pytest.mark.parametrize(

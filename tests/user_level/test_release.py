@@ -20,7 +20,7 @@ from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.noise.knorm_noise import KNormNoise
 from mechdesign.noise.release import RoundedSum
-from mechdesign.spaces.earth_mover import emd
+from mechdesign.spaces.space import emd
 from mechdesign.user_level.frequency import LaplaceHistogram
 from mechdesign.user_level.itemwise import ReducedRelease, SamplingReduction
 from mechdesign.user_level.linear_release import DiscreteEMDPrivacy, LinearQuery, LinearRelease, group_privacy

@@ -88,7 +88,6 @@ from .quantizers.bins import BinSearch as BinSearch
 from .quantizers.families import ERM as ERM
 from .quantizers.families import RQM as RQM
 from .quantizers.families import BiasedSelection as BiasedSelection
-from .quantizers.mechanism import CoordinateQuantizer as CoordinateQuantizer
 from .quantizers.mechanism import Quantizer as Quantizer
 from .quantizers.metric import MetricQuantizer as MetricQuantizer
 from .quantizers.mvu import MVU as MVU
@@ -106,6 +105,7 @@ from .user_level.linear_release import EMDPrivacy as EMDPrivacy
 from .user_level.linear_release import LinearRelease as LinearRelease
 from .vectors.design import PrivUnit as PrivUnit
 from .vectors.design import VectorQuantizer as VectorQuantizer
+from .vectors.sampled import CoordinateQuantizer as CoordinateQuantizer
 from .vectors.sampled import SampledCoordinates as SampledCoordinates
 from .vectors.sampled import SampledSigns as SampledSigns
 from .vectors.sphere import RandomDirections as RandomDirections

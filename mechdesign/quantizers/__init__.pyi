@@ -3,7 +3,7 @@ from .bins import BinSearch as BinSearch
 from .families import ERM as ERM
 from .families import RQM as RQM
 from .families import BiasedSelection as BiasedSelection
-from .mechanism import CoordinateQuantizer as CoordinateQuantizer
+from .mechanism import BiasedQuantizer as BiasedQuantizer
 from .mechanism import Quantizer as Quantizer
 from .mechanism import duchi as duchi
 from .metric import MetricQuantizer as MetricQuantizer
@@ -13,5 +13,4 @@ from .optm import OPTM as OPTM
 from .optm import OPTMSearch as OPTMSearch
 from .printed_table import TableAudit as TableAudit
 from .printed_table import audit_table as audit_table
-from .selection import BiasedQuantizer as BiasedQuantizer
 from .selection_program import Selection as Selection

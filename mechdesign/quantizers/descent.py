@@ -47,8 +47,7 @@ from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.model.grid import audited
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism import Quantizer
-from mechdesign.quantizers.selection import SelectionFamilies
+from mechdesign.quantizers.mechanism import Quantizer, SelectionFamilies
 from mechdesign.quantizers.selection_program import pair_costs
 from mechdesign.quantizers.table import RESOLVED, cell_edges
 from mechdesign.solvers import Deadline, LinearProgram, Solution

@@ -6,7 +6,7 @@ loss and the exact error at every point of a declared grid, keeps the best withi
 **RQM** (Youn et al. 2023): every bin is kept with probability q.
 
 The bins are m uniform points on [lower − Δ, upper + Δ]. All but the two outermost are kept independently with probability
-q, and the input is rounded without bias between the nearest kept bins on either side. As a member of the selection family (`selection`), with bins counted from the outermost one of each side,
+q, and the input is rounded without bias between the nearest kept bins on either side. As a member of the selection family (`mechanism`), with bins counted from the outermost one of each side,
 
 .. math:: q_j(1) = (1 - q)^{j-1}, \qquad q_j(i) = q\,(1 - q)^{j-i}, \quad 1 < i \le j .
 
@@ -14,7 +14,7 @@ Its privacy loss grows with m: it is at most :math:`\log(2 (1-q)^2 (c + Δ)/Δ) 
 
 **ERM**, the exponential randomized mechanism of the OPTM paper: bins near the input are likelier, exponentially.
 
-As a member of the selection family (`selection`)
+As a member of the selection family (`mechanism`)
 
 .. math:: q_j(i) \propto \exp\left( γ \frac{B_i - B_j}{2 (B_j - B_1)} \right), \qquad q_1(1) = 1 ,
 
@@ -60,21 +60,24 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.dual_pieces import OutputSpace
-from mechdesign.quantizers.mechanism import Quantizer
-from mechdesign.quantizers.optimal import loss_bounds
-from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
-from mechdesign.quantizers.selection import (
+from mechdesign.quantizers.mechanism import (
     BiasedQuantizer,
+    Quantizer,
     SelectionFamilies,
-    SelectionPlaces,
-    check_bins,
-    check_range,
     erm_families,
     rqm_family,
     summing_to_one,
+)
+from mechdesign.quantizers.optimal import loss_bounds
+from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
+from mechdesign.quantizers.table import (
+    LARGEST,
+    SelectionPlaces,
+    check_bins,
+    check_range,
+    loss_from_floats,
     symmetric_bins,
 )
-from mechdesign.quantizers.table import LARGEST, loss_from_floats
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 

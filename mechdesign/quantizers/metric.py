@@ -64,8 +64,14 @@ from mechdesign.quantizers.exact_law import ExactLaw, RationalTable, outermost_l
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
 from mechdesign.quantizers.proofs import OUTERMOST, QuantizerDesign, certified_value
-from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.table import PairwisePrivacy, PiecewiseTable, loss_peaks
+from mechdesign.quantizers.table import (
+    PairwisePrivacy,
+    PiecewiseTable,
+    check_bins,
+    check_range,
+    loss_peaks,
+    mirrored_bins,
+)
 from mechdesign.typing import Array, Indices, Numbers, Weights
 
 LEMMA = (

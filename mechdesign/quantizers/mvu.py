@@ -44,8 +44,7 @@ from mechdesign.quantizers.floors import MOST_OUTPUTS
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
-from mechdesign.quantizers.selection import check_bins, check_range
-from mechdesign.quantizers.table import RESOLVED
+from mechdesign.quantizers.table import RESOLVED, check_bins, check_range
 from mechdesign.solvers import Deadline, LinearProgram
 from mechdesign.typing import Array, Numbers, Status, Weights
 

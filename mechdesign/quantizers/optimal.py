@@ -73,8 +73,14 @@ from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
 from mechdesign.quantizers.newton import METHODS, check_feasible, uncapped
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
-from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.table import largest_loss, smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.table import (
+    check_bins,
+    check_range,
+    largest_loss,
+    mirrored_bins,
+    smallest_epsilon,
+    solved_epsilon,
+)
 from mechdesign.solvers.deadline import Deadline, limited
 from mechdesign.typing import Array, Numbers
 

@@ -42,7 +42,6 @@ from mechdesign.quantizers.exact_law import excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, outermost, proved_law
-from mechdesign.quantizers.selection import mirrored_bins, spread
 from mechdesign.quantizers.selection_problem import BoxSearch, SelectionProblem
 from mechdesign.quantizers.selection_program import (
     THEOREMS,
@@ -52,8 +51,9 @@ from mechdesign.quantizers.selection_program import (
     check_theorem,
     checked_selection,
 )
+from mechdesign.quantizers.table import mirrored_bins
 from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 _BOX = 'must be a md.Grid, "successive", or a pair of arrays (o, u)'
 
@@ -504,3 +504,16 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         winner = table.loc[table["value"].fillna(np.inf).idxmin()]
         box = Grid(**{name: winner[name] for name in self.boxes.axes})
         return self.at(tuple(winner.filter(like="bin ").tolist()), box)
+
+
+def spread(m: int, count: int) -> Indices:
+    """Choose `count` of m bins evenly and symmetrically, including the outermost.
+
+    >>> spread(8, 4)
+    array([0, 3, 4, 7])
+    """
+    if count >= m:
+        return np.arange(m)
+    half = np.round(np.linspace(0, m // 2 - 1, max(1, count // 2))).astype(np.intp)
+    middle = [m // 2] if m % 2 and count % 2 else []
+    return np.unique(np.concatenate([half, np.array(middle, dtype=np.intp), m - 1 - half]))

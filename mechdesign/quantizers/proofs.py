@@ -56,9 +56,8 @@ from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.quantizers.dual_pieces import Asked, DualPieces, OutputSpace, bound_words
 from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law
-from mechdesign.quantizers.mechanism import Quantizer, duchi
+from mechdesign.quantizers.mechanism import BiasedQuantizer, Quantizer, duchi
 from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, rational
-from mechdesign.quantizers.selection import BiasedQuantizer
 from mechdesign.quantizers.table import LARGEST
 from mechdesign.typing import Numbers
 

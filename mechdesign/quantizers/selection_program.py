@@ -37,7 +37,7 @@ from mechdesign.problem.checks import integer, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP, guarantee
-from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins, symmetric_bins
+from mechdesign.quantizers.table import check_bins, check_range, mirrored_bins, symmetric_bins
 from mechdesign.typing import Array, Indices, Numbers, instance
 
 Flags = npt.NDArray[np.bool_]

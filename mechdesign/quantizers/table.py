@@ -32,6 +32,7 @@ import numpy.typing as npt
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.results import Accuracy, quantile
+from mechdesign.problem import checks
 from mechdesign.problem.checks import FINITE, check_preserved, increasing, one_of, settle
 from mechdesign.problem.checks import doubles as as_doubles
 from mechdesign.problem.losses import Loss
@@ -453,3 +454,80 @@ class PairwisePrivacy:
 def _growth(power: Fraction) -> Fraction:
     """Return a rational below e^power; for powers beyond 700 one below e^700."""
     return exp_lower(power if power < 700 else Fraction(700))
+
+
+# -- bins --------------------------------------------------------------------------------------------------
+
+
+_UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
+
+
+def check_bins(bins: Numbers, name: str = "bins") -> Array:
+    """Return bins as a read-only float array, or raise DesignError."""
+    found = checks.increasing(name, bins)
+    if max(-found[0], found[-1]) > LARGEST:
+        raise DesignError.of(name, found[[0, -1]].tolist(), _UNITS)
+    return found
+
+
+def check_range(input_range: object, bins: Array | None = None) -> tuple[float, float]:
+    """Return the input range as two floats; raise DesignError unless the bins cover it."""
+    lower, upper = checks.interval("input_range", input_range)
+    if max(-lower, upper) > LARGEST:
+        raise DesignError.of("input_range", (lower, upper), _UNITS)
+    if bins is not None and (bins[0] > lower or bins[-1] < upper):
+        raise DesignError(
+            f"bins = [{bins[0]:g}, …, {bins[-1]:g}]: must cover the input range [{lower:g}, {upper:g}], "
+            "or no mechanism can be unbiased"
+        )
+    return lower, upper
+
+
+def symmetric_bins(bins: Array) -> bool:
+    """Whether the bins are exactly symmetric about zero."""
+    return bool(np.all(bins == -bins[::-1]))
+
+
+def mirrored_bins(bins: Array) -> Array:
+    """Make bins exactly symmetric about zero if they are so up to rounding (as from ``linspace``)."""
+    mirrored = (bins - bins[::-1]) / 2
+    if np.all(np.abs(mirrored - bins) <= 8 * np.finfo(float).eps * np.abs(bins).max()):
+        mirrored.setflags(write=False)
+        return mirrored
+    return bins
+
+
+class SelectionPlaces:
+    """Geometry shared by all selection mechanisms with the same bins and input range.
+
+    Parameters
+    ----------
+    bins : array, shape (m,)
+    input_range : (float, float)
+
+    Attributes
+    ----------
+    knots : array, shape (K + 1,)
+        The range's ends and the bins between them.
+    """
+
+    def __init__(self, bins: Array, input_range: tuple[float, float]) -> None:
+        self.bins, self.knots = bins, cell_edges(bins, np.array(input_range))
+        starts, ends = self.knots[:-1, None], self.knots[1:, None]
+        self._below = np.minimum(np.searchsorted(bins, self.knots[:-1], side="right"), len(bins) - 1)
+        gaps = bins[None, :] - bins[:, None]
+        self._inverse = np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
+        self._ends = [(bins - x, x - bins) for x in (starts, ends)]
+
+    def tables(self, left: Array, right: Array) -> tuple[Array, Array]:
+        """Return the one-sided limits of p at the segments' ends, each (K, m), for two families of selection probabilities."""
+        j, m = self._below, len(self.bins)
+        ql, qr = np.zeros((2, len(j), m))
+        ql[:, :-1] = left[j - 1]
+        qr[:, 1:] = right[m - j - 1, ::-1]
+        # Both factors of every term are non-negative: the bins with ql are left of x, those with qr right of it.
+        first, last = (
+            ql * ((qr * to_right) @ self._inverse.T) + qr * ((ql * to_left) @ self._inverse)
+            for to_right, to_left in self._ends
+        )
+        return first, last

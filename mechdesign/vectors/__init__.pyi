@@ -9,6 +9,7 @@ from .export import flat_json as flat_json
 from .export import gradient_hook as gradient_hook
 from .export import privatize_gradients as privatize_gradients
 from .export import torch_module as torch_module
+from .sampled import CoordinateQuantizer as CoordinateQuantizer
 from .sampled import SampledCoordinates as SampledCoordinates
 from .sampled import SampledSigns as SampledSigns
 from .sphere import RandomDirections as RandomDirections

@@ -38,12 +38,13 @@ from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import Checked, field, generator, instance, one_of, positive, read
-from mechdesign.quantizers.mechanism import CoordinateQuantizer, Quantizer, segment_finder
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.sampling import segment_finder
 from mechdesign.quantizers.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
 from mechdesign.vectors.design import VectorLaw
-from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, SampledSubset
+from mechdesign.vectors.sampled import CoordinateQuantizer, SampledCoordinates, SampledSigns, SampledSubset
 from mechdesign.vectors.sphere import RandomDirections, SphereQuantizer
 
 if TYPE_CHECKING:

@@ -28,19 +28,22 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import optimize
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field, integer, magnitude, one_of, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.exact_law import RationalTable
-from mechdesign.quantizers.mechanism import ExactSampler, Quantizer
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.sampling import ExactSampler, is_tensor
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.ball import (
     PureMechanism,
     checked_dimension,
@@ -54,6 +57,9 @@ from mechdesign.vectors.coded import (
     rounded_signs,
     shared_subsets,
 )
+
+if TYPE_CHECKING:
+    pass
 
 
 def coordinate_epsilon(epsilon: float, count: int) -> float:
@@ -385,3 +391,65 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
 
     def _estimates(self, codes: Indices) -> Array:
         return np.where((codes >> np.arange(self.bits)) & 1, self.stretch, -self.stretch)
+
+
+@serializable("vector-quantizer")
+@dataclass(frozen=True, eq=False)
+class CoordinateQuantizer:
+    """One quantizer applied to every coordinate of d-dimensional vectors.
+
+    Parameters
+    ----------
+    coordinate : Quantizer
+    dimension : int
+    scale : float
+        Factor by which inputs are divided and outputs multiplied: a gradient clipped at C takes scale = C.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mechanism = CoordinateQuantizer(Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
+    >>> round(mechanism.privacy_loss(), 3)
+    9.988
+    >>> mechanism.sample(np.zeros((5, 10)), rng=0).shape
+    (5, 10)
+    """
+
+    coordinate: Quantizer
+    dimension: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.coordinate, Quantizer):
+            raise DesignError.of("coordinate", self.coordinate, "must be a Quantizer")
+        checks.settle(
+            self,
+            dimension=checks.integer("dimension", self.dimension, 1),
+            scale=checks.positive("scale", self.scale),
+        )
+
+    def privacy_loss(self) -> float:
+        """Return the loss between any two vectors, d times the coordinate's, rounded up."""
+        return math.nextafter(self.dimension * self.coordinate.privacy_loss(), math.inf)
+
+    def _scaled(self, x: Any) -> Any:
+        found = x if is_tensor(x) else checks.answers("x", x)
+        if found.shape[-1:] != (self.dimension,):
+            raise DataError(f"x: the last axis must be {self.dimension}")
+        with np.errstate(over="ignore"):  # infinity is outside the range
+            return found / self.scale
+
+    def sample(self, x: object, *, rng: Randomness = None, clip: bool = False) -> Any:
+        """Draw for vectors of shape (..., d), arrays or tensors, for simulation; see `Quantizer.sample`."""
+        return self.coordinate.sample(self._scaled(x), rng=rng, clip=clip) * self.scale
+
+    def release(self, x: Numbers, *, clip: bool = False) -> Array:
+        """Draw from the exact law of every coordinate; see `Quantizer.release`, also for its `DataError`."""
+        given = checks.answers("x", x)
+        # Subnormal numbers would take longer, which would reveal them.
+        held = np.where(np.abs(given) < checks.NARROWEST * self.scale, 0.0, given)
+        return self.coordinate.release(self._scaled(held), clip=clip) * self.scale
+
+    def expected_squared_error(self, prior: object) -> float:
+        """Return E‖M(X) − X‖₂² for i.i.d. coordinates with the given prior (on the scaled coordinates)."""
+        return self.dimension * self.scale**2 * self.coordinate.expected_loss(prior, "squared")

@@ -21,19 +21,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, ResultFormatError, SolverError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, gap_words, width
 from mechdesign.evidence.page import Exportable, Page, Section, versions
-from mechdesign.evidence.proofs import (
-    CLAIMED,
-    OWN_WORDS,
-    PROVED,
-    RECOMPUTED,
-    Claim,
-    agreement,
-    close,
-    fitting,
-    same,
-)
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import encode, serializable
 from mechdesign.model.grid import Grid, Programs, Sweep, swept
@@ -287,31 +277,35 @@ class Frontier(Exportable):
         names = (f"{self.over} = {x:.12g}" for x in self.table[self.over])
         return {name: result for name, result in zip(names, self.results) if result is not None}
 
-    def agreements(self) -> list[Claim]:
+    def agreements(self) -> list[proofs.Claim]:
         """Return claims that each point's result is of the design at that point, and that the table agrees with the result."""
-        rows: list[Claim] = []
+        rows: list[proofs.Claim] = []
         whole = [r is not None for r in self.results] == [*self.table["value"].notna()]
         for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows() if whole else ()):
             try:
-                with fitting():
-                    fits = self.design is None or same(
+                with proofs.fitting():
+                    fits = self.design is None or proofs.same(
                         _varied(self.design, self.over, float(row[self.over])), result.design
                     )
                     fresh = _row(result, _verified(result, True))
             except MechdesignError:
                 fits, fresh = False, {}
-            how = CLAIMED if self.design is None else PROVED
-            rows.append(agreement(f"{name}: the result is of the design at this point", how, fits))
+            how = proofs.CLAIMED if self.design is None else proofs.PROVED
+            rows.append(proofs.agreement(f"{name}: the result is of the design at this point", how, fits))
             # a point stated as not certified may be certified
             shown = [k for k in fresh if k not in _OWN and (k, bool(row[k])) != ("certified", False)]
             claim = f"{name}: the table shows its "
-            rows += [agreement(claim + k, RECOMPUTED, close(row[k], fresh[k])) for k in shown]
+            rows += [
+                proofs.agreement(claim + k, proofs.RECOMPUTED, proofs.close(row[k], fresh[k])) for k in shown
+            ]
         blank = self.table[self.table["value"].isna()][
             [c for c in list(self.table)[1:] if whole and c not in _OWN]
         ]
         whole = whole and bool((blank.isna() | (blank == 0)).all(axis=None))
-        rows.append(agreement("every point that the table shows solved has a result", PROVED, whole))
-        return [*rows, agreement(OWN_WORDS, CLAIMED, True)]
+        rows.append(
+            proofs.agreement("every point that the table shows solved has a result", proofs.PROVED, whole)
+        )
+        return [*rows, proofs.agreement(proofs.OWN_WORDS, proofs.CLAIMED, True)]
 
     def _solved(self) -> pd.DataFrame:
         return self.table[self.table["value"].notna()]

@@ -19,22 +19,10 @@ from flint import fmpq
 from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.files import check_writable
-from mechdesign.evidence.proofs import (
-    CLAIMED,
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    MechanismClass,
-    Proof,
-    RowsBound,
-    agreement,
-    every,
-    same,
-)
 from mechdesign.evidence.results import Accuracy, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
@@ -86,7 +74,7 @@ _LARGE = 20_000  # from this many variables a second solve takes too long: a mix
 
 def bound_of(declared: Declared, rows: Indices, multipliers: Iterable[Any]) -> Iterator[Bound]:
     """Yield the bound that these multipliers prove, unless a reduced cost is negative."""
-    proof = RowsBound(rows, tuple(multipliers))
+    proof = proofs.RowsBound(rows, tuple(multipliers))
     if (bound := declared.linear_bound(rows, proof.multipliers)).admissible:
         yield Bound(round_down(fraction(bound.bound)), proof)
 
@@ -180,7 +168,12 @@ class TableDesign(ModelledDesign):
     def audit(self, result: Result) -> pd.DataFrame:
         """Tabulate every row of every family: privacy by pair and output, the user's own rows, and the sums."""
         multipliers = next(
-            (dict(zip(p.rows.tolist(), p.multipliers)) for p in result.proofs if isinstance(p, RowsBound)), {}
+            (
+                dict(zip(p.rows.tolist(), p.multipliers))
+                for p in result.proofs
+                if isinstance(p, proofs.RowsBound)
+            ),
+            {},
         )
         witness = next((p.witness for p in result.proofs if isinstance(p, TableProof)), ())
         cells = self.exact(result.mechanism, witness)
@@ -474,8 +467,8 @@ class TableProblem(FiniteProblem):
         return Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
 
     @property
-    def among(self) -> MechanismClass:
-        return every("table within these constraints")
+    def among(self) -> proofs.MechanismClass:
+        return proofs.every("table within these constraints")
 
     def to_cvxpy(self) -> cp.Problem:
         """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""
@@ -633,7 +626,7 @@ def _settled(declared: Declared, cells: Exact) -> Exact:
 
 @serializable("table-proof")
 @dataclass(frozen=True, eq=False)
-class TableProof(Proof):
+class TableProof(proofs.Proof):
     r"""A table of integer weights meets each row of its problem, with :math:`e^\varepsilon` from below, and costs at most the value.
 
     Parameters
@@ -649,10 +642,10 @@ class TableProof(Proof):
 
     speaks_of = ("privacy", "bias", "value")
 
-    def check(self, stated: Certificate) -> Iterator[Claim]:
+    def check(self, stated: proofs.Certificate) -> Iterator[proofs.Claim]:
         design, law = instance("question", stated.question, TableDesign), stated.law
         declared = design.declared
-        if self.distances is not None and not same(self.distances, declared.privacy[0].distances):
+        if self.distances is not None and not proofs.same(self.distances, declared.privacy[0].distances):
             raise DesignError("distances: are not those of the design's space")
         v = design.exact(law, self.witness)
         if len(v) != len(declared.cost):
@@ -663,7 +656,9 @@ class TableProof(Proof):
         families = [(declared.family_of(number), slack) for number, slack in broken.items() if number >= 0]
         for asked in declared.privacy:
             over = [slack for family, slack in families if family == asked.label]
-            yield Claim(f"{asked.label}: {asked}", PROVED, float(min(over, default=0)), not over)
+            yield proofs.Claim(
+                f"{asked.label}: {asked}", proofs.PROVED, float(min(over, default=0)), not over
+            )
             if asked.distances is not None and isinstance(design, TableProblem):
                 known, space = not callable(asked.privacy.metric), asked.space
                 fits = space is None or space.ordered(declared.inputs) is space
@@ -671,7 +666,7 @@ class TableProof(Proof):
                     own = design.unknown.distances(asked.privacy)
                     fits &= np.allclose(own, asked.distances, rtol=1e-12, atol=0)
                 claim = f"{asked.label}: distances are those of the metric"
-                yield agreement(claim, PROVED if known else CLAIMED, fits)
+                yield proofs.agreement(claim, proofs.PROVED if known else proofs.CLAIMED, fits)
         yield from row_claims(declared, v)
         room = fraction(rational(stated.value) - declared.value(v))
         rooms = dict[str, float]()
@@ -686,10 +681,12 @@ class TableProof(Proof):
                     min(margin, round_down(room)),
                     f"the convex objective is at most {stated.value!r}",
                 )
-            yield Claim(claim, RECOMPUTED if label in rooms else CLAIMED, margin, margin >= 0)
+            yield proofs.Claim(
+                claim, proofs.RECOMPUTED if label in rooms else proofs.CLAIMED, margin, margin >= 0
+            )
         if "objective" not in declared.curved:
             claim = f"the objective, called {declared.objective!r}, is at most {stated.value!r}"
-            yield Claim(claim, PROVED, float(room), room >= 0)
+            yield proofs.Claim(claim, proofs.PROVED, float(room), room >= 0)
         if isinstance(design, FiniteProblem):
             yield declared.objective_claim()
-        yield agreement("weights are a table of the problem's inputs and outputs", PROVED, True)
+        yield proofs.agreement("weights are a table of the problem's inputs and outputs", proofs.PROVED, True)

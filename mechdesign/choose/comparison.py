@@ -18,7 +18,7 @@ from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Req
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, gap_words, shown, width
-from mechdesign.evidence.page import Exportable, Page, Section, page
+from mechdesign.evidence.page import Exportable, Page, Section
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.grid import applied
@@ -285,12 +285,6 @@ class Comparison(Exportable):
         axis.set(xlabel=f"error over the {'best found' if self.least is None else 'proved least'}")
         axis.grid(axis="y", visible=False)
         return fig
-
-    figure = plot
-
-    def to_html(self) -> str:
-        """Return the page that `report` writes."""
-        return page(**self._page())
 
     def _page(self) -> Page:
         best, name = self.best, self._best_name

@@ -248,12 +248,6 @@ class Problem(ModelledDesign):
         if self.numbers is not None:
             _ = self.declared
 
-    def check_values(self) -> None:
-        """Raise DesignError if a parameter has no value."""
-        for parameter in self.parameters:
-            if parameter.value is None:
-                raise DesignError.of("parameter", parameter.name(), "has no value")
-
     def compiled(
         self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
     ) -> Any:
@@ -269,7 +263,9 @@ class Problem(ModelledDesign):
         held = self.__dict__.get("_declared")
         if held is not None:
             return held
-        self.check_values()
+        for parameter in self.parameters:
+            if parameter.value is None:
+                raise DesignError.of("parameter", parameter.name(), "has no value")
         found = self.compiled()
         if not any(one.parameters() for one in (self.objective, *self.own)):  # others are not in the numbers
             self.__dict__["_declared"] = found

@@ -287,7 +287,7 @@ class Frontier(Exportable):
                     fits = self.design is None or proofs.same(
                         _varied(self.design, self.over, float(row[self.over])), result.design
                     )
-                    fresh = _row(result, _verified(result, True))
+                    fresh = _row(result, _verified(result))
             except MechdesignError:
                 fits, fresh = False, {}
             how = proofs.CLAIMED if self.design is None else proofs.PROVED
@@ -392,7 +392,6 @@ def sweep(
     build: Callable[..., Design] | Design,
     *,
     gap: float | None = None,
-    verify: bool = True,
     time_limit: float | None = None,
     **axis: Sequence[float],
 ) -> Frontier:
@@ -405,8 +404,6 @@ def sweep(
         name, its own or its privacy's ("epsilon", "max_mse", "alpha", "delta", "dimension", …).
     gap : float, optional
         Relative gap of every point; each design's own by default.
-    verify : bool
-        Check every certificate in exact arithmetic (for up to 64 outputs).
     time_limit : float, optional
         Seconds for the whole curve; every point may take an equal share of the remaining time. A point holds its best
         result by then, with its proved gap; `note` marks points without a result, or not verified in time.
@@ -432,7 +429,6 @@ def sweep(
     1  0.0  1.5000  0.0
     2  0.3  1.2872  0.0
     """
-    one_of("verify", verify, (True, False))
     if not callable(build) and not isinstance(build, Design):
         raise DesignError.of(
             "build", build, "must be a design, a Problem, or a function from a number to one"
@@ -449,7 +445,7 @@ def sweep(
         progress_bar(f"sweep over {name}", len(points)) as step,
     ):
         for i, design in enumerate(designs):
-            row, result = _point(design, gap, verify, deadline.part(1 / (len(points) - i)))
+            row, result = _point(design, gap, deadline.part(1 / (len(points) - i)))
             rows.append({name: points[i], **row})
             results.append(result)
             step()
@@ -471,17 +467,15 @@ def _designs(build: Any, name: str, values: Sequence[float]) -> Generator[Design
             yield instance("build", build(**{name: value}), Design)
 
 
-def _point(
-    design: Design, gap: float | None, verify: bool, share: Deadline
-) -> tuple[dict[str, Any], Result | None]:
+def _point(design: Design, gap: float | None, share: Deadline) -> tuple[dict[str, Any], Result | None]:
     try:
         result = design.solve(gap=gap, time_limit=share.part(0.8).limit())
     except MechdesignError as error:
         own = {"certified": False, "note": _unsolved(error, share)}
         return {name: own.get(name, np.nan) for name in COLUMNS}, None
-    late = verify and result.certificate is not None and share.passed
+    late = result.certificate is not None and share.passed
     notes = (*result.notes, *(("not verified in time",) if late else ()))
-    return _row(result, not late and _verified(result, verify), notes), result
+    return _row(result, not late and _verified(result), notes), result
 
 
 def _unsolved(error: MechdesignError, share: Deadline) -> str:
@@ -495,10 +489,10 @@ def _unsolved(error: MechdesignError, share: Deadline) -> str:
     raise error
 
 
-def _verified(result: Result, verify: bool) -> bool:
+def _verified(result: Result) -> bool:
     """Return whether a point is certified; certificates of many outputs are not checked, as that takes longer than the curve."""
     many = len(getattr(result.mechanism, "bins", ())) > _CHECKED
-    return result.certificate is not None and (many or not verify or result.certificate.verify())
+    return result.certificate is not None and (many or result.certificate.verify())
 
 
 def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str, Any]:

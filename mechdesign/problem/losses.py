@@ -133,35 +133,13 @@ class Loss(Checked):
         return np.asarray(value)
 
     def check_convex(self, bins: Array, lower: float, upper: float) -> None:
-        """Raise DesignError if ℓ is visibly not convex at the errors that these bins can cause.
-
-        Between any three neighbouring points of a sample of :math:`B_i - x`, the chord must lie above the middle one.
-        """
-        if self.function is None or isinstance(self.function, UnavailableCallable):
-            return
-        x = np.linspace(lower, upper, 65)
-        errors = np.unique(np.append(np.subtract.outer(bins, x), 0.0))
-        errors = errors[np.append(True, np.diff(errors) > 1e-9 * max(1.0, float(np.abs(errors).max())))]
-        with np.errstate(all="ignore"):
-            values = self(errors)
-        if not np.all(np.isfinite(values)):
-            where = errors[~np.isfinite(values)][0]
-            ends = f"[{errors[0]:g}, {errors[-1]:g}]"
-            raise DesignError(f"loss({where:g}) is not finite; a loss must be finite on {ends}")
-        left, middle, right = errors[:-2], errors[1:-1], errors[2:]
-        share = (right - middle) / (right - left)
-        chord = share * values[:-2] + (1 - share) * values[2:]
-        scale = np.maximum(np.abs(values[1:-1]), np.abs(chord)) + 1.0
-        bad = np.flatnonzero(values[1:-1] > chord + 1e-9 * scale)
-        if bad.size:
-            at = middle[bad[0]]
-            i = int(np.argmin(np.abs(np.subtract.outer(bins, x) - at).min(axis=1)))
-            raise DesignError(
-                f"loss is not convex near the error {at:g} (output {bins[i]:g}): its value there is above the chord; "
-                "give a convex function"
-            )
+        """Raise DesignError if ℓ is visibly not convex at the errors that these bins can cause."""
+        if not (self.function is None or isinstance(self.function, UnavailableCallable)):
+            check_loss(self, np.linspace(np.min(bins) - upper, np.max(bins) - lower, _SAMPLED), grows=False)
 
 
+_SAMPLED = 1025
+"""Errors at which convexity is checked."""
 _PANELS = 32
 """Panels per cell of the trapezoid rule (from above) and sub-chords (from below) for a callable loss."""
 _SLACK = 1e-13
@@ -223,23 +201,22 @@ class ExactCosts:
         return Fraction(sum(n * w for n, w in zip(self.numerators, weights)), self.denominator)
 
 
-def check_loss(loss: Loss, points: np.ndarray) -> None:
-    """Raise DesignError if the loss is not finite, not convex or does not grow on `points`."""
-    values = np.asarray(loss(points), dtype=float)
-    if values.shape != points.shape or not np.all(np.isfinite(values)):
-        raise DesignError.of("loss", loss.name, "must return one finite number per error")
-    gaps = np.diff(points)
-    slopes = np.diff(values) / gaps
-    scale = np.abs(slopes).max() + 1e-300
-    bad = np.flatnonzero(np.diff(slopes) < -1e-9 * scale)
+def check_loss(loss: Loss, points: np.ndarray, *, grows: bool = True) -> None:
+    """Raise DesignError if the loss is not finite, not convex or, unless `grows` is false, does not grow to both sides on evenly spaced `points`."""
+    with np.errstate(all="ignore"):
+        values = loss(points)
+    if not np.isfinite(values).all():
+        where = points[~np.isfinite(values)][0]
+        said = f"must be finite on [{points[0]:g}, {points[-1]:g}]; it is not at {where:g}"
+        raise DesignError.of("loss", loss.name, said)
+    slopes = np.diff(values) / np.diff(points)
+    bad = np.flatnonzero(np.diff(slopes) < -1e-9 * (np.abs(slopes).max() + 1e-300))
     if bad.size:
-        raise DesignError.of("loss", loss.name, f"is not convex near the error {points[bad[0] + 1]:g}")
-    if not slopes[0] < 0 < slopes[-1]:
-        raise DesignError.of(
-            "loss",
-            loss.name,
-            f"must grow on both sides; it does not between {points[0]:g} and {points[-1]:g}",
-        )
+        said = f"is not convex near the error {points[bad[0] + 1]:g}: its value there is above the chord"
+        raise DesignError.of("loss", loss.name, said)
+    if grows and not slopes[0] < 0 < slopes[-1]:
+        said = f"must grow on both sides; it does not between {points[0]:g} and {points[-1]:g}"
+        raise DesignError.of("loss", loss.name, said)
 
 
 def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1) -> ExactCosts:

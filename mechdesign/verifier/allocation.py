@@ -14,7 +14,7 @@ A mix is one of changes if x = (λ/a)^m and shares z, x ≤ z ≤ 1, keep the bo
 
 **Laplace and Gaussian noise.** Moved by v, coordinates of scales s lose what coordinates of scale 1 lose that are moved by v/s. Larger ratios are never more private, so the
 worst change moves every coordinate by all it may; under several bounds what counts is the largest Σ (|v_i|/s_i)^m
-(`mechdesign.verifier.changes`): μ² of Gaussian noise, m = 2, and of Laplace noise, m = 1, the largest loss E. Then
+(`mechdesign.verifier.calibration`): μ² of Gaussian noise, m = 2, and of Laplace noise, m = 1, the largest loss E. Then
 
 - ρ = μ²/2, and δ(ε) is that of one normal coordinate moved by μ;
 - δ(ε) ≤ 1 − e^(ε − E) of Laplace noise (Muthukrishnan and Kalyani, Corollary 6), and 1 − e^((ε − E)/2) where one coordinate changes.
@@ -33,12 +33,10 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from mechdesign.verifier import reading
+from mechdesign.verifier import calibration, reading
 from mechdesign.verifier.arithmetic import between, decimal
-from mechdesign.verifier.calibration import SMALL, Term, delta_of
-from mechdesign.verifier.changes import Changes, changes_of, left_of_budget, left_of_total
-from mechdesign.verifier.composition import PLACES, SLACK
-from mechdesign.verifier.laws import ONE, PI, ROUND, ZERO, gamma, normal
+from mechdesign.verifier.calibration import Changes, Term, changes_of, delta_of
+from mechdesign.verifier.composition import ONE, PI, PLACES, ROUND, SLACK, ZERO, gamma, normal
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
 from mechdesign.verifier.table import MISSED, Own, own_rows, rows_hold, tangents_of
 
@@ -447,8 +445,8 @@ def private(
 
     def left_of(budget: Fraction) -> Fraction:
         if changes is None or prices is None:
-            return left_of_total([ratio**m for ratio, _ in ratios], budget)
-        return left_of_budget(changes, [Fraction(s) for s in scales], m, prices, budget)
+            return calibration.left_of_total([ratio**m for ratio, _ in ratios], budget)
+        return calibration.left_of_budget(changes, [Fraction(s) for s in scales], m, prices, budget)
 
     if privacy[""] == "pure-dp" and m == 1:
         epsilon = privacy["epsilon"]
@@ -505,7 +503,7 @@ def composed_delta(terms: list[Term], epsilon: Decimal, delta: Decimal, account:
         for shift, count in shifts:
             moved.setdefault((name, shapes), Counter())[shift] += count * rounds
     laplace = moved.get(("laplace", ()), Counter())
-    for shift in [shift for shift in laplace if shift < SMALL * max(laplace)]:
+    for shift in [shift for shift in laplace if shift < calibration.SMALL * max(laplace)]:
         epsilon -= shift * laplace.pop(shift) * ROUND
     alike = [Term(*law, sorted(shifts.items(), reverse=True)) for law, shifts in moved.items() if shifts]
     if epsilon < 0:  # as noise is symmetric, δ(−τ) = 1 − e^(−τ) (1 − δ(τ))

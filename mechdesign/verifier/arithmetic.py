@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
 from operator import mul
 from typing import Any, TypeVar
@@ -18,23 +18,14 @@ Number = TypeVar("Number", float, Decimal)
 
 
 def exp_bounds(x: Json, bits: int = 320) -> tuple[Fraction, Fraction]:
-    """Rationals below and above e^x: a Taylor interval of x / 2^k, squared k times with outward rounding."""
+    """Rationals below and above e^x, right to so many bits: decimals exponentiate to the last digit, and what the last digit of x is worth is room."""
     x = Fraction(x)
     if abs(x) > 2**14:
         raise NotCovered("an exponent beyond 16384")
-    if x < 0:
-        low_power, high_power = exp_bounds(-x, bits)
-        return 1 / high_power, 1 / low_power
-    k = max(0, math.ceil(math.log2(x + 1)) + 2)
-    small, bits = x / 2**k, bits + 2 * k
-    unit, total, term = 1 << bits, Fraction(0), Fraction(1)
-    for n in range(1, 60):
-        total += term
-        term = Fraction(math.floor(term * small / n * unit * 2**20), unit * 2**20)
-    low, high = math.floor(total * unit), math.floor((total + 2 * term) * unit) + 64
-    for _ in range(k):
-        low, high = (low * low) >> bits, ((high * high) >> bits) + 1
-    return Fraction(low, unit), Fraction(high, unit)
+    with localcontext(prec=12 + bits // 3) as digits:
+        found = decimal(x).exp()
+        room = found * (decimal(abs(x)) + 2).scaleb(1 - digits.prec)
+        return Fraction(found - room), Fraction(found + room)
 
 
 def decimal(number: Fraction | float) -> Decimal:
@@ -63,6 +54,28 @@ def peak(low: int, high: int, f: Callable[[int], float]) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if f(middle) >= f(middle + 1) else (middle + 1, high)
     return low
+
+
+def series(a: Decimal, z: Decimal) -> Decimal:
+    """Σ z^n / (a (a + 1) … (a + n)) = γ(a, z) e^z / z^a: positive terms, as many as the digits of the context tell."""
+    term = total = 1 / a
+    n, tiny = a, Decimal(10) ** (3 - getcontext().prec)
+    while term > tiny * total or n < z:
+        n += 1
+        term = term * z / n
+        total += term
+    return total
+
+
+def hypergeometric(top: Decimal, bottom: Decimal, x: Decimal) -> Decimal:
+    """Σ_n x^n Π_{i < n} (top + i)/(bottom + i), x < 1."""
+    found = term = Decimal(1)
+    i, rises, tiny = 0, True, (1 - x) * Decimal(10) ** (3 - getcontext().prec)
+    while rises or term > tiny * found:
+        ratio = x * (top + i) / (bottom + i)
+        rises, term, i = ratio > 1, term * ratio, i + 1
+        found += term
+    return found
 
 
 Matrix = Sequence[Sequence[Any]]

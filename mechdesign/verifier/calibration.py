@@ -1,4 +1,4 @@
-"""Calibrated noise: what all coordinates and rounds consume of the budget, and what an error costs.
+"""What one record changes, and what calibrated noise consumes of the budget on it, over all coordinates and rounds.
 
 Rounds see all records or a Poisson sample of them. Normal noise is one coordinate of shift (Σ v_i²)^½, and one coordinate alone has δ = P(L > ε) − e^ε Q(L > ε), in closed form. Other
 losses are composed (`mechdesign.verifier.composition`).
@@ -14,21 +14,255 @@ q² x − (x − 1 + q)(1 − x (1 − q)) = (x − 1)² (1 − q) ≥ 0. Of sev
 Not covered: zero-concentrated privacy of noise that is not Gaussian; samples of records of which one is replaced.
 
 **Changes.** A change moves coordinate i by at most v_i. Independent noise of a symmetric log-concave law loses most where every v_i is as large as
-it can be: larger shifts have hockey-stick curves that are nowhere lower, and so have their products (`mechdesign.verifier.changes`).
+it can be: larger shifts have hockey-stick curves that are nowhere lower, and so have their products (`worst_shifts`).
 At these shifts the largest losses add up, a round that is sampled at rate q having log(1 + q (e^ℓ − 1)) of its ℓ; normal noise
 consumes ρ = Σ v_i²/2σ².
+
+**Bounds of changes.** A change moves coordinate i by |v_i| ≤ a_i, at most c coordinates at once, with ‖v‖₁ ≤ L₁ and ‖v‖₂ ≤ L₂.
+
+**Lists of shifts**, each of which alone is as bad for privacy as every change: `worst_shifts`.
+
+**Σ (|v_i|/s_i)^m** is bounded in fractions, by prices. *Prices* θ ≥ 0 of a changed coordinate, of L₁ and of L₂² prove, whatever they are, that no change consumes more than
+
+    θ₁ c + θ₂ L₁ + θ₃ L₂² + Σ_i max(0, max over 0 < v ≤ a_i of (v/s_i)^m − θ₁ − θ₂ v − θ₃ v²).
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier import composition, laws, reading
-from mechdesign.verifier.changes import Shifts, worst_shifts
-from mechdesign.verifier.laws import HALF, ONE, ROUND, ZERO
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
+from mechdesign.verifier import composition, reading
+from mechdesign.verifier.arithmetic import between, decimal
+from mechdesign.verifier.composition import HALF, ONE, ROUND, SLACK, WHOLE, ZERO, Cell, Grid, Losses
+from mechdesign.verifier.reading import STAIRS, Account, Json, NotCovered, Refused, TooLarge
+
+BITS = 800
+MOST_EXACT = 2000
+
+
+Shifts: TypeAlias = list[tuple[Decimal, int]]
+"""Sizes, the largest first, and how many coordinates move so far."""
+MOST_BOUNDS = 10**5
+GROUPS = 12
+"""Of coordinates that move alike."""
+
+
+class Changes(NamedTuple):
+    """Coordinates that change, by at most a_i each, and the other bounds."""
+
+    sizes: list[Fraction]
+    l0: int | None
+    l1: Fraction | None
+    l2: Fraction | None
+
+
+def changes_of(bounds: Json, count: int) -> Changes:
+    each, most = bounds["each"], [bounds[name] for name in ("linf", "l1", "l2") if bounds[name] is not None]
+    if each is None or len(each) != count or not min([*each, *most, 1]) >= 0 or (bounds["l0"] or 0) > count:
+        raise Refused("bounds of other coordinates than the answer's")
+    return Changes(coordinates(bounds), bounds["l0"], *norms(bounds))
+
+
+def norms(bounds: Json) -> tuple[Fraction | None, Fraction | None]:
+    """L₁ and L₂."""
+    l1, l2 = (None if bounds[name] is None else Fraction(bounds[name]) for name in ("l1", "l2"))
+    return l1, l2
+
+
+def left_of_total(parts: Iterator[Fraction] | list[Fraction], budget: Fraction) -> Fraction:
+    """Return a budget less a sum, rounded down: the sum is rounded up, or exact if that leaves nothing."""
+    held = list(parts)
+    above = Fraction(sum(-((-part.numerator << BITS) // part.denominator) for part in held), 2**BITS)
+    if above <= budget:
+        return budget - above
+    while len(held) > 1 and len(held) <= MOST_EXACT:
+        held = [sum(held[i : i + 2], Fraction(0)) for i in range(0, len(held), 2)]
+    return budget - (held[0] if len(held) == 1 else above)
+
+
+def left_of_budget(
+    asked: Changes, scales: list[Fraction], m: int, stated: list[float], budget: Fraction
+) -> Fraction:
+    """Return the slack of the budget that prices prove for every change; negative if they prove none."""
+    prices = [Fraction(p) for p in stated]
+    bounds = asked.l0, asked.l1, asked.l2 and asked.l2**2
+    if len(prices) != 3 or min(prices) < 0 or any(p and b is None for p, b in zip(prices, bounds)):
+        return Fraction(-1)
+    paid = sum((p * b for p, b in zip(prices, bounds) if b is not None), Fraction(0))
+    moved = [(a, s) for a, s in zip(asked.sizes, scales) if a > 0]
+    return left_of_total([beyond(a, s, m, prices) for a, s in moved], budget - paid)
+
+
+def beyond(a: Fraction, s: Fraction, m: int, prices: list[Fraction]) -> Fraction:
+    """The most that a change of one coordinate consumes beyond its price."""
+    one, two, three = prices
+    if m == 2:
+        return max((a / s) ** 2 - one - two * a - three * a * a, Fraction(0))
+    rate = 1 / s - two
+    if rate <= 0:
+        return Fraction(0)
+    v = min(a, rate / (2 * three)) if three else a
+    return max(v * rate - three * v * v - one, Fraction(0))
+
+
+def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account) -> list[Shifts]:
+    """Lists of shifts and of how many coordinates move so far; each list alone is as bad as every change that is allowed.
+
+    Sorted by size, the k-th coordinate of a change moves by at most its bound, by L₁/k and by L₂/√k. Under a log-concave law two
+    coordinates that move by a and b are more private than one that moves by a + b (by way of the data set in which the first
+    alone has moved, and as tests by thresholds are the best ones), so that all of L₁ may stand on one coordinate. Normal noise
+    sees the ℓ₂ norm alone, a staircase whether a coordinate moves.
+    """
+    sizes, l1, l2 = bounds_of(sensitivity, dimension)
+    if not isinstance(sensitivity, dict) or (sensitivity["each"] is l1 is l2 is None):
+        ((size, count),) = sizes
+        counted = name in WHOLE and isinstance(sensitivity, dict)
+        return [[(Decimal(int(size)) if counted else decimal(size), count)]]
+    if dimension > MOST_BOUNDS:
+        raise TooLarge(f"too large to check: bounds of more than {MOST_BOUNDS} coordinates")
+    account.takes(25 * dimension)
+    if name == "norm":
+        norms_of = [decimal(filled(sizes, l1)).sqrt(), *([] if l2 is None else [decimal(l2)])]
+        return [[(min(norms_of) * ROUND, 1)]]
+    bounds = [decimal(size) for size, count in sizes for _ in range(count)]
+    if name in STAIRS:
+        return [[(bounds[0], len(bounds))]]
+    total = decimal(reached(1, sizes, l1, None))
+    if l2 is not None:
+        total = min(total, decimal(watered(sizes, l2)) * ROUND)
+        if name in WHOLE:
+            total = min(total, Decimal(most_whole([int(b) for b in bounds], int(l2**2))))
+    norm = decimal(l2) * ROUND if l2 is not None else Decimal(len(bounds)).sqrt() * bounds[0] * ROUND
+    envelope = [min(b, total / k * ROUND, norm / Decimal(k).sqrt()) for k, b in enumerate(bounds, 1)]
+    top, whole = bounds[0], min(total, sum(envelope, ZERO), Decimal(len(bounds)).sqrt() * norm)
+    # two that fit into one largest bound are moved into one
+    fewer = min(len(bounds), max(math.ceil(2 * whole / top) - 1, 1))
+    packed = [min(top, whole / k * ROUND) for k in range(1, fewer + 1)]
+    found = [envelope, packed, [whole]]
+    if name in WHOLE:
+        found = [[Decimal(int(v)) for v in vector] for vector in found]
+    cases = (grouped([v for v in vector if v > 0]) for vector in found)
+    return sorted({tuple(case): case for case in cases}.values(), key=len)
+
+
+def most_whole(bounds: list[int], square: int) -> int:
+    """The largest sum of whole numbers within these bounds whose squares add up to so much: each further 1 goes where it adds least."""
+    level, open_, total = 0, bounds, 0
+    while open_ := [b for b in open_ if b > level]:
+        steps = min(len(open_), square // (2 * level + 1))
+        total, square, level = total + steps, square - steps * (2 * level + 1), level + 1
+        if steps < len(open_):
+            break
+    return total
+
+
+def grouped(vector: list[Decimal]) -> Shifts:
+    """Equal shifts counted; where there are many, groups as large as their largest, cut where the sum of squares falls most."""
+    sizes = sorted(Counter(vector).items(), reverse=True)
+    squares, counts = [float(v) ** 2 for v, _ in sizes], [count for _, count in sizes]
+    before = [0, *accumulate(counts)]
+    cuts = [0, len(sizes)]
+    while len(cuts) <= min(GROUPS, len(sizes)):
+        inside = [(a, i, b) for a, b in pairwise(cuts) for i in range(a + 1, b)]
+        saved = (((squares[a] - squares[i]) * (before[b] - before[i]), i) for a, i, b in inside)
+        cuts = sorted([*cuts, max(saved)[1]])
+    return [(sizes[a][0], before[b] - before[a]) for a, b in pairwise(cuts)]
+
+
+Bounds = list[tuple[Fraction, int]]
+"""Sizes, and how many coordinates have them, from the largest on."""
+
+
+def coordinates(sensitivity: Json) -> list[Fraction]:
+    """What each coordinate changes by at most; one number where it is the same for all."""
+    if not isinstance(sensitivity, dict):
+        return [Fraction(sensitivity)]
+    most = [sensitivity[name] for name in ("linf", "l1", "l2") if sensitivity[name] is not None]
+    if sensitivity["each"] is None:
+        return [Fraction(min(most))]
+    return [Fraction(min([b, *most])) for b in sensitivity["each"]]
+
+
+def widths(sensitivity: Json, dimension: int) -> list[Fraction]:
+    """What each of so many coordinates changes by at most."""
+    each = coordinates(sensitivity)
+    return each * dimension if len(each) == 1 else each
+
+
+def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | None, Fraction | None]:
+    """Return the bounds of single coordinates, and L₁ and L₂."""
+    if not isinstance(sensitivity, dict):
+        return [(Fraction(sensitivity), dimension)], None, None
+    count, each = sensitivity["l0"] or dimension, coordinates(sensitivity)
+    if count > dimension:
+        raise Refused("more coordinates that change than there are")
+    if sensitivity["each"] is None:
+        return [(each[0], count)], *norms(sensitivity)
+    if len(each) != dimension or min(sensitivity["each"]) < 0:
+        raise Refused("bounds of other coordinates than the answer's, or negative ones")
+    sizes = Counter(sorted((size for size in each if size > 0), reverse=True)[:count])
+    if not sizes:
+        raise Refused("bounds that allow no change")
+    return sorted(sizes.items(), reverse=True), *norms(sensitivity)
+
+
+def filled(bounds: Bounds, l1: Fraction | None) -> Fraction:
+    """The largest Σ v² within ‖v‖₁ ≤ L₁: the largest bounds, filled."""
+    square, left = Fraction(0), l1
+    for size, count in bounds:
+        if left is None:
+            square += count * size**2
+            continue
+        whole = min(count, int(left / size))
+        part = min(left - whole * size, size) if whole < count else Fraction(0)
+        square, left = square + whole * size**2 + part**2, left - whole * size - part
+    return square
+
+
+def watered(bounds: Bounds, l2: Fraction) -> Fraction:
+    """The largest ‖v‖₁ within ‖v‖₂ ≤ L₂, from above."""
+    if sum(count * size**2 for size, count in bounds) <= l2**2:
+        return sum((count * size for size, count in bounds), Fraction(0))
+
+    def within(level: float) -> bool:
+        return math.fsum(n * min(float(size), level) ** 2 for size, n in bounds) <= float(l2) ** 2
+
+    _, high = between(0.0, float(bounds[0][0]), within)
+    level, found = Fraction(high), Fraction(0)
+    for size, count in bounds:
+        v = min(size, level)
+        found += count * (v - v * v / (2 * level))
+    return found + l2**2 / (2 * level)
+
+
+def beyond_changes(
+    norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None, largest: Fraction
+) -> Fraction:
+    """Return the slack of the largest norm over all changes (of ℓ₂, of its square); negative if a change has a larger norm."""
+    if norm != 2:
+        return largest - reached(norm, bounds, l1, l2)
+    left = largest**2 - filled(bounds, l1)
+    return left if l2 is None else max(left, largest - l2)
+
+
+def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None) -> Fraction:
+    """The largest norm of a change: that of ℓ₂ to rounding, the others from above."""
+    if norm == math.inf:
+        return bounds[0][0]
+    if norm == 2:
+        found = Fraction(math.sqrt(filled(bounds, l1)))
+        return found if l2 is None else min(found, l2)
+    parts = [sum((count * size for size, count in bounds), Fraction(0))]
+    parts += [] if l1 is None else [l1]
+    parts += [] if l2 is None else [watered(bounds, l2)]
+    return min(parts)
+
 
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
@@ -56,6 +290,11 @@ class Term(NamedTuple):
         """Σ v² of one round."""
         return sum((count * v * v for v, count in self.shifts), ZERO)
 
+    @property
+    def ratio(self) -> Decimal:
+        """Σ v²/σ² of Gaussian noise in all rounds."""
+        return self.rounds * self.squares / (self.shapes[0] ** 2 if self.shapes else ONE)
+
     def together(self) -> Term:
         """Normal noise as that of one coordinate and one round, of each round that is sampled; other noise as it is."""
         if self.name != "norm":
@@ -75,13 +314,13 @@ class Term(NamedTuple):
         """About what a shift by 1 loses."""
         if self.name == "discrete_gaussian":
             return 1 / self.shapes[0]
-        return self.shapes[0] if self.name in ("dlaplace", *reading.STAIRS) else ONE
+        return self.shapes[0] if self.name in ("dlaplace", *STAIRS) else ONE
 
     def before(self, epsilon: Decimal) -> Decimal:
         """The loss that becomes ε where a sample is seen."""
         return (1 + (epsilon.exp() - 1) / self.rate).ln()
 
-    def round(self, grid: composition.Grid, share: Decimal) -> tuple[list[composition.Cell], Decimal]:
+    def round(self, grid: Grid, share: Decimal) -> tuple[list[Cell], Decimal]:
         """Cells of the loss of a round that sees everybody, and the mass whose loss is infinite; the sampled one's share of ε."""
         bend = self.before(share)
         if len(self.shifts) == self.shifts[0][1] == 1:
@@ -92,16 +331,16 @@ class Term(NamedTuple):
         masses = (
             (Decimal(m) / grid.unit, i * whole.step + origin) for i, m in enumerate(whole.masses, whole.first)
         )
-        cells = [composition.Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
+        cells = [Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
         return cells, Decimal(whole.infinite) / grid.unit
 
     def losses(
-        self, grid: composition.Grid, shift: Decimal, bend: Decimal, unit: Decimal, alone: bool
-    ) -> tuple[composition.Losses, Decimal]:
+        self, grid: Grid, shift: Decimal, bend: Decimal, unit: Decimal, alone: bool
+    ) -> tuple[Losses, Decimal]:
         """The loss of one coordinate less an origin, the second, such that few or alike losses, with no others, are points of the grid."""
         if self.name == "laplace":
             return composition.laplace_losses(grid, shift, unit), shift
-        origin, exact = ZERO, alone and self.name in (*laws.WHOLE, *reading.STAIRS)
+        origin, exact = ZERO, alone and self.name in (*WHOLE, *STAIRS)
         if exact and self.name == "dlaplace":
             origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
         elif exact and self.name == "discrete_gaussian":
@@ -111,38 +350,34 @@ class Term(NamedTuple):
         cells, infinite = self.outcomes(grid, shift, bend)
         return grid.losses(from_origin(cells, origin), unit, infinite, exact=exact), origin
 
-    def outcomes(
-        self, grid: composition.Grid, shift: Decimal, bend: Decimal
-    ) -> tuple[list[composition.Cell], Decimal]:
+    def outcomes(self, grid: Grid, shift: Decimal, bend: Decimal) -> tuple[list[Cell], Decimal]:
         """Cells of the loss of one coordinate, and the mass whose loss is infinite."""
-        if self.name in reading.STAIRS:
-            return laws.staircase_atoms(self.shapes, shift)
-        if self.name in laws.WHOLE:
+        if self.name in STAIRS:
+            return composition.staircase_atoms(self.shapes, shift)
+        if self.name in WHOLE:
             # tails of wide noise take longer
-            each = 8 if self.name == "discrete_gaussian" and self.shapes[0] > laws.LISTED else 2
-            cells, infinite = laws.WHOLE[self.name](*self.shapes, shift).cells(
-                int(shift), grid.points // each
-            )
+            each = 8 if self.name == "discrete_gaussian" and self.shapes[0] > composition.LISTED else 2
+            cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), grid.points // each)
             grid.account.takes(composition.EXPONENTIAL * len(cells))
             return cells, infinite
-        law = laws.CONTINUOUS[self.name](*self.shapes)
+        law = composition.CONTINUOUS[self.name](*self.shapes)
         grid.account.takes(law.work * grid.points / WIDTH)
-        return laws.continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH)
+        return composition.continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH)
 
     def alone(self, epsilon: Decimal) -> Decimal:
         """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
         ((shift, _),) = self.shifts
         growth = epsilon.exp()
-        if self.name in reading.STAIRS:
-            cells, infinite = laws.staircase_atoms(self.shapes, shift)
-            return infinite + sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), composition.SLACK)
-        if self.name in laws.WHOLE:
-            return laws.WHOLE[self.name](*self.shapes, shift).delta(int(shift), epsilon)
-        law = laws.CONTINUOUS[self.name](*self.shapes)
+        if self.name in STAIRS:
+            cells, infinite = composition.staircase_atoms(self.shapes, shift)
+            return infinite + sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
+        if self.name in WHOLE:
+            return WHOLE[self.name](*self.shapes, shift).delta(int(shift), epsilon)
+        law = composition.CONTINUOUS[self.name](*self.shapes)
         low, high = law.around(epsilon, shift)
-        return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + composition.SLACK
+        return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
 
-    def sampled(self, cells: list[composition.Cell], infinite: Decimal, account: Account) -> list[Sampled]:
+    def sampled(self, cells: list[Cell], infinite: Decimal, account: Account) -> list[Sampled]:
         """A round that sees a sample, for removing and for adding a record, of its cells and infinite loss before."""
         account.takes(10 * composition.EXPONENTIAL * len(cells))
         rate, rest = self.rate, 1 - self.rate
@@ -153,30 +388,24 @@ class Term(NamedTuple):
         def seen(loss: Decimal) -> Decimal:
             return (rate * loss.exp() + rest).ln()
 
-        removed = [
-            composition.Cell(rate * p + rest * q, q, seen(low), seen(high)) for p, q, low, high in cells
-        ]
-        removed.append(composition.Cell(rest * missing, missing, rest.ln(), rest.ln()))
-        added = [
-            composition.Cell(p, rest * p + rate * q, -seen(-low), -seen(-high)) for p, q, low, high in cells
-        ]
-        added.append(composition.Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
+        removed = [Cell(rate * p + rest * q, q, seen(low), seen(high)) for p, q, low, high in cells]
+        removed.append(Cell(rest * missing, missing, rest.ln(), rest.ln()))
+        added = [Cell(p, rest * p + rate * q, -seen(-low), -seen(-high)) for p, q, low, high in cells]
+        added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
         return [(removed, rate * infinite, rest.ln()), (added, ZERO, -rest.ln())]
 
 
-Sampled = tuple[list[composition.Cell], Decimal, Decimal]
+Sampled = tuple[list[Cell], Decimal, Decimal]
 """Cells, what has infinite loss, and the loss of most outcomes, hardly more than the least that a removed record has."""
 
 
-def from_origin(cells: list[composition.Cell], origin: Decimal) -> list[composition.Cell]:
+def from_origin(cells: list[Cell], origin: Decimal) -> list[Cell]:
     """Cells of a loss less an origin."""
     growth = origin.exp()
-    return [composition.Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
+    return [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
 
 
-def composed(
-    grid: composition.Grid, terms: list[Term], epsilon: Decimal
-) -> tuple[composition.Losses, Decimal]:
+def composed(grid: Grid, terms: list[Term], epsilon: Decimal) -> tuple[Losses, Decimal]:
     """The loss of terms that see everybody, less an origin, the second; δ bends at ε, each coordinate's at its share of it."""
     whole = sum((v * count * term.rounds * term.slope for term in terms for v, count in term.shifts), ZERO)
     alone, origin, found = len(terms) == 1, ZERO, []
@@ -213,9 +442,7 @@ def delta_on(
         raise TooLarge(f"too large to check: a composition of more than {MOST_SHIFTS} different losses")
     if not others and terms[0].closed:
         return terms[0].alone(epsilon)
-    grid = composition.Grid(
-        delta * Decimal("1e-9") / (count * max(term.rounds for term in terms)), points, account
-    )
+    grid = Grid(delta * Decimal("1e-9") / (count * max(term.rounds for term in terms)), points, account)
     if all(term.rate == 1 for term in terms):
         whole, origin = composed(grid, terms, epsilon)
         return grid.delta(whole, epsilon - origin)
@@ -301,7 +528,7 @@ def additive(
     """Check the loss of additive noise, and what it consumes on the changes that it states."""
     name, shapes, scale = law_of(noise)
     power = {"squared": 2, "absolute": 1}[loss]
-    cost = Fraction(laws.COSTS[name](power, *shapes) * scale**power)
+    cost = Fraction(composition.COSTS[name](power, *shapes) * scale**power)
     account.costs(f"the {loss} loss is at most {value!r}", cost, value)
     left = cost - Fraction(value) * (1 - 10**6 * reading.LOST)
     account.agrees("the value is no more than the loss", left >= 0, left)
@@ -324,7 +551,7 @@ def budget_of(privacy: Json) -> Decimal:
 def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
     """The family, shapes and scale of additive noise."""
     law, name = noise["law"], noise["law"]["name"]
-    if name not in laws.COSTS:
+    if name not in composition.COSTS:
         raise NotCovered(f"noise of the law {name}")
     if set(law) - {"", "name", "args", "scale"}:
         raise NotCovered(f"noise of the law {name} with other parameters than shapes and a scale")
@@ -363,9 +590,9 @@ def near(noise: Json) -> str:
 def enclosed(spent: Json, budget: Decimal, found: Decimal, exact: bool, account: Account) -> None:
     """Compare the enclosure stated with what is consumed, or with an upper bound of that: then the enclosure is claimed."""
     lower, upper = Decimal(spent["lower"]), Decimal(spent["upper"])
-    left = min(upper - lower, budget - upper, found * (1 + NEAR_ENDS) + composition.SLACK - lower)
+    left = min(upper - lower, budget - upper, found * (1 + NEAR_ENDS) + SLACK - lower)
     if exact:
-        left = min(left, upper + composition.SLACK - found * (1 - NEAR_ENDS))
+        left = min(left, upper + SLACK - found * (1 - NEAR_ENDS))
         account.agrees("the enclosure stated holds what is consumed", left >= 0, left)
         return
     claim = f"what is consumed is from {spent['lower']!r} to {spent['upper']!r}, {spent['how']}"
@@ -379,7 +606,7 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
     `aim`: how little of the budget it should be seen to be, if it is.
     """
     cases = terms_of(noise, account, privacy[""] == "zcdp")
-    name, shapes, _, rounds, rate = cases[0]
+    name, _, _, rounds, rate = cases[0]
     if privacy[""] == "trade-off":
         shares = []
         for e, d in reading.points_of(privacy):
@@ -391,9 +618,8 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
     if privacy[""] == "gaussian-dp":
         if rate < 1 or name != "norm":
             raise Refused("a requirement that normal noise alone meets, without samples")
-        square, mu = rounds * cases[0].squares, Decimal(privacy["mu"])
-        account.at_most(f"mu at most {privacy['mu']!r}", square, mu * mu * ROUND)
-        return square.sqrt(), len(cases) == 1
+        account.at_most(f"mu at most {privacy['mu']!r}", cases[0].ratio, Decimal(privacy["mu"]) ** 2 * ROUND)
+        return cases[0].ratio.sqrt(), len(cases) == 1
     if privacy[""] == "zcdp":
         if rate < 1:
             raise Refused("a sampling rate under zero-concentrated privacy")
@@ -403,7 +629,7 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
             f" beyond xi = {privacy['xi']!r}" if privacy["xi"] else ""
         )
         # D_α is proportional to α, so that ξ helps at α = 1 only
-        used = rounds * cases[0].squares / (shapes[0] ** 2 if shapes else ONE) / 2
+        used = cases[0].ratio / 2
         account.at_most(claim, used, Decimal(privacy["rho"]) * ROUND)
         return used, len(cases) == 1 and name == "norm" and not privacy["xi"]
     most = rounds * min(map(most_lost, cases))
@@ -413,11 +639,7 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
         account.at_most(f"privacy loss at most {e!r}", most, epsilon * ROUND)
         return most, len(cases) == 1
     # where no loss is above ε δ is 0
-    found = (
-        composition.SLACK
-        if most <= epsilon
-        else delta_of([[case] for case in cases], epsilon, delta, account, aim)
-    )
+    found = SLACK if most <= epsilon else delta_of([[case] for case in cases], epsilon, delta, account, aim)
     account.bounds(f"delta at most {d!r} at epsilon = {e!r}", found, delta)
     return found, len(cases) == 1 and cases[0].closed
 
@@ -453,7 +675,7 @@ def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Deci
 
 def proper(name: str, shapes: tuple[Decimal, ...]) -> bool:
     """Whether a law of the family has these shapes: it is log-concave then, or a staircase."""
-    if name in reading.STAIRS:
+    if name in STAIRS:
         epsilon, gamma, answered = (*shapes, ZERO)[:3]
         return epsilon > 0 and 0 <= gamma <= 1 and 0 <= answered < 1
     if name in ("osgt", "flipped_huber", "gennorm"):

@@ -31,26 +31,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import combinations, product
 from operator import mul
 from typing import NamedTuple
 
-from mechdesign.verifier.arithmetic import between
-from mechdesign.verifier.changes import (
-    Bounds,
-    beyond_changes,
-    bounds_of,
-    box,
-    coordinates,
-    corners,
-    reached,
-    share,
-    widths,
-)
-from mechdesign.verifier.composition import PLACES, left_after
-from mechdesign.verifier.laws import HALF, ONE, PI, TINY
+from mechdesign.verifier import calibration
+from mechdesign.verifier.arithmetic import between, hypergeometric
+from mechdesign.verifier.calibration import widths
+from mechdesign.verifier.composition import HALF, ONE, PI, PLACES, left_after
 from mechdesign.verifier.reading import LOST, Account, Json, Refused
 
 NEARLY = 1 - 10 * LOST
@@ -196,7 +188,7 @@ def knorm(result: Json, account: Account) -> None:
     account.agrees("the norm is one that is allowed", allowed and fits(law))
     if not all(holds for *_, holds in account.rows):
         return
-    bounds, l1, l2 = ([], None, None) if listed else bounds_of(design["sensitivity"], k)
+    bounds, l1, l2 = ([], None, None) if listed else calibration.bounds_of(design["sensitivity"], k)
     account.takes(10 * len(bounds) + (0 if plain else 10 * k), 3000)
     account.takes(16 * k if design["loss"] == "absolute" else 0)
     if law["largest"] is None:
@@ -213,7 +205,7 @@ def knorm(result: Json, account: Account) -> None:
         top = reached_by_list(widths, body, changes, k) if body.sound else Fraction(0)
         beyond = largest - top if top > 0 else Fraction(-1)
     elif plain:
-        beyond = beyond_changes(norm, bounds, l1, l2, largest)
+        beyond = calibration.beyond_changes(norm, bounds, l1, l2, largest)
     else:
         beyond = beyond_hull(shape, design["sensitivity"], k, largest)
     account.at_most(f"no change has a norm above {law['largest']!r}", 0, beyond)
@@ -288,11 +280,11 @@ def reached_by_list(
 
 
 def plain_and_hulls(
-    design: Json, bounds: Bounds, l1: Fraction | None, l2: Fraction | None
+    design: Json, bounds: calibration.Bounds, l1: Fraction | None, l2: Fraction | None
 ) -> list[tuple[Shape, Fraction]]:
     """Return the norms that a design tries, each with the largest norm of a change."""
     allowed = (1.0, 2.0, math.inf) if design["norm"] is None else (design["norm"],)
-    tried = [(Shape(n), reached(n, bounds, l1, l2)) for n in allowed]
+    tried = [(Shape(n), calibration.reached(n, bounds, l1, l2)) for n in allowed]
     if design["norm"] is None and design["dimension"] > 1:
         tried += hulls(design["sensitivity"], design["dimension"])
     return tried
@@ -406,16 +398,6 @@ def round_delta(d: int, change: Fraction, epsilon: Decimal, account: Account) ->
         return above / whole
 
 
-def hypergeometric(top: Decimal, bottom: Decimal, x: Decimal) -> Decimal:
-    """Σ_n x^n Π_{i < n} (top + i)/(bottom + i)."""
-    found, term, i = ONE, ONE, 0
-    rises = True
-    while rises or term > TINY * (1 - x) * found:
-        rises, term = x * (top + i) > bottom + i, term * x * (top + i) / (bottom + i)
-        found, i = found + term, i + 1
-    return found
-
-
 def ratio_of_bessels(d: int, x: Decimal) -> Decimal:
     """K_{d/2}(x)/K_{d/2−1}(x)."""
     found = ONE
@@ -457,9 +439,45 @@ def beyond_hull(shape: Shape, sensitivity: Json, dimension: int, largest: Fracti
     return min(left, shape.cap * largest - share(sensitivity, dimension) * most)
 
 
+def share(sensitivity: Json, dimension: int) -> Fraction:
+    """Return the largest Σ |v_i|/b_i of a change v, b_i the bounds of the coordinates."""
+    sizes = sorted(b for b in widths(sensitivity, dimension) if b)
+    if not isinstance(sensitivity, dict):
+        return Fraction(len(sizes))
+    found = Fraction(min(sensitivity["l0"] or len(sizes), len(sizes)))
+    if sensitivity["l1"] is not None:
+        left, filled = Fraction(sensitivity["l1"]), Fraction(0)
+        for size in sizes:
+            filled, left = filled + min(left / size, Fraction(1)), left - min(left, size)
+        found = min(found, filled)
+    if sensitivity["l2"] is not None:
+        squares = math.fsum(float(Fraction(sensitivity["l2"]) / size) ** 2 for size in sizes)
+        found = min(found, Fraction(math.sqrt(squares) * (1 + 1e-14)))
+    return max(found, Fraction(1))
+
+
+def box(each: list[Fraction], asked: Json) -> tuple[list[int], Iterable[int], int]:
+    """Which coordinates move, how many of them in a corner, and how many corners there are, up to sign."""
+    moved = [i for i, size in enumerate(each) if size]
+    count = min(asked["l0"] or len(moved), len(moved))
+    if asked["l1"] is not None and all(each[i] == asked["l1"] for i in moved):
+        count = 1  # the corners of the ℓ₁ ball
+    sizes, signs = (range(count, count + 1), 2) if asked["signed"] else (range(1, count + 1), 1)
+    return moved, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
+
+
+def corners(each: list[Fraction], asked: Json) -> Iterator[tuple[Fraction, ...]]:
+    """The corners of a box, of which so many coordinates change."""
+    moved, sizes, _ = box(each, asked)
+    for count in sizes:
+        for places in combinations(moved, count):
+            for signs in product((1, -1) if asked["signed"] else (1,), repeat=count):
+                yield tuple(dict(zip(places, signs)).get(i, 0) * size for i, size in enumerate(each))
+
+
 def hulls(sensitivity: Json, dimension: int) -> list[tuple[Shape, Fraction]]:
     """The norms beyond the plain ones that a design tries, and the largest norm of a change."""
-    each = coordinates(sensitivity)
+    each = calibration.coordinates(sensitivity)
     widths = tuple(each) if max(each) > min(each) else None
     top, found = Fraction(1) if widths else each[0], []
     size = sum(b > 0 for b in each) if widths else dimension

@@ -27,12 +27,15 @@ for which |u|² − k = k(ρ − 1)²s(k − s)/(sρ + k − s)² at most its ma
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from operator import mul
 
 from mechdesign.verifier import arithmetic
 from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.quantizer import left_of_ratio
 from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of
 
 LISTED = 16
@@ -57,7 +60,7 @@ def local_report(result: Json, account: Account) -> None:
     if result["lower_bound"] is None:
         return
     claim = f"no unbiased local report costs less than {result['lower_bound']!r}"
-    diagonal, sums, below = margins(law["workload"], account)
+    (diagonal, sums), below = gram(law["workload"], account, full=False)
     constant = Fraction(0) if worst else Fraction(sum(diagonal), below * len(diagonal))
     if "closed-bound" in proofs:
         bound = below_histograms(law["workload"], diagonal, sums, below, epsilon, account)
@@ -74,10 +77,6 @@ def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     if law["prior"] is not None and not worst:
         raise Refused("a decoder for other data than the design's")
     rows = table(law, account)
-    num, den = exp_bounds(epsilon)[0].as_integer_ratio()
-    left = min(
-        Fraction(num * min(column) - max(column) * den, den * sum(column) or 1) for column in zip(*rows)
-    )
     full, below = gram(law["workload"], account)
     found, scale = centred(full, below)
     seen = squares(rows, law["prior"], found, scale, account)
@@ -86,7 +85,7 @@ def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     cost = (
         max(map(Fraction.__sub__, seen, lost)) if worst else Fraction(sum(seen) - sum(lost)) / size + constant
     )
-    return len(rows[0]), left, cost
+    return len(rows[0]), left_of_ratio(rows, Fraction(epsilon)), cost
 
 
 def subsets(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
@@ -98,7 +97,7 @@ def subsets(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
         account.takes(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
     left = exp_bounds(design["privacy"]["epsilon"])[0] - Fraction(high, low)
-    diagonal, sums, below = margins(law["workload"], account)
+    (diagonal, sums), below = gram(law["workload"], account, full=False)
     entries = [
         Fraction(size * (size * g - 2 * r) + sum(sums), below * size**2) for g, r in zip(diagonal, sums)
     ]
@@ -143,38 +142,54 @@ def moments_of_sets(
     return Fraction(scale, UNIT), [Fraction(each * UNIT, scale**2) for each in found]
 
 
-def margins(workload: Json, account: Account) -> tuple[list[int], list[int], int]:
-    """Diagonal and row sums of WᵀW over a common denominator, without the matrix where W has kinds of queries."""
-    size, found = counts_of(workload), []
+def gram(workload: Json, account: Account, *, full: bool = True) -> tuple[Whole, int]:
+    """WᵀW as integers over a common denominator; not in `full`, its diagonal and its row sums alone."""
+    size = counts_of(workload)
+    total, common = [[0] * size for _ in range(size if full else 2)], 1
     for block in workload["blocks"]:
-        account.takes(4 * size * len(block), 200)
-        diagonal, sums, below = [1], [1], 1
+        account.takes((size if full else 4) * size * len(block), 200)
+        found, below = [[1]] if full else [[1], [1]], 1
         for part in block:
-            squares_of, sums_of, unit = part_margins(part, account)
-            diagonal = [a * b for a, b in product(diagonal, squares_of)]
-            sums, below = [a * b for a, b in product(sums, sums_of)], below * unit
-        found.append((diagonal, sums, below))
-    common = math.lcm(*(below for *_, below in found))
-    scaled = [([x * (common // d) for x in g], [x * (common // d) for x in r]) for g, r, d in found]
-    diagonal, sums = ([sum(column) for column in zip(*each)] for each in zip(*scaled))
-    return diagonal, sums, common
+            entry, sums, unit = part_gram(part, full, account)
+            places, below = range(part["size"]), below * unit
+            own = [[entry(i, j) for j in places] for i in places if full] or [
+                [entry(i, i) for i in places],
+                sums,
+            ]
+            pairs = product(found, own) if full else zip(found, own)
+            found = [[a * b for a in row for b in other] for row, other in pairs]
+        shared = math.lcm(common, below)
+        up, more = shared // common, shared // below
+        total = [[a * up + b * more for a, b in zip(*pair)] for pair in zip(total, found)]
+        common = shared
+    return total, common
 
 
-def part_margins(part: Json, account: Account) -> tuple[list[int], list[int], int]:
+def part_gram(part: Json, full: bool, account: Account) -> tuple[Callable[[int, int], int], list[int], int]:
+    """The entries of WᵀW along one attribute, the sums of its rows, and the denominator of both."""
     n, kind = part["size"], part["kind"]
-    places = range(1, n + 1)
     if kind == "matrix":
-        account.takes(4 * len(part["matrix"]) * n, 200)
+        account.takes((n if full else 4) * len(part["matrix"]) * n, 200)
         if not part["matrix"] or any(len(row) != n for row in part["matrix"]):
             raise Refused("queries on other counts")
         rows, bits = arithmetic.whole(part["matrix"])
-        each, totals = arithmetic.transposed(rows), [sum(row) for row in rows]
-        return [sum(x * x for x in c) for c in each], [sum(map(mul, c, totals)) for c in each], 4**bits
-    if kind in ("identity", "total"):
-        return [1] * n, [1 if kind == "identity" else n] * n, 1
-    if kind == "prefix":
-        return [n + 1 - i for i in places], [(n + 1 - i) * (n + i) // 2 for i in places], 1
-    return [i * (n + 1 - i) for i in places], [i * (n + 1 - i) * (n + 1) // 2 for i in places], 1
+        columns, totals = arithmetic.transposed(rows), [sum(row) for row in rows]
+        sums = [sum(map(mul, column, totals)) for column in columns]
+        return lambda i, j: sum(map(mul, columns[i], columns[j])), sums, 4**bits
+    entry, total = KINDS[kind]
+    return partial(entry, n), [total(n, i) for i in range(n)], 1
+
+
+KINDS: dict[str, tuple[Callable[[int, int, int], int], Callable[[int, int], int]]] = {
+    "identity": (lambda n, i, j: int(i == j), lambda n, i: 1),
+    "total": (lambda n, i, j: 1, lambda n, i: n),
+    "prefix": (lambda n, i, j: n - max(i, j), lambda n, i: (n - i) * (n + i + 1) // 2),
+    "ranges": (
+        lambda n, i, j: (min(i, j) + 1) * (n - max(i, j)),
+        lambda n, i: (i + 1) * (n - i) * (n + 1) // 2,
+    ),
+}
+"""The entries of WᵀW for n counts, and the sums of its rows."""
 
 
 def below_histograms(
@@ -209,42 +224,44 @@ def table(law: Json, account: Account) -> Whole:
     return list(rows)
 
 
-def gram(workload: Json, account: Account) -> tuple[Whole, int]:
-    """WᵀW as integers over a common denominator."""
-    size = counts_of(workload)
-    total, common = [[0] * size for _ in range(size)], 1
+def queries(part: Json) -> list[list[float]]:
+    """The matrix of linear queries along one attribute."""
+    n = part["size"]
+    if part["kind"] == "identity":
+        return [[float(i == j) for j in range(n)] for i in range(n)]
+    if part["kind"] == "total":
+        return [[1.0] * n]
+    if part["kind"] == "prefix":
+        return [[float(j <= i) for j in range(n)] for i in range(n)]
+    if part["kind"] == "ranges":
+        spans = ((i, i + length) for length in range(1, n + 1) for i in range(n - length + 1))
+        return [[float(i <= j < end) for j in range(n)] for i, end in spans]
+    return [[float(x) for x in row] for row in part["matrix"]]
+
+
+def rows_of(part: Json) -> int:
+    n = part["size"]
+    return int(
+        {"total": 1, "ranges": n * (n + 1) // 2, "matrix": len(part["matrix"] or ())}.get(part["kind"], n)
+    )
+
+
+def answers(workload: Json, most: int) -> list[list[float]] | None:
+    """A in full; None where it has more than so many entries."""
+    entries = 0
     for block in workload["blocks"]:
-        account.takes(size * size * len(block), 200)
-        found, below = [[1]], 1
-        for part in block:
-            own, unit = part_gram(part, account)
-            found = [[a * b for a in row for b in other] for row, other in product(found, own)]
-            below *= unit
-        shared = math.lcm(common, below)
-        total = [
-            [a * (shared // common) + b * (shared // below) for a, b in zip(*pair)]
-            for pair in zip(total, found)
-        ]
-        common = shared
-    return total, common
-
-
-def part_gram(part: Json, account: Account) -> tuple[Whole, int]:
-    n, kind = part["size"], part["kind"]
-    if kind == "matrix":
-        account.takes(len(part["matrix"]) * n * n, 200)
-        if not part["matrix"] or any(len(row) != n for row in part["matrix"]):
-            raise Refused("queries on other counts")
-        rows, bits = arithmetic.whole(part["matrix"])
-        columns = arithmetic.transposed(rows)
-        return arithmetic.times(columns, rows), 4**bits
-    low = [[min(i, j) + 1 for j in range(n)] for i in range(n)]
-    high = [[n - max(i, j) for j in range(n)] for i in range(n)]
-    if kind in ("identity", "total"):
-        return [[int(i == j or kind == "total") for j in range(n)] for i in range(n)], 1
-    if kind == "prefix":
-        return high, 1
-    return [[a * b for a, b in zip(*pair)] for pair in zip(low, high)], 1
+        entries += math.prod(rows_of(part) * part["size"] for part in block)
+    if entries > most:
+        return None
+    found = []
+    for block in workload["blocks"]:
+        parts = [queries(part) for part in block]
+        for chosen in product(*parts):
+            row = [1.0]
+            for factor in chosen:
+                row = [x * y for x in row for y in factor]
+            found.append(row)
+    return found
 
 
 def centred(found: Whole, common: int) -> tuple[Whole, int]:

@@ -38,11 +38,12 @@ from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, partial
+from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import exp_bounds, peak
 from mechdesign.verifier.calibration import additive
-from mechdesign.verifier.laws import WHOLE
+from mechdesign.verifier.composition import WHOLE
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of
 from mechdesign.verifier.table import Own, Row, bound_within, increasing, keeps_rows, lower_bound, zeros
 
@@ -304,30 +305,28 @@ def lattice_noise(result: Json, account: Account) -> None:
         low = exp_bounds(Fraction(e) / moved)[0]
         claim = f"delta at most {d!r} at epsilon = {e!r}"
         account.at_most(claim, largest_excess(law, low, account) * Fraction(moved) / total, Fraction(d))
-    # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
-    zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
-
-    def cost(a: Fraction, b: Fraction) -> Fraction:  # of a uniform law on [a, b], or of its middle
-        if whole:
-            return abs(a + b) / 2 if loss == "absolute" else (a + b) ** 2 / 4
-        return (b * abs(b) - a * abs(a)) / 2 / (b - a) if loss == "absolute" else (a * a + a * b + b * b) / 3
-
-    def repeated(a: Fraction, b: Fraction) -> Fraction:  # of the repetitions of a cell
-        c, step = abs(a + b) / 2, n * width
-        square = cost(a, b) * zero + 2 * c * step * one + step**2 * two
-        return Fraction(c * zero + step * one if loss == "absolute" else square)
-
     sides = [(start + j * width, start + (j + 1) * width) for j in range(len(cells))]
-    spent: Json = sum(w * cost(*side) for w, side in zip(cells, sides))
-    if r:
-        if sides[n - 1][1] > 0 or sides[-n][0] < 0:
-            raise Refused("tails that reach across zero")
-        tails = (*zip(cells[:n], sides), *zip(cells[-n:], sides[-n:]))
-        spent += sum(w * repeated(*side) for w, side in tails)
+    if r and (sides[n - 1][1] > 0 or sides[-n][0] < 0):
+        raise Refused("tails that reach across zero")
+    decays = [r if min(j, len(cells) - 1 - j) < n else 0 for j in range(len(cells))]
+    costs = (cost(*side, loss, whole, decay, n * width) for side, decay in zip(sides, decays))
+    spent: Json = sum(map(mul, cells, costs))
     if spike:
-        spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
+        half = Fraction(law["spike_width"]) / 2
+        spent += spike * cost(-half, half, loss, whole)
     account.bounds(f"the value is at most {result['value']!r}", Fraction(spent) / total, result["value"])
     bound_holds(result, moved, account)
+
+
+def cost(a: Fraction, b: Fraction, loss: str, whole: bool, r: Json = 0, step: Json = 0) -> Fraction:
+    """The cost of a uniform law on [a, b], or of its middle, and of its repetitions of mass r, r², …, each a step further out."""
+    c, absolute = abs(a + b) / 2, loss == "absolute"
+    if whole:
+        found = c if absolute else c * c
+    else:
+        found = (b * abs(b) - a * abs(a)) / 2 / (b - a) if absolute else (a * a + a * b + b * b) / 3
+    one, two = step * r / (1 - r) ** 2, step**2 * r * (1 + r) / (1 - r) ** 3
+    return Fraction(found / (1 - r) + (one if absolute else 2 * c * one + two))
 
 
 def on_cells(law: Json) -> Json:
@@ -480,17 +479,12 @@ def named_error(design: Json, side: int) -> list[dict[int, Fraction]] | None:
     words, n, r = design["objective"], design["change"], Fraction(design["decay"])
     if words not in ("expected absolute error", "expected squared error"):
         return None
-    h, whole, mean, costs = Fraction(design["step"]), design["integer"], r / (1 - r), dict[int, Fraction]()
-    square = r * (1 + r) / (1 - r) ** 2
+    h, half, found = Fraction(design["step"]), Fraction(1, 2), dict[int, Fraction]()
     for j in range(-side, side + 1):
-        far, out = abs(j), n if r and abs(j) > side - n else 0
-        if words == "expected absolute error":
-            costs[j + side] = (far + out * mean) * h if far or whole else h / 4
-        else:
-            costs[j + side] = (far**2 + 2 * far * out * mean + out**2 * square) * h**2 + (
-                not whole
-            ) * h**2 / 12
-    return [{j: c for j, c in costs.items() if c}]
+        decay = r if abs(j) > side - n else Fraction(0)
+        each = cost((j - half) * h, (j + half) * h, words.split()[1], design["integer"], decay, n * h)
+        found[j + side] = (1 - decay) * each
+    return [{j: c for j, c in found.items() if c}]
 
 
 def private_on_lattice(result: Json, side: int, account: Account) -> tuple[Fraction, list[int], Points]:

@@ -2,13 +2,20 @@
 
 One person changes all tasks at once, each part by at most what its task says: k counts by 1 (2k where a person is replaced), a mean of n numbers
 in [a, b] by (b − a)/n, or its sum less n(a + b)/2 by (b − a)/2 and its count by 1, a sum clipped to [0, c] by c. Of each part the worst change is as in
-`mechdesign.verifier.changes`; a person who moves in one of the counts of a workload, or from one to another, moves the numbers R x of a strategy by no more than a
+`mechdesign.verifier.calibration`; a person who moves in one of the counts of a workload, or from one to another, moves the numbers R x of a strategy by no more than a
 column of R, or two, and those that get noise are rounded to 2⁻²². Pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
 rounds, and so does μ² of normal noise, δ is that of the composition of all losses, on one grid (`mechdesign.verifier.composition`). Of groups of tasks over disjoint people, under
 add-remove neighbours, one person is in one: each group, with the tasks that are in none, keeps the budget. Choices take the ε or ρ that they state, and noise keeps the rest.
 
 An allocation of noise of one family is released as parts are: noise λ_i U on each coordinate i, U of the unit that it is assigned. Moved by λ_i, λ_i U loses what U
 loses that is moved by 1, and the value is Σ w_i λ_i^p E|U|^p. Smaller changes lose no more, as units are log-concave, or staircases moved by at most their step.
+
+**A choice by score**: what a rule loses by its rate and spread, and its regret.
+
+At rate c, and scores of which two move against each other by at most s between neighbours, η = c s. Permute-and-flip is η-DP (McKenna and Sheldon 2020), and so is
+the largest score with Laplace noise of scale 1/c: the other noise fixed, the threshold moves by at most s. Losses of
+the exponential mechanism lie in an interval of length η: it is η-DP, η²/8-zCDP (Cesar and Rogers 2021), and (ε, δ)-DP where
+(e^{η/2} − e^{ε/2})² ≤ δ (e^η − 1) (Dong, Durfee and Rogers 2020). What is η-DP is (ε, δ)-DP where e^η (1 − δ) ≤ e^ε + δ, and η tanh(η/2)-zCDP.
 """
 
 from __future__ import annotations
@@ -20,13 +27,15 @@ from fractions import Fraction
 
 from mechdesign.verifier import reading
 from mechdesign.verifier.allocation import composed_delta, largest_square
-from mechdesign.verifier.arithmetic import least, whole
+from mechdesign.verifier.arithmetic import GAUSS, exp_bounds, least, whole
 from mechdesign.verifier.calibration import Term, law_of, most_lost, terms_of
-from mechdesign.verifier.choice import with_noise
-from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_of, unbiased
-from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
+from mechdesign.verifier.composition import COSTS, ROUND, ZERO, left_after
+from mechdesign.verifier.gaussian import MOST_WORK, Changed, largest_of, unbiased
+from mechdesign.verifier.local_report import answers
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
+from mechdesign.verifier.table import SPREADS
 
+RULES = ("permute-and-flip", "exponential mechanism", "report noisy max")
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
 BY_MU = "gaussian-dp", "membership-advantage", "trade-off"
@@ -258,9 +267,7 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
         discrete = cases[0].name == "discrete_gaussian"
         terms.append(min(cases, key=lambda case: case.squares) if discrete else cases[0])
     most = sum((term.rounds * most_lost(term) for term in terms), ZERO)
-    square = sum(
-        (term.rounds * term.squares / (term.shapes[0] ** 2 if term.shapes else ONE) for term in terms), ZERO
-    )
+    square = sum((term.ratio for term in terms), ZERO)
     smooth = ("norm", "discrete_gaussian") if concentrated else ("norm",)
     if privacy[""] in ("zcdp", *BY_MU) and any(term.name not in smooth for term in terms):
         raise Refused("noise other than normal under this privacy, in a plan")
@@ -324,3 +331,117 @@ def allocated(result: Json, account: Account) -> None:
     terms = zip(weights, law["sensitivities"], law["which"])
     found = sum((Decimal(w) * Decimal(s) ** power * each[k] for w, s, k in terms if s), ZERO)
     account.costs(f"the value is at most {value:.12g}", Fraction(found * ROUND), value)
+
+
+def left_of(rule: str, privacy: Json, loss: Fraction) -> Fraction:
+    """Return the slack of the requirement for a rule at η = `loss`; negative if it may break it."""
+    if loss > 700:
+        return 700 - loss
+    left = left_after(privacy, loss)
+    if rule != RULES[1] or left >= 0:
+        return left
+    if privacy[""] == "zcdp":
+        return Fraction(privacy["rho"]) - loss * loss / 8
+    over = exp_bounds(loss / 2)[1] - exp_bounds(Fraction(privacy["epsilon"]) / 2)[0]
+    return Fraction(privacy.get("delta", 0)) * (exp_bounds(loss)[0] - 1) - over * over
+
+
+def worst_regret(rule: str, candidates: int) -> float:
+    """The largest expected regret where all but the best are u/c behind, times c; it rises with u, then falls.
+
+    Of the first two rules no scores have more (McKenna and Sheldon 2020).
+    """
+
+    def regret(u: float) -> float:
+        alive = math.exp(-u)
+        if rule == RULES[1]:
+            return u * (candidates - 1) * alive / (1 + (candidates - 1) * alive)
+        if rule == RULES[2]:
+            return u * (1 - largest_noisy(u, candidates))
+        return u * (1 + math.expm1(candidates * math.log1p(-alive)) / (candidates * alive))
+
+    return -least(lambda u: -regret(u), 1e-9, math.log(candidates) + 3)
+
+
+def largest_noisy(u: float, candidates: int) -> float:
+    """Probability that the best has the largest score with Laplace noise, all others u behind.
+
+    Closed forms where its noise is above 0, and where it is below −u, in the lower tails of all; between, of −x, the rule of Gauss with five nodes on each of 64 steps.
+    """
+    p, most, panel = math.exp(-u), candidates - 1, u / 64
+    above = -math.expm1(candidates * math.log1p(-p / 2)) / (candidates * p)
+    at = [((k + (1 + node) / 2) * panel, weight) for k in range(64) for node, weight in GAUSS]
+    between = math.fsum(weight * math.exp(most * math.log1p(-p * math.exp(x) / 2) - x) for x, weight in at)
+    return above + between * panel / 4 + p * 0.5**most / (2 * candidates)
+
+
+def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
+    """Check that a law is a rule for the candidates of a design, and private; return the number of candidates, and of units in one score."""
+    candidates, votes, times, unit = design["candidates"], design["neighbours"], design.get("choose", 1), 1
+    if design[""] == "private-quantile":
+        q = Fraction(design["q"]).limit_denominator(10**6)
+        p, unit = q.numerator, q.denominator
+        most = 2 * (unit if votes == "replace" else max(p, unit - p))
+        spread = Fraction(unit if p in (0, unit) else most)
+        same = law[""] == "quantile-rule" and law["share"] == q
+    else:
+        spread = Fraction(SPREADS[votes] if design["spread"] is None else design["spread"])
+        same = law[""] == "choice-rule" and design["largest"] is None and law["choose"] == times
+    same = same and law["candidates"] == candidates
+    account.agrees("the rule is for the candidates of the design", same)
+    if not same:
+        raise Refused("a rule for other candidates")
+    loss = Fraction(law["rate"]) * spread
+    each = {
+        k: Fraction(v) / times if isinstance(v, (int, float)) else v for k, v in design["privacy"].items()
+    }
+    claim = f"{law['rule']} at η = {float(loss)!r} is private{f', {times} times' * (times > 1)}"
+    account.at_most(claim, 0, left_of(law["rule"], each, loss))
+    return size_of(candidates), unit
+
+
+def rule(result: Json, account: Account) -> None:
+    """Check the privacy of a rule, and its regret."""
+    law = result["mechanism"]
+    if result["lower_bound"] is not None:
+        raise Refused("a lower bound on the regret of rules, of which there is none")
+    size, unit = by_rule(result["design"], law, account)
+    times = result["design"].get("choose", 1)
+    if not 1 <= times <= min(size, 1000):
+        raise Refused("more choices than candidates")
+    regret = math.fsum(worst_regret(law["rule"], size - k) for k in range(times)) / law["rate"] / unit
+    claim = f"the expected regret is at most {result['value']!r}{' where all others are equally far behind' * (law['rule'] == RULES[2])}"
+    account.at_most(claim, regret * (1 - 1e-13), result["value"], "recomputed")
+
+
+def with_noise(law: Json, neighbours: str, budget: str, account: Account) -> Fraction:
+    """Check the choices of a plan; return the part of the budget, in ε or ρ, that they take in a round."""
+    taken = Fraction(0)
+    account.agrees("every choice has its rule", len(dict(law["chosen"])) == len(law["rules"]))
+    for (name, design), own in zip(dict(law["chosen"]).items(), law["rules"]):
+        part = account.part()
+        if design[""] not in ("private-choice", "private-quantile"):
+            raise Refused(f"{name}: no choice")
+        by_rule(design, own, part)
+        account.join(name, part)
+        replaced = "replace" if design["neighbours"].startswith("replace") else "add-remove"
+        account.agrees(f"{name} is for the plan's neighbours", replaced == neighbours)
+        privacy = design["privacy"]
+        if privacy[""] == budget == "zcdp":
+            taken += Fraction(privacy["rho"]) + Fraction(privacy["xi"])
+            continue
+        if privacy[""] == "zcdp" or privacy.get("delta", 0):
+            raise Refused(f"{name}: a part of the budget in another currency")
+        loss = Fraction(privacy["epsilon"])
+        high = exp_bounds(loss)[1]
+        taken += loss * (high - 1) / (high + 1) if budget == "zcdp" else loss
+    return taken
+
+
+def size_of(candidates: Json) -> int:
+    """How many candidates there are."""
+    if isinstance(candidates, int):
+        return candidates
+    if isinstance(candidates, dict):
+        return int((candidates["high"] - candidates["low"]) / candidates["step"] * (1 + 2.0**-52)) + 1
+    return len(list(candidates))

@@ -51,14 +51,14 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, permutations
 from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier import quantizer_bound
 from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.reading import LOST, NEAR, Account, Json, NotCovered, Refused, flat, proofs_of
-from mechdesign.verifier.table import increasing, own_rows, rows_hold, tangents_of
+from mechdesign.verifier.table import increasing, left_between, own_rows, rows_hold, tangents_of
 
 
 class Segments(NamedTuple):
@@ -451,17 +451,23 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
         power, unit = {"absolute": (1, "|x - x'|"), "squared": (2, "|x - x'|²")}[privacy["metric"]]
         which = "all inputs" if design["inputs"] is None else "the inputs of the grid"
         claim = f"privacy loss at most {float(epsilon)!r} {unit} between {which}"
-        far = [epsilon * (y - x) ** power for x, y in pairwise(law.knots)]
+        far, pairs = [epsilon * (y - x) ** power for x, y in pairwise(law.knots)], pairwise(law.at_knots)
         if design["inputs"] is None:
-            left = left_between_neighbours(law, [1 + d for d in far]) if power == 1 else Fraction(-1)
+            rates = [1 + d for d in far]
         else:
             account.takes(4000 * len(far))  # an exponential for each pair of neighbours
-            left = left_between_neighbours(law, [exp_bounds(min(d, LARGEST))[0] for d in far])
+            rates = [exp_bounds(min(d, LARGEST))[0] for d in far]
+        ends = ((rate, pq) for rate, pair in zip(rates, pairs) for pq in permutations(pair))
+        left = min(left_between(p, 1, q, 1, rate, Fraction(0)) for rate, (p, q) in ends)
+        left = Fraction(-1) if power == 2 and design["inputs"] is None else left
     else:
-        delta = Fraction(privacy["delta"])
+        delta, ratio = Fraction(privacy["delta"]), exp_bounds(min(epsilon, LARGEST))[0]
         claim = f"privacy ({float(epsilon)!r}, {float(delta)!r}) between the inputs of the grid"
-        left = delta - largest_excess(law, epsilon, account) / law.common
-    account.at_most(claim, 0, left if law.continuous else Fraction(-1))
+        used = [c for c in zip(*law.at_knots) if max(c) * ratio.denominator > ratio.numerator * min(c)]
+        account.takes(len(law.knots) ** 2 * len(used), bits)
+        most, every = delta * law.common, permutations(map(list, zip(*used)), 2)
+        left = min((left_between(p, 1, q, 1, ratio, most) for p, q in every), default=most)
+    account.at_most(claim, 0, left / law.common if law.continuous else Fraction(-1))
 
 
 def left_of_ratio(rows: list[list[int]], epsilon: Fraction) -> Fraction:
@@ -469,31 +475,6 @@ def left_of_ratio(rows: list[list[int]], epsilon: Fraction) -> Fraction:
     ratio = exp_bounds(min(epsilon, LARGEST))[0]
     up, down = ratio.numerator, ratio.denominator
     return Fraction(min(up * min(c) - down * max(c) for c in zip(*rows)), (up + down) * max(1, sum(rows[0])))
-
-
-def left_between_neighbours(law: Segments, rates: list[Fraction]) -> Fraction:
-    """The least of r min(p, q) − max(p, q) over neighbours, as a share of a row."""
-    found = []
-    for rate, start, end in zip(rates, law.rows[::2], law.rows[1::2]):
-        up, down = rate.as_integer_ratio()
-        least = min(up * min(p, q) - max(p, q) * down for p, q in zip(start, end))
-        found.append(Fraction(least, down * law.common))
-    return min(found)
-
-
-def largest_excess(law: Segments, epsilon: Fraction, account: Account) -> Fraction:
-    """The largest Σ_i [p(x, i) − e^ε p(x', i)]₊ of two rows, times the common denominator."""
-    ratio = exp_bounds(min(epsilon, LARGEST))[0]
-    up, down = ratio.numerator, ratio.denominator
-    used = [column for column in zip(*law.at_knots) if max(column) * down > up * min(column)]
-    if not used:
-        return Fraction(0)
-    account.takes(len(law.knots) ** 2 * len(used), law.common.bit_length() + 320)
-    rows = list(zip(*used))
-    lowered = [[q * up for q in row] for row in rows]
-    raised = [[p * down for p in row] for row in rows]
-    most = max(sum(p - q for p, q in zip(row, other) if p > q) for row in raised for other in lowered)
-    return Fraction(most, down)
 
 
 def table_fits(law: Segments, bins: list[Fraction], mechanism: Json) -> bool:

@@ -42,8 +42,8 @@ from itertools import accumulate, pairwise
 from operator import add, itemgetter, mul
 from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.arithmetic import decimal, exp_bounds
-from mechdesign.verifier.laws import PI
+from mechdesign.verifier.arithmetic import decimal, exp_bounds, hypergeometric, series
+from mechdesign.verifier.composition import HALF, ONE, PI, ZERO
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused
 from mechdesign.verifier.table import Own, Point, bound
 
@@ -60,35 +60,25 @@ WORK = 3000
 def normal(y: Decimal) -> Triple:
     if abs(y) >= LAST:
         mass = Decimal(int(y > 0))
-        return mass, Decimal(0), mass
+        return mass, ZERO, mass
     density = (-y * y / 2).exp() / (2 * PI).sqrt()
-    term, total, n = abs(y), Decimal(0), 1
-    while term > Decimal("1e-175"):
-        total, n = total + term, n + 2
-        term = term * y * y / n
-    mass = Decimal("0.5") + density * total.copy_sign(y)
+    mass = HALF + density * y * series(HALF, y * y / 2) / 2
     return mass, -density, mass - y * density
 
 
 def incomplete(a: Decimal, b: Decimal, y: Decimal) -> Decimal:
     """a B I_y(a, b) for y ≤ ½."""
-    term, total, n, ratio = Decimal(1), Decimal(0), 0, Decimal(1)
-    while ratio >= Decimal("0.9") or term > total * Decimal("1e-175"):
-        total += term
-        ratio = (a + b + n) / (a + 1 + n) * y
-        term, n = term * ratio, n + 1
-    return (a * y.ln()).exp() * (b * (1 - y).ln()).exp() * total
+    return (a * y.ln()).exp() * (b * (1 - y).ln()).exp() * hypergeometric(a + b, a + 1, y)
 
 
 def beta(a: Decimal, b: Decimal) -> Callable[[Decimal], Triple]:
-    half = Decimal("0.5")
-    complete = incomplete(a, b, half) / a + incomplete(b, a, half) / b
+    complete = incomplete(a, b, HALF) / a + incomplete(b, a, HALF) / b
 
     def moments(y: Decimal) -> Triple:
         one, two = a / (a + b), a * (a + 1) / ((a + b) * (a + b + 1))
         if y <= 0 or y >= 1:
-            return (Decimal(1), one, two) if y >= 1 else (Decimal(0),) * 3
-        near = incomplete(a, b, y) / a if y <= half else complete - incomplete(b, a, 1 - y) / b
+            return (ONE, one, two) if y >= 1 else (ZERO,) * 3
+        near = incomplete(a, b, y) / a if y <= HALF else complete - incomplete(b, a, 1 - y) / b
         mass = near / complete
         edge = (a * y.ln()).exp() * (b * (1 - y).ln()).exp() / (a * complete)
         return mass, one * (mass - edge), two * (mass - edge - edge * y * (a + b) / (a + 1))
@@ -138,7 +128,7 @@ class Known(NamedTuple):
         start, stop = (low[-1], high[0]) if law["name"] != "norm" else (low[0], high[-1])
         if prior[""] != "prior-law":
             start, stop = max(start, Fraction(prior["lower"])), min(stop, Fraction(prior["upper"]))
-        known = cls(moments, loc, scale, start, stop, Decimal(1))
+        known = cls(moments, loc, scale, start, stop, ONE)
         if law["name"] == "truncnorm":
             known = known._replace(share=moments(within[1])[0] - moments(within[0])[0])
         if prior[""] == "prior-truncated":
@@ -167,7 +157,7 @@ class Known(NamedTuple):
     def tails(self, prior: Json, stated: list[Bounds]) -> bool:
         """Whether the bounds stated hold what a clipped prior has at either end."""
         left, right = (self.at(Fraction(prior[end]))[0] for end in ("lower", "upper"))
-        start, stop = (Decimal(0), Decimal(1))
+        start, stop = (ZERO, ONE)
         if prior["law"]["name"] == "truncnorm":
             start, stop = (self.moments(decimal(end))[0] for end in prior["law"]["args"][:2])
         found = (left - start) / self.share, (stop - right) / self.share
@@ -176,7 +166,7 @@ class Known(NamedTuple):
 
 def holds(bounds: Bounds, found: Decimal, room: Decimal) -> bool:
     low, high = bounds
-    return low <= Fraction(max(found - room, Decimal(0))) and Fraction(found + room) <= high
+    return low <= Fraction(max(found - room, ZERO)) and Fraction(found + room) <= high
 
 
 UNIT = 1 << 160

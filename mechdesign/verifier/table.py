@@ -38,7 +38,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise, permutations, product
 from typing import Any, NamedTuple
 
 from mechdesign.verifier import reading
@@ -541,3 +541,86 @@ def table_fits(law: Json, account: Account) -> list[int]:
     )
     account.agrees("the matrix shown is the channel", left >= 0, left)
     return totals
+
+
+SPREADS = {"one vote": 1, "approvals": 1, "replaced vote": 2}
+MOST = 2000
+"""Sorted vectors of counts."""
+
+
+def choice(result: Json, account: Account) -> None:
+    """Check a choice as a table on sorted counts of votes, or of counts in every order that one person's move makes."""
+    design, law = result["design"], result["mechanism"]
+    names, votes, top = design["candidates"], design["neighbours"], design["largest"]
+    size = names if isinstance(names, int) else len(names)
+    by_counts = votes in SPREADS and (design["spread"], design["choose"], law[""]) == (
+        None,
+        1,
+        "choice-table",
+    )
+    if not by_counts or not 2 <= size <= 10 or math.comb(top + size, size) > MOST:
+        raise Refused("no table of counts, or one that is too large")
+    counts = ordered(votes, size, top)
+    account.takes(len(counts) * (2**size if votes == "approvals" else size**2))
+    places = {x: i for i, x in enumerate(counts)}
+    first = [
+        places[tuple(sorted(x, reverse=True))] * size + sum(other > part for other in x)
+        for x in counts
+        for part in x
+    ]
+    regret = [[float(max(x) - part) for part in x] for x in counts]
+    equal = [[(j, -1.0), (i, 1.0)] for i, j in enumerate(first) if i != j]
+    prior = None if design["objective"] == "worst" else list(map(orders, counts))
+    costs, rows = averaged(regret, prior)
+    known = [list(map(float, x)) for x in counts], list(range(size)) if isinstance(names, int) else names
+    same = repr((law["inputs"], law["outputs"])) == repr(known)
+    account.agrees("inputs are all sorted counts, and outputs the candidates", same)
+    cells = [Fraction(w, sum(row)) for row in law["weights"] for w in row]
+    account.agrees(
+        "candidates of equal counts are chosen alike", all(cells[i] == cells[j] for i, j in enumerate(first))
+    )
+    pairs = [[i, j] for i, j in moves(votes, counts, places, top)]
+    question = stated(counts, range(size), (costs, [*equal, *rows]), design["privacy"], pairs)
+    question["labels"] = ["equal counts", *["objective"] * bool(rows)]
+    question["family"] = [0] * len(equal) + [1] * len(rows)
+    question["equal"] = [1] * len(equal) + [0] * len(rows)
+    declared(question, result, account, f"choice by counts of 0 to {top}")
+
+
+def ordered(votes: str, size: int, top: int) -> list[tuple[int, ...]]:
+    """All counts up to their order, largest first; of replaced votes then those in which a count and the next one, which is one less, change places."""
+    found = list(combinations_with_replacement(range(top, -1, -1), size))
+    swapped = (
+        (*x[:r], x[r + 1], x[r], *x[r + 2 :]) for r in range(size - 1) for x in found if x[r] == x[r + 1] + 1
+    )
+    return [*found, *(swapped if votes == "replaced vote" else ())]
+
+
+def orders(x: tuple[int, ...]) -> int:
+    """In how many orders counts may be: 0 of those that are not sorted."""
+    found = math.factorial(len(x)) // math.prod(math.factorial(x.count(part)) for part in set(x))
+    return found if all(a >= b for a, b in pairwise(x)) else 0
+
+
+def moves(
+    votes: str, counts: list[tuple[int, ...]], places: dict[tuple[int, ...], int], top: int
+) -> list[tuple[int, int]]:
+    """Pairs of these counts, those above `top` counted as it, between which one person moves.
+
+    Of the other pairs each is one of these with candidates exchanged: what is added goes to the first of equal counts, what is taken comes from the last.
+    """
+    size = len(counts[0])
+    single = [tuple(int(r == s) for s in range(size)) for r in range(size)]
+    steps = {
+        "one vote": single,
+        "approvals": [v for v in product((0, 1), repeat=size) if any(v)],
+        "replaced vote": [tuple(a - b for a, b in zip(u, v)) for u, v in permutations(single, 2)],
+    }[votes]
+    after = ((x, tuple(a + b for a, b in zip(x, step))) for step in steps for x in counts)
+    found = [(places[x], places[y]) for x, y in after if y in places]
+    if votes == "replaced vote":  # from or to a candidate that stays at `top`
+        for x, move in product(counts, single):
+            y = tuple(a + b for a, b in zip(x, move))
+            if y in places and any(a == top and not m for a, m in zip(x, move)):
+                found.append((places[x], places[y]))
+    return found

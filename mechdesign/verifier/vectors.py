@@ -50,16 +50,8 @@ from functools import cache
 from itertools import pairwise
 from operator import mul
 
+from mechdesign.verifier import quantizer
 from mechdesign.verifier.arithmetic import GAUSS, between, exp_bounds, least, peak
-from mechdesign.verifier.quantizer import (
-    increase,
-    largest_bias,
-    left_of_ratio,
-    segments_of,
-    selection_fits,
-    table_fits,
-    whole,
-)
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
 
 ROOM = 1e-11
@@ -200,15 +192,22 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
     count, dimension, one = law["count"], law["dimension"], law["coordinate"]
     if count is None or one is None or not 1 <= count <= dimension:
         raise Refused("no number of coordinates, or no quantizer of them")
-    segments, bins = segments_of(one["law"], account), one["law"]["bins"]
+    segments, bins = quantizer.segments_of(one["law"], account), one["law"]["bins"]
     on_range = segments.knots[0] == -1 and segments.knots[-1] == 1
-    law_like = whole(segments, bins) and increase(segments, bins) and min(map(min, segments.rows)) >= 0
+    law_like = (
+        quantizer.whole(segments, bins)
+        and quantizer.increase(segments, bins)
+        and min(map(min, segments.rows)) >= 0
+    )
     account.agrees("a coordinate's law is one, on [-1, 1]", law_like and on_range)
-    account.agrees("the table shown is the law", table_fits(segments, bins, one) and selection_fits(one))
+    account.agrees(
+        "the table shown is the law",
+        quantizer.table_fits(segments, bins, one) and quantizer.selection_fits(one),
+    )
     budget = Fraction(law["privacy"]["epsilon"]) / count
     claim = f"privacy loss at most {law['privacy']['epsilon']!r}/{count} a coordinate"
-    account.bounds(claim, 0, left_of_ratio(segments.rows, budget))
-    account.at_most("every coordinate's answer is unbiased", largest_bias(segments, bins), 0)
+    account.bounds(claim, 0, quantizer.left_of_ratio(segments.rows, budget))
+    account.at_most("every coordinate's answer is unbiased", quantizer.largest_bias(segments, bins), 0)
     bits = count * max((len(bins) - 1).bit_length(), 1)
     spare = (bits if law["bits"] is None else law["bits"]) - bits
     account.agrees("a vector takes no more bits than the mechanism says", spare >= 0, spare)

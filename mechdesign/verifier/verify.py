@@ -36,21 +36,17 @@ from decimal import localcontext
 from fractions import Fraction
 from typing import NamedTuple
 
-from mechdesign.verifier import reading
+from mechdesign.verifier import calibration, reading
 from mechdesign.verifier.allocation import allocation
-from mechdesign.verifier.buffers import stream
-from mechdesign.verifier.calibration import calibration, joint
-from mechdesign.verifier.changes import beyond_changes, bounds_of, box, corners, widths
-from mechdesign.verifier.choice import choice, rule
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.gaussian import correlated, covariance_problem
-from mechdesign.verifier.knorm import knorm
+from mechdesign.verifier.gaussian import correlated, covariance_problem, stream
+from mechdesign.verifier.knorm import box, corners, knorm
 from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.noise import lattice_noise, lattice_problem
-from mechdesign.verifier.plan import allocated, plan
+from mechdesign.verifier.plan import allocated, plan, rule
 from mechdesign.verifier.quantizer import quantizer, selection_problem
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, TooLarge
-from mechdesign.verifier.table import bounded, channel, table
+from mechdesign.verifier.table import bounded, channel, choice, table
 from mechdesign.verifier.vectors import vectors
 
 Check = Callable[[Json, Account], None]
@@ -125,20 +121,20 @@ def protects(design: Json, question: Json, account: Account) -> bool:
 
 def within(one: Protected, other: Protected, account: Account) -> bool:
     """Whether every change within the first bounds is within the second, or in their list."""
-    sizes, l1, l2 = bounds_of(one.changes, one.dimension)
+    sizes, l1, l2 = calibration.bounds_of(one.changes, one.dimension)
     count = sum(n for _, n in sizes)
-    each, limits = widths(one.changes, one.dimension), other.changes
+    each, limits = calibration.widths(one.changes, one.dimension), other.changes
     if not isinstance(limits, dict):
         return listed(limits, each, one.changes, account)
     if not limits["signed"] and one.changes["signed"] and count > 1:
         return False
     account.takes(10 * len(each), 3000)
     kept = all(
-        limits[name] is None or beyond_changes(norm, sizes, l1, l2, Fraction(limits[name])) >= 0
+        limits[name] is None or calibration.beyond_changes(norm, sizes, l1, l2, Fraction(limits[name])) >= 0
         for name, norm in (("linf", math.inf), ("l1", 1), ("l2", 2))
     )
     kept = kept and (limits["l0"] is None or count <= limits["l0"])
-    return kept and all(a <= b for a, b in zip(each, widths(limits, one.dimension), strict=True))
+    return kept and all(a <= b for a, b in zip(each, calibration.widths(limits, one.dimension), strict=True))
 
 
 def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
@@ -174,7 +170,7 @@ def of_question(one: Json, question: Json, account: Account) -> bool:
     if not alike or stated != asked.changes["neighbours"]:
         return False
     if not isinstance(held.changes, dict):
-        each = widths(asked.changes, asked.dimension)
+        each = calibration.widths(asked.changes, asked.dimension)
         return len(both_signs(held.changes)) == 2 * box(each, asked.changes)[2]
     return within(held, asked, account)
 
@@ -237,7 +233,7 @@ def same_question(design: Json, question: Json) -> str | None:
         return None
     if design[""] == "knorm":
         return REAL if not asked.whole and held == asked else None
-    ((largest, _), *_), *_ = bounds_of(asked.changes, asked.dimension)
+    ((largest, _), *_), *_ = calibration.bounds_of(asked.changes, asked.dimension)
     once = (held.dimension, asked.dimension, asked.rounds) == (1, 1, 1) and held.whole == asked.whole
     if design[""] != "optimal-noise" or not once or Fraction(design["sensitivity"]) != largest:
         return None
@@ -389,7 +385,9 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
     "selection-problem": selection_problem,
     "metric-channel": channel,
     "bounded-count": bounded,
-    "private-choice": choice,
+    "private-choice": lambda held, account: (rule if held["design"]["largest"] is None else choice)(
+        held, account
+    ),
     "private-quantile": rule,
     "table-problem": table,
     "lattice-problem": lattice_problem,
@@ -399,8 +397,8 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
         allocated if held["mechanism"][""] == "coordinate-noise" else allocation
     )(held, account),
     "scales-problem": allocation,
-    "calibration": calibration,
-    "joint-calibration": joint,
+    "calibration": calibration.calibration,
+    "joint-calibration": calibration.joint,
     "correlated-gaussian": correlated,
     "covariance-problem": covariance_problem,
     "buffered-toeplitz": stream,

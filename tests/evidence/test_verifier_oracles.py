@@ -26,12 +26,19 @@ from mechdesign.vectors.design import box_error, cap_error
 from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
 from mechdesign.verifier import vectors
 from mechdesign.verifier.allocation import composed_delta, largest_square
-from mechdesign.verifier.calibration import Term, delta_on
-from mechdesign.verifier.changes import beyond_changes, bounds_of, reached
-from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS
+from mechdesign.verifier.calibration import Term, beyond_changes, bounds_of, delta_on, reached
+from mechdesign.verifier.composition import (
+    CONTINUOUS,
+    COSTS,
+    DECISIVE,
+    PLACES,
+    POINTS,
+    ROUND,
+    discrete_gaussian,
+    mills,
+)
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
 from mechdesign.verifier.knorm import SUMMED, round_delta
-from mechdesign.verifier.laws import CONTINUOUS, COSTS, ROUND, discrete_gaussian, mills
 from mechdesign.verifier.noise import ROOM, Copies
 from mechdesign.verifier.reading import Account, Refused, read
 from mechdesign.verifier.verify import verify

@@ -26,7 +26,7 @@ from mechdesign.noise.laws import (
     truncated_laplace,
 )
 from mechdesign.noise.release import ExactNoise, lattice_of, noisy
-from mechdesign.verifier import laws as alone
+from mechdesign.verifier import composition as alone
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.verify import verify
 

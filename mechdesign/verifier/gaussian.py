@@ -33,7 +33,7 @@ Let R be lower triangular of b bands, R_ij = 0 unless 0 ≤ i − j < b. Columns
 consume a² Σ G_jj over S, whatever their signs. The most that k of them consume is found by dynamic programming in integers: f_k(j), by those from j
 on, is the larger of f_k(j + 1) and G_jj + f_(k−1)(j + b).
 
-**Running totals from a few buffers**: the shift of a release, its loss, and what no Toeplitz strategy costs less than; all in integers.
+**Running totals from a few buffers**: the shift of a release, its loss, and what no Toeplitz strategy costs less than.
 
 The strategy has the coefficients 1, Σ ω_i p_i^(k−1). With ω > 0 and Σ ω_i/p_i ≤ 1 they are positive and fall: of counts at least b apart 0, b, 2b, … consume most, with one
 sign. In a release rounding adds less than r = 1 + Σ ω_i/(1 − p_i) steps to what each output shifts by: floors differ by less than 1, and what enters
@@ -49,7 +49,9 @@ every x > 0 (Collatz and Wielandt). For the largest error, w = 1, the best y has
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import product
 from math import comb
 from operator import mul
 from typing import NamedTuple
@@ -57,6 +59,7 @@ from typing import NamedTuple
 from mechdesign.verifier import arithmetic
 from mechdesign.verifier.allocation import largest_square, smallest_beyond
 from mechdesign.verifier.arithmetic import root_above, times, transposed, whole
+from mechdesign.verifier.composition import PLACES, ROUND
 from mechdesign.verifier.local_report import answers
 from mechdesign.verifier.reading import Account, Json, Refused, asked, counts_of, flat, proofs_of
 from mechdesign.verifier.table import MISSED, Own, family_holds, objective_is, own_rows, tangents_of
@@ -541,8 +544,7 @@ def errors(result: Json, account: Account) -> None:
         account.agrees("the lower bound is not above the error", left >= 0, left)
 
 
-POLE_BITS, BITS = 62, 256
-UNIT = 1 << BITS
+POLE_BITS = 62
 SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
 """Chebyshev coefficients of log((2t + 1) y_t) over t/n: any would prove a bound."""
 MOST_BUFFERS = 8
@@ -566,7 +568,7 @@ def stream(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows):
         return
     budget_is_kept(design["privacy"], law["budget"], account)
-    account.takes(often["times"] * len(law["poles"]) ** 2, BITS)
+    account.takes(often["times"] * len(law["poles"]) ** 2, 256)
     moved = shift(law, Fraction(design["most"]), often["times"], apart)
     spent = (moved * Fraction(law["step"]) / Fraction(law["deviation"])) ** 2
     account.bounds("no change consumes more than the budget, rounding counted", spent, law["budget"])
@@ -600,48 +602,27 @@ def fits(law: Json, account: Account) -> None:
     account.agrees("there is noise", 0 < law["deviation"] < math.inf and 0 < law["budget"] < math.inf)
 
 
-def up(x: int) -> int:
-    """A product in units, from above."""
-    return -(-x >> BITS)
-
-
-def power(base: int, n: int) -> tuple[int, int]:
-    """A power of a number in units, from below and above."""
-    low = high = UNIT
-    below = above = base
-    while n:
-        if n & 1:
-            low, high = low * below >> BITS, up(high * above)
-        below, above, n = below * below >> BITS, up(above * above), n >> 1
-    return low, high
-
-
-def summed(one: int, other: int, n: int) -> int:
-    """The sum of n powers of a product, from above."""
-    below = one * other >> BITS
-    return -((power(below, n)[0] - UNIT) * UNIT // (UNIT - up(one * other)))
-
-
 def shift(law: Json, most: Fraction, times: int, apart: int) -> Fraction:
-    """How many steps releases of neighbours are apart, from above."""
-    p, w = ([x << (BITS - POLE_BITS) for x in law[name]] for name in ("poles", "weights"))
-    d, n = range(len(p)), law["size"]
-    fall = [power(x, apart)[1] for x in p]
-    late = [up(x * power(y, apart - 1)[1]) for x, y in zip(w, p)]
-    state, seen, total = [UNIT] * len(p), [[0] * len(p) for _ in d], UNIT
-    for _ in range(times - 1):
-        total += up((UNIT + up(sum(map(mul, late, state)))) ** 2)
-        seen = [[seen[i][j] + up(state[i] * state[j]) for j in d] for i in d]
-        state = [UNIT + up(x * y) for x, y in zip(fall, state)]
-    for i in d:
-        for j in d:
-            rest = n - (times - 1) * apart - 1
-            both = up(seen[i][j] * summed(p[i], p[j], apart - 1))
-            both += up(up(state[i] * state[j]) * summed(p[i], p[j], rest))
-            total += up(up(w[i] * w[j]) * both)
-    rounding = 1 + sum(Fraction(x, UNIT - y) for x, y in zip(w, p))
+    """How many steps releases of neighbours are apart, from above: all terms are positive, and digits are left for what powers near 1 cancel."""
+    with localcontext(prec=2 * PLACES):
+        p, w = ([Decimal(x) / 2**POLE_BITS for x in law[name]] for name in ("poles", "weights"))
+        d, n, one = range(len(p)), law["size"], Decimal(1)
+        fall = [x**apart for x in p]
+        late = [x * y ** (apart - 1) for x, y in zip(w, p)]
+        state, seen, total = [one for _ in d], [[Decimal(0) for _ in d] for _ in d], one
+        for _ in range(times - 1):
+            total += (1 + sum(map(mul, late, state))) ** 2
+            seen = [[seen[i][j] + state[i] * state[j] for j in d] for i in d]
+            state = [1 + x * y for x, y in zip(fall, state)]
+        rest = n - (times - 1) * apart - 1
+        for i, j in product(d, d):
+            both = p[i] * p[j]
+            each = seen[i][j] * (1 - both ** (apart - 1)) + state[i] * state[j] * (1 - both**rest)
+            total += w[i] * w[j] * each / (1 - both)
+        total *= ROUND
+    rounding = 1 + sum(Fraction(x, 2**POLE_BITS - y) for x, y in zip(law["weights"], law["poles"]))
     moved = math.ceil(most / Fraction(law["step"]))
-    return moved * root_above(Fraction(total, UNIT)) + rounding * root_above(Fraction(n))
+    return moved * root_above(Fraction(total)) + rounding * root_above(Fraction(n))
 
 
 def toeplitz_loss(law: Json, largest: bool) -> Fraction:

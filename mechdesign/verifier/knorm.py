@@ -414,15 +414,10 @@ def ratio_of_bessels(d: int, x: Decimal) -> Decimal:
 
 def most_epsilon(privacy: Json) -> float:
     """The largest loss that is implied, to rounding, from above."""
-    if privacy[""] == "pure-dp":
-        return float(privacy["epsilon"])
-    if privacy[""] == "approximate-dp":
-        epsilon, delta = privacy["epsilon"], privacy["delta"]
-        return float(epsilon + math.log1p(delta * math.exp(-epsilon)) - math.log1p(-delta)) * (1 + 1e-14)
-    rho: float = privacy["rho"]
-    ends = rho / 2, rho + 2 * math.sqrt(rho) + 1
-    _, high = between(*ends, lambda loss: loss * math.tanh(loss / 2) <= rho)
-    return float(max(high, rho + privacy["xi"])) * (1 + 1e-14)
+    most = 1.0
+    while left_after(privacy, Fraction(most)) >= 0:
+        most *= 2
+    return between(0.0, most, lambda loss: left_after(privacy, Fraction(loss)) >= 0)[1] * (1 + 1e-14)
 
 
 def beyond_hull(shape: Shape, sensitivity: Json, dimension: int, largest: Fraction) -> Fraction:

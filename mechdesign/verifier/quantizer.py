@@ -223,17 +223,15 @@ def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account
         for u, v in pairwise([start, *inside, end]):
             left = bisect_right(bins, u)  # so many outputs are on the left
             counted = [(mass[left], moment[left], moment[-1], square) for mass, moment, square in sums]
-            parts = [[Fraction(n, d) for n, d in zip(part, denominators)] for part in counted]
-            at_u, at_v = ([p + (q - p) * (x - start) / (end - start) for p, q in zip(*parts)] for x in (u, v))
-            width, (mass, moment, mean, square) = v - u, at_u
-            d_mass, d_moment, d_mean, d_square = (q - p for p, q in zip(at_u, at_v))
-            yield Cell(
-                (u, v),
-                first * (mean - u - 2 * moment + 2 * u * mass) + second * (square - 2 * u * mean + u * u),
-                first * (d_mean - width - 2 * d_moment + 2 * (u * d_mass + width * mass))
-                + second * (d_square - 2 * (u * d_mean + width * mean - u * width)),
-                2 * first * width * d_mass + second * (width * width - 2 * width * d_mean),
-            )
+            at_start, at_end = ([Fraction(n, d) for n, d in zip(part, denominators)] for part in counted)
+            found = []
+            for x in (u, (u + v) / 2, v):
+                share = (x - start) / (end - start)
+                mass, moment, mean, square = (p + (q - p) * share for p, q in zip(at_start, at_end))
+                absolute = mean - x - 2 * moment + 2 * x * mass
+                found.append(first * absolute + second * (square - 2 * x * mean + x * x))
+            low, middle, high = found
+            yield Cell((u, v), low, 4 * middle - 3 * low - high, 2 * (low + high) - 4 * middle)
 
 
 def expected(cells: list[Cell], moments: quantizer_bound.Moments) -> Fraction:
@@ -387,21 +385,12 @@ def quantizer(result: Json, account: Account) -> None:
 
 def is_law(law: Segments, bins: list[Fraction], account: Account) -> None:
     """Claim that rows are probabilities of outputs in order."""
-    account.agrees("outputs and knots increase", increase(law, bins))
+    increase = all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
+    account.agrees("outputs and knots increase", increase)
     off = max(abs(Fraction(sum(row), law.common) - 1) for row in law.rows)
-    account.agrees("rows sum to 1", whole(law, bins), -off)
+    account.agrees("rows sum to 1", not off and all(len(row) == len(bins) for row in law.rows), -off)
     least = Fraction(min(map(min, law.rows)), law.common)
     account.agrees("no probability is negative", least >= 0, least)
-
-
-def increase(law: Segments, bins: list[Fraction]) -> bool:
-    """Whether outputs and knots increase."""
-    return all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
-
-
-def whole(law: Segments, bins: list[Fraction]) -> bool:
-    """Whether rows sum to 1, one probability for each output."""
-    return all(sum(row) == law.common and len(row) == len(bins) for row in law.rows)
 
 
 def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
@@ -477,14 +466,18 @@ def left_of_ratio(rows: list[list[int]], epsilon: Fraction) -> Fraction:
     return Fraction(min(up * min(c) - down * max(c) for c in zip(*rows)), (up + down) * max(1, sum(rows[0])))
 
 
+def shown_near(exact: Json, shown: Json) -> bool:
+    """Whether numbers up to 1 are shown to their last digits."""
+    return all(abs(p - q) <= LAST_DIGITS for p, q in zip(flat(exact), flat(shown), strict=True))
+
+
 def table_fits(law: Segments, bins: list[Fraction], mechanism: Json) -> bool:
     """Whether the table in doubles shows the law: outputs exactly, knots and probabilities to their last digits."""
     farthest = max(map(abs, bins))
     table = [[n / law.common for n in row] for row in law.rows]
-    found = flat([table[::2], table[1::2], [float(x / farthest) for x in law.knots]])
-    shown = flat([mechanism["starts"], mechanism["ends"], [k / farthest for k in mechanism["knots"]]])
-    near = all(abs(p - q) <= LAST_DIGITS for p, q in zip(found, shown, strict=True))
-    return near and bool(list(map(float, bins)) == mechanism["bins"])
+    found = [table[::2], table[1::2], [float(x / farthest) for x in law.knots]]
+    shown = [mechanism["starts"], mechanism["ends"], [k / farthest for k in mechanism["knots"]]]
+    return shown_near(found, shown) and bool(list(map(float, bins)) == mechanism["bins"])
 
 
 def selection_fits(mechanism: Json) -> bool:
@@ -494,13 +487,13 @@ def selection_fits(mechanism: Json) -> bool:
         return True
     if law[""] != "selection-law" or shown["bins"] != mechanism["bins"]:
         return False
-    for side in ("left", "right"):
-        for row, weights in zip(shown[side], law[side], strict=True):
-            total = sum(weights)
-            exact = [*(w / total for w in weights), *[0.0] * (len(row) - len(weights))]
-            if not all(abs(p - q) <= LAST_DIGITS for p, q in zip(row, exact, strict=True)):
-                return False
-    return True
+    sides = [pair for side in ("left", "right") for pair in zip(shown[side], law[side], strict=True)]
+    totals = [sum(each) for _, each in sides]
+    exact = [
+        [*(w / total for w in each), *[0.0] * (len(row) - len(each))]
+        for (row, each), total in zip(sides, totals)
+    ]
+    return shown_near(exact, [row for row, _ in sides])
 
 
 def selection_problem(result: Json, account: Account) -> None:

@@ -106,12 +106,7 @@ class Known(NamedTuple):
         check_scale(law.get("scale", 1))
         if law["name"] not in SHAPES or set(law) - {"", "name", "args", "loc", "scale"}:
             return None
-        shapes, rest = law["args"][: SHAPES[law["name"]]], law["args"][SHAPES[law["name"]] :]
-        if len(rest) > 2 or {*law} & {*("loc", "scale")[: len(rest)]}:
-            raise Refused("a law of more parameters than it has")
-        loc = rest[0] if rest else law.get("loc", 0)
-        scale = rest[1] if len(rest) > 1 else law.get("scale", 1)
-        check_scale(scale)
+        shapes, loc, scale = parameters(law, SHAPES[law["name"]])
         if law["name"] == "beta" and not all(1e-3 <= shape <= STEEPEST for shape in shapes):
             return None
         ends = {"norm": (-LAST, LAST), "beta": (0, 1)}.get(law["name"], tuple(shapes))
@@ -183,6 +178,17 @@ def check_scale(scale: Json) -> None:
         raise Refused("a law whose scale is not positive")
 
 
+def parameters(law: Json, shapes: int) -> tuple[list[Json], Json, Json]:
+    """The shapes of a law, its place and its scale, which stand behind them or by name."""
+    args, named = law["args"], set(law) - {"", "name", "args"}
+    given = dict(zip(("loc", "scale"), args[shapes:]))
+    if len(args) > shapes + 2 or not named <= {"loc", "scale"} - set(given):
+        raise Refused("a law of other parameters than it has")
+    given = {"loc": 0, "scale": 1, **law, **given}
+    check_scale(given["scale"])
+    return args[:shapes], given["loc"], given["scale"]
+
+
 Rational: TypeAlias = tuple[list[Piece], list[tuple[Fraction, Fraction]]]
 """Pieces of constant density, and point masses."""
 
@@ -214,12 +220,8 @@ def overlap(a: Fraction, b: Fraction, low: Fraction, high: Fraction) -> Fraction
 def rational_law(law: Json) -> list[Piece] | None:
     """Uniform laws and histograms, as pieces."""
     if law["name"] == "uniform":
-        named = [key for key in law if key not in ("", "name", "args")]
-        if len(law["args"]) > 2 or not {*named} <= {*("loc", "scale")[len(law["args"]) :]}:
-            raise Refused("a uniform law of other parameters than a place and a scale")
-        given = {"loc": 0, "scale": 1, **law, **dict(zip(("loc", "scale"), law["args"]))}
-        check_scale(given["scale"])
-        return [(Fraction(given["loc"]), Fraction(float(given["loc"]) + given["scale"]), Fraction(1))]
+        _, loc, scale = parameters(law, 0)
+        return [(Fraction(loc), Fraction(float(loc) + scale), Fraction(1))]
     if law["name"] != "histogram":
         return None
     check_scale(law["scale"])

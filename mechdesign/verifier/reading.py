@@ -367,8 +367,8 @@ def is_chosen(said: dict[str, Json]) -> bool:
 SPACES = "matrix", "euclidean", "line", "grid", "geodesic", "clustered"
 VECTORS = "vector-design sphere-quantizer random-directions sampled-signs sampled-coordinates priv-unit"
 BUDGETED = (
-    lambda said: 1e-30 < said["privacy"]["epsilon"] <= 500 and (said.get("bits") or 1) <= 1 << 24,
-    "a budget, or bits, for which no vector mechanism is made",
+    lambda said: 1e-30 < said["privacy"]["epsilon"] <= 500,
+    "a budget for which no vector mechanism is made",
 )
 LABELLED = (
     lambda said: are_labels(said["inputs"]) and are_labels(said["outputs"]),
@@ -394,10 +394,6 @@ TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
     "participation": (
         lambda said: (said["apart"] is None) != (said["every"] is None),
         "steps that are both apart and the same of every epoch, or neither",
-    ),
-    "metric-channel": (
-        lambda said: said["spanner"] is None or 1 <= said["spanner"] < math.inf,
-        "a stretch below 1",
     ),
     "mvu": (lambda said: said["max_abs"] is None or is_reached(said), "outputs that reach too little"),
     "metric-space": (is_clustered, "a space that is none"),

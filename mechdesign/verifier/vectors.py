@@ -194,11 +194,9 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
         raise Refused("no number of coordinates, or no quantizer of them")
     segments, bins = quantizer.segments_of(one["law"], account), one["law"]["bins"]
     on_range = segments.knots[0] == -1 and segments.knots[-1] == 1
-    law_like = (
-        quantizer.whole(segments, bins)
-        and quantizer.increase(segments, bins)
-        and min(map(min, segments.rows)) >= 0
-    )
+    part = account.part()
+    quantizer.is_law(segments, bins, part)
+    law_like = all(holds for *_, holds in part.rows)
     account.agrees("a coordinate's law is one, on [-1, 1]", law_like and on_range)
     account.agrees(
         "the table shown is the law",

@@ -72,49 +72,40 @@ class Protected(NamedTuple):
 
 
 def bounds(sensitivity: Json) -> Json:
-    """Return all bounds of a sensitivity; a single number bounds every coordinate."""
+    """Return all bounds of a sensitivity, a single number bounding every coordinate; a list of changes as it is."""
+    if isinstance(sensitivity, list):
+        return sensitivity
     given = sensitivity if isinstance(sensitivity, dict) else {"linf": sensitivity}
     return {**BOUNDS, **{name: given[name] for name in BOUNDS if name in given}}
 
 
-def protected(design: Json) -> Protected | None:
-    """Return the changes that a design's noise protects; None if it is no noise for numbers."""
-    kind = design[""]
-    if kind == "calibration":
-        noise = design["noise"]
-        whole = (noise["name"] if isinstance(noise, dict) else noise) in (*reading.DISCRETE, "dlaplace")
-        changes, rate = bounds(design["sensitivity"]) | SIGNED, design["sampling_rate"]
-        return Protected(design["dimension"], changes, design["rounds"], rate, whole)
-    if kind == "knorm":
-        changes = design["sensitivity"]
-        changes = changes if isinstance(changes, list) else bounds(changes)
-        return Protected(design["dimension"], changes, design["rounds"])
+def protected(asked: Json) -> Protected:
+    """Return the changes that a question about numbers allows, or that a design's noise protects; of no numbers elsewhere."""
+    kind, changes, whole = asked[""], asked.get("sensitivity"), asked.get("integer", False)
     if kind == "noise-allocation":
-        lam = design["sensitivities"]
-        limits = {"each": lam} if design["bounds"] is None else design["bounds"]
-        return Protected(len(lam), bounds(limits) | SIGNED)
+        each = asked["sensitivities"]
+        return Protected(len(each), bounds(asked["bounds"] or {"each": each}) | SIGNED)
+    if kind == "correlated-gaussian":
+        changes = asked["changes"]
+        if isinstance(changes, list):
+            return Protected(len(changes[0]), changes)
+        if changes[""] == "count-changes":
+            return Protected(changes["size"], bounds({**changes, "linf": changes["most"]}))
+    if kind not in ("numeric-query", "calibration", "knorm", "optimal-noise"):
+        return Protected(0, {})
+    if kind == "calibration":
+        noise, changes = asked["noise"], bounds(changes) | SIGNED
+        whole = (noise["name"] if isinstance(noise, dict) else noise) in (*reading.DISCRETE, "dlaplace")
     if kind == "optimal-noise":
-        changes = bounds({"linf": design["sensitivity"], "l0": design["l0"]})
-        return Protected(design["dimension"], changes, whole=design["integer"])
-    if kind == "correlated-gaussian" and isinstance(design["changes"], list):
-        return Protected(len(design["changes"][0]), design["changes"])
-    if kind == "correlated-gaussian" and design["changes"][""] == "count-changes":
-        alike = design["changes"]
-        limits = bounds({"linf": alike["most"], "l0": alike["l0"], "signed": alike["signed"]})
-        return Protected(alike["size"], limits)
-    return None
-
-
-def asks(question: Json) -> Protected:
-    """Return the changes that a question about numbers allows."""
-    size, rounds, rate, whole = (question[k] for k in ("dimension", "rounds", "sampling_rate", "integer"))
-    return Protected(size, bounds(question["sensitivity"]), rounds, rate, whole)
+        changes = {"linf": changes, "l0": asked["l0"]}
+    rounds, rate = asked.get("rounds", 1), asked.get("sampling_rate", 1.0)
+    return Protected(asked["dimension"], bounds(changes), rounds, rate, whole)
 
 
 def protects(design: Json, question: Json, account: Account) -> bool:
     """Whether noise protects every change that a question about numbers allows."""
-    held, asked = protected(design), asks(question)
-    if held is None or held.dimension != asked.dimension or held.rounds < asked.rounds:
+    held, asked = protected(design), protected(question)
+    if held.dimension != asked.dimension or held.rounds < asked.rounds:
         return False
     return held.rate >= asked.rate and held.whole <= asked.whole and within(asked, held, account)
 
@@ -151,28 +142,34 @@ def both_signs(vectors: Json) -> set[tuple[Json, ...]]:
     return {tuple(sign * x for x in v) for v in vectors for sign in (1, -1)}
 
 
+def alike(design: Json, question: Json) -> bool:
+    """Whether a design minimises the loss of a question: of a report the mean under its prior, of a choice by its counts or, of both, by scores of any size."""
+    if question[""] == "choice-question":
+        counts = design["largest"] is None or design["objective"] == question["objective"]
+        return counts and bool(design["largest"] == question["largest"])
+    if question[""] == "local-report":
+        mean = design.get("objective", "mean") == "mean"
+        return mean and bool((design["prior"], design["loss"]) == (question["prior"], question["loss"]))
+    return bool(design.get("loss") == question["loss"])
+
+
 def of_question(one: Json, question: Json, account: Account) -> bool:
     """Whether a result that answers a question protects nothing else, and has its loss and prior."""
     design = one["design"]
-    if question[""] == "local-report":
-        ranged = design["input_range"] == question["input_range"]
-        return ranged and same_report(design, question)
-    if question[""] == "choice-question":
-        return True
-    if question[""] == "metric-report":
-        return same_question(design, question) is not None
-    held, asked = protected(design), asks(question)
-    assert held is not None
+    if question[""] != "numeric-query":
+        ranged = question[""] != "local-report" or design["input_range"] == question["input_range"]
+        return question[""] == "choice-question" or (ranged and alike(design, question))
+    held, asked = protected(design), protected(question)
     if (held.rounds, held.rate) != (asked.rounds, asked.rate):
         return False
-    loss, stated = question["loss"], design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]
-    alike = design[""] == "noise-allocation" or design.get("loss", loss) in (loss, "total")
-    if not alike or stated != asked.changes["neighbours"]:
+    minimised = design[""] == "noise-allocation" or design.get("loss") in (None, question["loss"], "total")
+    stated = design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]
+    if not minimised or stated != asked.changes["neighbours"]:
         return False
-    if not isinstance(held.changes, dict):
-        each = calibration.widths(asked.changes, asked.dimension)
-        return len(both_signs(held.changes)) == 2 * box(each, asked.changes)[2]
-    return within(held, asked, account)
+    if isinstance(held.changes, dict):
+        return within(held, asked, account)
+    each = calibration.widths(asked.changes, asked.dimension)
+    return len(both_signs(held.changes)) == 2 * box(each, asked.changes)[2]
 
 
 def reports(one: Json, question: Json) -> bool:
@@ -200,15 +197,9 @@ def between_points(design: Json, question: Json) -> bool:
     return len(own) == len(asked) and all(abs(p - q) <= 1e-12 for p, q in zip(own, asked))
 
 
-def same_counts(design: Json, question: Json) -> bool:
-    """Whether a choice is by the counts of a question, or of both by scores of any size."""
-    counts = design["largest"] is None or design["objective"] == question["objective"]
-    return counts and bool(design["largest"] == question["largest"])
-
-
 def chooses(design: Json, question: Json) -> bool:
     """Whether a design chooses among the candidates of a question, for its neighbours."""
-    if design[""] != "private-choice" or not (design["largest"] is None or same_counts(design, question)):
+    if design[""] != "private-choice" or not (design["largest"] is None or alike(design, question)):
         return False
     return all(design[key] == question[key] for key in ("candidates", "neighbours", "spread"))
 
@@ -221,15 +212,15 @@ def privacy_of(design: Json) -> Json:
 
 def same_question(design: Json, question: Json) -> str | None:
     """The mechanisms that a design's lower bound speaks of, where its question is the comparison's own; None elsewhere."""
-    if question[""] == "choice-question":
-        alike = question["largest"] is not None and same_counts(design, question)
-        return f"no choice by counts of 0 to {question['largest']} does better" if alike else None
-    if design["loss"] != question["loss"]:
+    if not alike(design, question):
         return None
+    if question[""] == "choice-question":
+        top = question["largest"]
+        return None if top is None else f"no choice by counts of 0 to {top} does better"
     if question[""] == "metric-report":
         return "no channel between the points does better"
-    held, asked = protected(design), asks(question)
-    if held is None or asked.rate != 1:
+    held, asked = protected(design), protected(question)
+    if asked.rate != 1:
         return None
     if design[""] == "knorm":
         return REAL if not asked.whole and held == asked else None
@@ -246,7 +237,7 @@ def uncovered(question: Json) -> str:
     if question[""] == "numeric-query":
         if isinstance(question["sensitivity"], list):
             return "for listed changes"
-        replaced = question["sampling_rate"] < 1 and asks(question).changes["neighbours"] == "replace"
+        replaced = question["sampling_rate"] < 1 and protected(question).changes["neighbours"] == "replace"
         return "of samples of records of which one is replaced" if replaced else ""
     if question[""] == "local-report":
         return "of means of clients" if question["clients"] else ""
@@ -276,7 +267,9 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     account.agrees("every result answers the question", all(map(answers, results.values())))
     if not all(holds for *_, holds in account.rows):
         return
-    order = [(not in_whole(designs[name], question), error) for name, error in errors.items()]
+    # where whole numbers are asked for, whole answers come first
+    whole = bool(question.get("integer"))
+    order = [(whole > protected(designs[name]).whole, error) for name, error in errors.items()]
     account.agrees("the table begins with the least error", order == sorted(order))
     of_loss = all(shown(one, question, errors[name]) for name, one in results.items())
     account.agrees(
@@ -289,29 +282,15 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     least(held, results, account)
 
 
-def in_whole(design: Json, question: Json) -> bool:
-    """Whether answers are whole where whole numbers are asked for: such mechanisms come first."""
-    held = protected(design)
-    return not (question[""] == "numeric-query" and question["integer"]) or (held is not None and held.whole)
-
-
 def shown(one: Json, question: Json, error: float) -> bool:
     """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
     design, value = one["design"], one["value"]
     close: bool = abs(error - value) <= CLOSE * abs(value)
-    if question[""] == "choice-question":
-        return close or not same_counts(design, question)
-    if question[""] == "local-report":
-        return close or not same_report(design, question)
-    alike = bool(design.get("loss") == question["loss"])
-    alone = question[""] != "numeric-query" or design[""] in ("calibration", "knorm", "optimal-noise")
-    return not alone or close == alike
-
-
-def same_report(design: Json, question: Json) -> bool:
-    """Whether a quantizer minimises the mean of the question's loss under its prior."""
-    mean = design.get("objective", "mean") == "mean"
-    return mean and bool((design["prior"], design["loss"]) == (question["prior"], question["loss"]))
+    if question[""] == "numeric-query" and design[""] not in ("calibration", "knorm", "optimal-noise"):
+        return True
+    if question[""] in ("choice-question", "local-report"):
+        return close or not alike(design, question)
+    return close == alike(design, question)
 
 
 def least(held: Json, results: dict[str, Json], account: Account) -> None:

@@ -40,6 +40,8 @@ DUAL = "@rows-bound|@staircase-dual"
 EXCEPTIONS = {
     "(0,1]": "additive-noise.sampling_rate",
     "1..1000000|null": "participation.apart participation.every",
+    "[1,1.7976931348623157e308]|null": "metric-channel.spanner",
+    "0..16777216|null": "sampled-coordinates.bits",
     "pos": "bin-search.max_abs choice-rule.rate quantile-rule.rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
     "optimal-noise.sensitivity strategy-noise.budget correlated-gaussian-noise.budget",
     "pos|@sensitivity": "additive-noise.sensitivity",

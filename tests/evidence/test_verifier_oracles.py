@@ -24,19 +24,10 @@ from mechdesign.noise.radial import round_delta as known_delta
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.vectors.design import box_error, cap_error
 from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
-from mechdesign.verifier import vectors
+from mechdesign.verifier import composition, vectors
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.calibration import Term, beyond_changes, bounds_of, delta_on, reached
-from mechdesign.verifier.composition import (
-    CONTINUOUS,
-    COSTS,
-    DECISIVE,
-    PLACES,
-    POINTS,
-    ROUND,
-    discrete_gaussian,
-    mills,
-)
+from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS, ROUND, discrete_gaussian, mills
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
 from mechdesign.verifier.knorm import SUMMED, round_delta
 from mechdesign.verifier.noise import ROOM, Copies
@@ -124,7 +115,7 @@ def test_calibrated_noise_of_steep_losses_holds(
     assert all(holds for *_, holds in verify(dumps(noise)).rows)
 
 
-@pytest.mark.parametrize("name", sorted(CONTINUOUS))
+@pytest.mark.parametrize("name", sorted(composition.CONTINUOUS))
 def test_costs_are_moments_of_the_tails(name: str) -> None:
     shapes = {"osgt": (2,), "flipped_huber": (2,), "gennorm": ("1.5",), "truncated_laplace": (5,)}.get(
         name, ()
@@ -132,7 +123,7 @@ def test_costs_are_moments_of_the_tails(name: str) -> None:
     arguments = tuple(Decimal(x) for x in shapes)
     with localcontext() as context:
         context.prec = PLACES
-        law, step = CONTINUOUS[name](*arguments), Decimal("0.015")
+        law, step = composition.CONTINUOUS[name](*arguments), Decimal("0.015")
         for power in (1, 2):
             # ∫ 2p t^(p-1) P(T > t) dt, by the trapezoidal rule
             at = [
@@ -141,7 +132,7 @@ def test_costs_are_moments_of_the_tails(name: str) -> None:
                 if i * step <= law.end
             ]
             integral = 2 * power * step * (sum(at) - at[0] / 2)
-            assert abs(COSTS[name](power, *arguments) / integral - 1) < Decimal("2e-4")
+            assert abs(composition.COSTS[name](power, *arguments) / integral - 1) < Decimal("2e-4")
 
 
 @pytest.mark.parametrize(

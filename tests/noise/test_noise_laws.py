@@ -27,7 +27,6 @@ from mechdesign.noise.laws import (
 )
 from mechdesign.noise.release import ExactNoise, lattice_of, noisy
 from mechdesign.verifier import composition as alone
-from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.verify import verify
 
 SHAPES = [
@@ -147,7 +146,7 @@ def test_tails_of_wide_discrete_gaussian_noise(sigma: float, monkeypatch: pytest
         monkeypatch.setattr(module, "LISTED", 100)
     law = discrete_gaussian(sigma)
     with mp.workdps(60), localcontext() as decimals:
-        decimals.prec = PLACES
+        decimals.prec = alone.PLACES
         weights = [mp.exp(-mp.mpf(k * k) / (2 * mp.mpf(sigma) ** 2)) for k in range(int(17 * sigma))]
         total = 2 * mp.fsum(weights) - 1
         for k in (1, int(sigma), int(6 * sigma), int(10 * sigma)):

@@ -207,13 +207,13 @@ def spent_of(result: Any) -> Any:
     return result.proofs[0].given
 
 
-def passing_after(monkeypatch: pytest.MonkeyPatch, questions: int) -> None:
-    """Every finite deadline is over once all of them together were asked so often."""
+def passing_after(monkeypatch: pytest.MonkeyPatch, questions: int, left: float = 1.0) -> None:
+    """Every finite deadline has `left` seconds until all of them together were asked so often, and then none."""
     asked = itertools.count()
     monkeypatch.setattr(
         Deadline,
         "left",
-        property(lambda self: (1.0 if next(asked) < questions else 0.0) if self.finite else math.inf),
+        property(lambda self: (left if next(asked) < questions else 0.0) if self.finite else math.inf),
     )
 
 
@@ -269,7 +269,7 @@ def test_one_evaluation_takes_some_of_the_time_that_is_left(
             wide = delta_interval(term, epsilon, time_limit=1.0, points=2**18, **options)
         assert 0 <= wide.lower <= wide.upper <= 1
     with monkeypatch.context() as patch:  # without a limit the last scale took 20 million points
-        patch.setattr(Deadline, "left", property(lambda self: left if self.finite else math.inf))
+        passing_after(patch, round(200 * left), left)
         deep = md.Calibration("gennorm", md.ApproximateDP(7e3, 1e-250), 1.0, rounds=10**7)
         deep.solve(time_limit=1.0, certify=False)
     assert made and max(size * (8 if kind is np.longdouble else 1) for size, kind in made) <= 2**18

@@ -484,7 +484,7 @@ def repaired(
         try:  # an optimum of stricter privacy has proportional slack, even if the common slack is small
             stricter.solve()
             other = smaller.point(stricter.columns())
-            ends += [_mixed(ends[0], other, fmpq(1, share)) for share in (2, 100, 10_000)]
+            ends += [mixed(ends[0], other, fmpq(1, share)) for share in (2, 100, 10_000)]
         except (InfeasibleError, SolverError):
             pass
         if smaller.zeros != face.zeros or smaller.tight:
@@ -507,7 +507,7 @@ def _mixture(face: Face, points: list[Near], ends: list[Exact]) -> tuple[fmpq, E
             if any(slack <= 0 for slack in slacks.values()):
                 continue
             shares = (broken[number] / (broken[number] - slack) for number, slack in slacks.items())
-            found = face.lowered(_mixed(end, point, _short(max(shares, default=ZERO))))
+            found = face.lowered(mixed(end, point, _short(max(shares, default=ZERO))))
             cost = face.declared.value(found)
             if best is None or cost < best[0]:
                 best = cost, found
@@ -522,7 +522,8 @@ def _plain(declared: Declared) -> Array:
     return np.append(table.ravel(), np.zeros(len(declared.cost) - declared.cells))
 
 
-def _mixed(end: Exact, start: Exact, share: fmpq) -> Exact:
+def mixed(end: Exact, start: Exact, share: fmpq) -> Exact:
+    """Return a share of one point and the rest of another."""
     rest = 1 - share
     return [share * a + rest * b for a, b in zip(end, start)]
 

@@ -287,7 +287,7 @@ class Problem(ModelledDesign):
 
     def worth_at(self, value: Array) -> dict[str, float]:
         """Return the largest value of each of these functions at a value of the unknown, in doubles."""
-        with valued(self.unknown, value):
+        with valued(self.unknown, value), np.errstate(divide="ignore", invalid="ignore"):
             return {label: float(np.max(f.value)) for label, f in self.functions().items()}
 
     @property

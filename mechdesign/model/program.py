@@ -193,7 +193,12 @@ class Program:
         leaves = np.broadcast_to(room, rows)
         if self.room and leaves.any():
             i = np.flatnonzero(leaves)
-            blocks["room"] = i, np.zeros(len(i), dtype=int), np.ones(len(i)), np.full(len(i), np.nan)
+            blocks["room"] = (
+                i,
+                np.zeros(len(i), dtype=int),
+                np.asarray(leaves[i], dtype=float),
+                np.full(len(i), np.nan),
+            )
         held = {}
         for name, (i, columns, stated, losses) in blocks.items():
             self._losses, self._stated = (
@@ -243,7 +248,7 @@ class Program:
         self.lp.add_columns(name, np.zeros(size))
         blocks = {"P": part.entries(places, self.symmetry.cells), name: (i, i, -np.ones(size), nan)}
         self._add(part.first + places, blocks, 1.0, 0.0, 0.0)
-        self._add(part.sums + pairs, {name: (k, i, np.ones(size), nan)}, 1.0, part.delta, 1.0)
+        self._add(part.sums + pairs, {name: (k, i, np.ones(size), nan)}, 1.0, part.delta, part.delta)
 
     def _add_floors(self, part: Part) -> None:
         """Add the floors, and their rows, one for each orbit of cells."""

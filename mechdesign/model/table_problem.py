@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 from scipy import sparse
+from scipy.optimize import minimize_scalar
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence import proofs
@@ -36,6 +37,7 @@ from mechdesign.model.exactly import (
     closed,
     contradiction,
     least_epsilon,
+    mixed,
     near,
     repaired,
     row_claims,
@@ -60,10 +62,9 @@ if TYPE_CHECKING:
 
 CURVED = 1e-8
 """Largest violation of a convex, not piecewise linear function at the law, in doubles, relative to the size of its tangents."""
-_TANGENTS = 40  # most rounds of tangents
-_STALLED = 5  # rounds that must close a hundredth of the gap
+_TANGENTS = 100  # most rounds of tangents
+_STALLED = 20  # rounds that must close a hundredth of the gap
 _POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
-_STRICTER = 8  # most times that limits of convex functions are tightened
 MOST_ROWS = 400_000
 """Most privacy rows that `TableProblem.write` lists."""
 _ASYMMETRIC = 1_000  # cells from which a program without symmetry takes longer than the search for one
@@ -327,89 +328,108 @@ class FiniteProblem(TableDesign, Problem):
         return sorted(label for label, value in limits if not value <= self.room(label, law))
 
     def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
-        """Solve the conic program for a law, then linear programs with tangents at their solutions for the bound."""
-        found, declared, columns, missed = self._inside(clock, solver, options)
-        tables, lows, first = [_stochastic(found.primal[self.unknown.name()])], list[float](), columns
-        worth = self.worth(self.deployed(weights_of(declared, columns)))
+        """Solve as a conic program for a law, then linear programs with more and more tangents for the bound.
+
+        The law moves to the last table inside the functions on the way from one well inside to the tangents' optimum; the next
+        tangents are taken there (Veinott 1967).
+        """
+        report, declared, columns, missed = self._inside(clock, solver, options)
+        inner, kept, apart = columns, self._kept(self._doubles(columns)), list[float]()
+        if not kept and (found := self._well_inside(clock)) is not None:
+            inner, columns, kept = found, self._last_inside(found, columns), True
         while True:
             program = Program(declared, clock)
             program.solve()
             bounds = [*proved_bounds(declared, *program.multipliers())]
-            vertex = _stochastic(program.columns()[: declared.cells].reshape(tables[0].shape))
-            inside = [columns]
-            if "objective" not in worth and max(worth.values()) <= 0:
+            tables = [_stochastic(program.columns()[: declared.cells].reshape(self.unknown.shape))]
+            if kept:
                 with suppress(SolverError):  # of the repair, or out of time
-                    outer, off = repaired(declared, near(declared, [program.columns()], clock), clock)
-                    inside, missed = [columns, self._last_inside(first, outer)], {**missed, **off}
-                    tables.append(self._doubles(inside[1]))
-            columns = min((_settled(declared, one[: declared.cells]) for one in inside), key=declared.value)
-            value = max(round_up(fraction(declared.value(columns))), worth.get("objective", -math.inf))
-            lows.append(max(bound.value for bound in bounds))
-            apart = value - lows[-1]
-            stalled = len(lows) > _STALLED and lows[-1] - lows[-1 - _STALLED] < 0.01 * apart
-            if apart <= clock.gap * abs(value) or stalled or clock.passed or len(lows) == _TANGENTS:
+                    points = near(declared, [program.columns()], clock)
+                    outer, off = repaired(declared, points, clock, spared=clock.gap / 4)
+                    found, missed = self._last_inside(inner, outer), {**missed, **off}
+                    tables.append(self._doubles(found))
+                    columns = min(columns, self._cheapest(columns, found), key=self._cost)
+            columns = _settled(declared, columns[: declared.cells])
+            value = self._cost(columns)
+            apart.append(value - max(bound.value for bound in bounds))
+            stalled = len(apart) > _STALLED and apart[-1] > 0.99 * apart[-1 - _STALLED]
+            over = stalled or clock.passed or len(apart) == _TANGENTS or not kept
+            if over or apart[-1] <= clock.gap * abs(value):
                 break
-            tables.append((vertex + tables[0]) / 2)  # inside, where slopes are finite
-            declared = self.compiled({"": tables})
+            if len(apart) == 1:
+                inner = self._well_inside(clock) or inner
+            tables[0] = (tables[0] + self._doubles(columns)) / 2  # where slopes are finite
+            declared = declared.with_tangents(self.compiled({"": tables}))
         self.__dict__["_declared"] = declared
         yield from bounds
-        yield replace(self.law_at(columns, SolveReport.of(found), missed=missed), value=value)
+        yield replace(self.law_at(columns, report, missed=missed), value=value)
+
+    def _cost(self, columns: Exact) -> float:
+        """Return the cost of columns, rounded up; that of a convex objective in doubles."""
+        worth = self.worth_at(self._doubles(columns))
+        return max(round_up(fraction(self.declared.value(columns))), worth.get("objective", -math.inf))
+
+    def _kept(self, table: Array) -> bool:
+        """Return whether a table is inside the convex functions."""
+        return all(worth <= 0 for label, worth in self.worth_at(table).items() if label != "objective")
 
     def _last_inside(self, inner: Exact, outer: Exact) -> Exact:
         """Return the last point inside the convex functions on the way from one inside to another."""
         start, end = self._doubles(inner), self._doubles(outer)
         least, most, share = 0.0, 1.0, 1.0
         while most - least > 1e-12:
-            kept = all(v <= 0 for v in self.worth_at(start + share * (end - start)).values())
+            kept = self._kept(start + share * (end - start))
             least, most = (share, most) if kept else (least, share)
             share = (least + most) / 2
-        weight = rational(least)
-        return [a + weight * (b - a) for a, b in zip(inner, outer)]
+        return mixed(outer, inner, rational(least))
+
+    def _cheapest(self, start: Exact, end: Exact) -> Exact:
+        """Return the cheapest point between two if the objective is convex, else the second."""
+        if "objective" not in self.declared.curved:
+            return end
+        one, other = self._doubles(start), self._doubles(end)
+
+        def cost(share: float) -> float:
+            return self.worth_at(one + share * (other - one))["objective"]
+
+        share = minimize_scalar(cost, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12}).x
+        return mixed(end, start, rational(share))
 
     def _inside(
         self, clock: Clock, solver: str | None, options: dict[str, Any]
-    ) -> tuple[Solution, Declared, Exact, dict[str, fmpq]]:
-        """Solve as a conic program and repair its table; again with tightened functions if the repaired table violates them."""
-        program, stricter, off = self.to_cvxpy(), CURVED, list[str]()  # `_last_inside` gains it back
-        equal = np.full(self.unknown.shape, 1 / self.declared.m)
+    ) -> tuple[SolveReport, Declared, Exact, dict[str, fmpq]]:
+        """Return a table inside the convex functions: a cone solver's optimum, repaired, as far as it is inside."""
+        program, report = self.to_cvxpy(), SolveReport("tangents")
+        equal, outer = np.full(self.unknown.shape, 1 / self.declared.m), list[Exact]()
         parts = {label: f / self._size(label, equal) for label, f in self.functions().items()}
         goal = program.objective.expr
         if parts.pop("objective", None) is not None:
-            goal, stricter = goal / self._spread(), 0.0
+            goal = goal / self._spread()
         scaled = {id(one) for label, one in labelled(self.constraints) if label in parts}
-        kept = [one for one in program.constraints if id(one) not in scaled]
-        for _ in range(_STRICTER):
-            asked = cp.Problem(cp.Minimize(goal), [*kept, *(part <= -stricter for part in parts.values())])
+        rest = [one for one in program.constraints if id(one) not in scaled]
+        for stricter in (CURVED, 0.0):  # there may be no room
+            rows = [*rest, *(part <= -stricter for part in parts.values())]
             try:
-                found = _conic(asked, solver, clock, options)
-            except InfeasibleError as error:
-                if stricter == CURVED:  # there may be no room for it
-                    stricter = 0.0
-                    continue
-                if stricter:
-                    break
-                self._cut_off(clock)
-                raise self._explained(error, clock) from None
-            tables = [_stochastic(found.primal[self.unknown.name()])]
-            declared = self.compiled({"": tables})
-            start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
+                found = _conic(cp.Problem(cp.Minimize(goal), rows), solver, clock, options)
+            except (InfeasibleError, SolverError) as error:
+                if getattr(error, "status", "") == "limit":
+                    raise
+                continue
+            table = _stochastic(found.primal[self.unknown.name()])
+            declared, report = self.compiled({"": [table]}), SolveReport.of(found)
+            start = _settled(declared, [rational(x) for x in table.ravel().tolist()])
             above = np.nextafter([float(x) for x in start], np.inf)
-            points = near(declared, [np.append(tables[0], above[declared.cells :])], clock)
+            points = near(declared, [np.append(table, above[declared.cells :])], clock)
             columns, missed = repaired(declared, points, clock)
             law = self.deployed(weights_of(declared, columns))
-            worth = self.worth(law)
-            if not (off := self.missed_by(law, worth)):
-                return found, declared, columns, missed
-            if not math.isfinite(most := max(worth[label] / self._size(label, equal) for label in off)):
-                break
-            stricter = 2 * (stricter + most)
-        if off:  # the solver failed: a mixture of its table with one near equal probabilities
-            least = near(declared, [np.append(equal, above[declared.cells :])], clock)
-            inner, missed = repaired(declared, least, clock)
-            law = self.deployed(weights_of(declared, inner))
             if not self.missed_by(law, self.worth(law)):
-                return found, declared, self._last_inside(inner, columns), missed
-        raise unmet(off)
+                return report, declared, columns, missed
+            outer.append(columns)
+        if (inner := self._well_inside(clock)) is None:
+            raise self._explained(InfeasibleError("no table is inside the convex functions"), clock)
+        columns = self._last_inside(inner, outer[0]) if outer else inner
+        declared = self.compiled({"": [self._doubles(columns)]})
+        return report, declared, _settled(declared, columns[: declared.cells]), {}
 
     def _spread(self) -> float:
         """Return the range of the objective over some tables, which scales it to about 1 for a solver's tolerances."""
@@ -419,18 +439,22 @@ class FiniteProblem(TableDesign, Problem):
         worth = [self.worth_at(table.reshape(self.unknown.shape))["objective"] for table in tables]
         return float(np.ptp([one for one in worth if math.isfinite(one)] or [0.0])) or 1.0
 
-    def _cut_off(self, clock: Clock) -> None:
-        """Add tangents of convex functions at the table farthest inside those before, until there is none or `_TANGENTS` are reached."""
-        tables = [np.full(self.unknown.shape, 1 / self.declared.m)]
+    def _well_inside(self, clock: Clock) -> Exact | None:
+        """Return a table inside the convex functions: the farthest inside tangents, of which more are taken there until it is; None if they leave none."""
+        declared = self.declared
         with suppress(InfeasibleError):
-            while len(tables) < _TANGENTS:
-                program = Program(self.declared, clock, room=True)
+            for _ in range(_TANGENTS):
+                program = Program(declared, clock, room=True)
                 program.solve()
                 if not program.solution.primal["room"][0] > 0:
                     break
-                inside = program.columns()[: self.declared.cells].reshape(self.unknown.shape)
-                tables.append(_stochastic(inside))
-                self.__dict__["_declared"] = self.compiled({"": tables})
+                table = _stochastic(program.columns()[: declared.cells].reshape(self.unknown.shape))
+                if self._kept(table):
+                    inner, _ = repaired(declared, near(declared, [program.columns()], clock), clock)
+                    if self._kept(self._doubles(inner)):
+                        return inner
+                self.__dict__["_declared"] = declared = declared.with_tangents(self.compiled({"": [table]}))
+        return None
 
     def _explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
         """Return the error that names families that contradict each other, and the least ε at which they do not."""

@@ -209,20 +209,22 @@ def test_a_convex_objective_has_its_optimum_in_any_unit(size: float) -> None:
     assert other.value == pytest.approx(size * one.value, rel=1e-9) and other.gap < 1e-7
 
 
-@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 1e8), (10.0, 1e6), (14.0, 1e3), (14.0, 1e8)])
-def test_steep_functions_keep_a_small_gap(epsilon: float, most: float) -> None:
+PAIR, WIDE, THREE = (md.Table(range(n), range(m)) for n, m in ((5, 2), (3, 5), (3, 3)))
+INVERSE = ((1.0, 1e8), (10.0, 1e6), (14.0, 1e3), (14.0, 1e8))
+STEEP: list[tuple[float, md.Table, Any, Any]] = [
+    *((1e-6, THREE, md.PureDP(epsilon), cp.sum(cp.inv_pos(THREE)) <= most) for epsilon, most in INVERSE),
+    (2e-3, WIDE, md.MetricDP(14.0), cp.sum(cp.inv_pos(WIDE)) <= 1e5),
+    # the cone solver finds nothing; of the second, 1e-9 or .15 by the last digits of tangents
+    (1e-7, PAIR, md.MetricDP(18.3), cp.norm(PAIR[:, 0]) <= 0.9),
+    (0.5, PAIR, md.ApproximateDP(14.0, 3e-5), cp.sum(cp.rel_entr(PAIR[0], PAIR[-1])) <= 0.1),
+]
+
+
+@pytest.mark.parametrize(("gap", "table", "privacy", "row"), STEEP)
+def test_steep_functions_keep_a_small_gap(gap: float, table: md.Table, privacy: Any, row: Any) -> None:
     """A cone solver's tolerances decide nothing there: of the best law inside, the way to the tangents' optimum does."""
-    Q = md.Table(range(3), range(3))
-    rows = [Q.private(md.PureDP(epsilon)), cp.sum(cp.inv_pos(Q)) <= most]
-    result = md.Problem(md.Minimize(Q.expected()), rows).solve()
-    assert result.certificate.verify() and result.gap < 1e-6
-
-
-def test_a_law_is_found_where_the_cone_solver_finds_none() -> None:
-    Q = md.Table(range(5), range(2))
-    rows = [Q.private(md.ApproximateDP(14.0, 3e-5)), cp.sum(cp.rel_entr(Q[0], Q[-1])) <= 0.1]
-    result = md.Problem(md.Minimize(Q.expected()), rows).solve()
-    assert result.certificate.verify() and result.gap < 0.5  # 1e-9 or .15, by the last digits of tangents
+    result = md.Problem(md.Minimize(table.expected()), (table.private(privacy), row)).solve()
+    assert result.certificate.verify() and result.gap < gap
 
 
 def test_roots_bind_and_spare_laws_with_probabilities_of_0() -> None:

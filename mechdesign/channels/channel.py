@@ -121,8 +121,8 @@ class Response(Rows, Drawn):
 
     @property
     def outputs(self) -> int:
-        """Number of reports."""
-        raise NotImplementedError
+        """Number of reports; by default as many as items."""
+        return self.size
 
     @property
     def laws(self) -> int:

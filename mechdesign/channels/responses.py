@@ -148,10 +148,6 @@ class ClusteredResponse(Checked, Response):
     def size(self) -> int:
         return self.space.size
 
-    @property
-    def outputs(self) -> int:
-        return self.space.size
-
     @cached_property
     def levels(self) -> tuple[int, int, int]:
         """Integer weights of the item itself, of another of its cluster, and of another cluster's."""

@@ -41,7 +41,6 @@ from mechdesign.evidence.proofs import (
     MechanismClass,
     Proof,
     every,
-    family,
     menu,
 )
 from mechdesign.evidence.results import ACTIVE, Accuracy, Result, audit_rows
@@ -118,11 +117,6 @@ class QuantizerDesign(Design):
     def exactly(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield nothing: a declared table is the question on a grid or at given bins only."""
         yield from ()
-
-    @property
-    def among(self) -> MechanismClass:
-        """The family of the design; designs that seek the best of all mechanisms override it."""
-        return family(f"{type(self).__name__} mechanism")
 
     def with_outputs(self, which: str) -> str:
         """Return words for a mechanism with such outputs that meets the design's requirements."""

@@ -29,8 +29,7 @@ over clusters gives
     \qquad S = \max_x \sum_y P[x,y] \|Q_y\|^2 .
 
 The first term is the cost of equalising mass inside clusters, the second between them. (The paper's version
-bounds the distance to the histogram *and* its sampling from a distribution, and does not subtract the 1;
-`population=True` adds that: then the variance is :math:`S - \|p\|^2 \le S - 1/n`, resp. − 1/g.)
+bounds the distance to the histogram *and* its sampling from a distribution, and does not subtract the 1.)
 
 **Theorem 6.6 (metric randomised response).** With the eigenvalues λ₂, λ₃ of `ClusteredResponse`,
 :math:`n S = 1 + (g-1)/λ_2^2 + (n-g)/λ_3^2` and :math:`g S_A = 1 + (g-1)/λ_2^2`, so
@@ -367,9 +366,7 @@ def _bound(space: MetricSpace, points: float, clusters: float, project: bool) ->
     return min(halves, stars * math.sqrt(points))
 
 
-def emd_error_bound(
-    channel: Response, space: MetricSpace, *, reports: int, project: bool = False, population: bool = False
-) -> float:
+def emd_error_bound(channel: Response, space: MetricSpace, *, reports: int, project: bool = False) -> float:
     """Bound the expected EMD of the unbiased estimate (or of its projection), for any data.
 
     Parameters
@@ -382,8 +379,6 @@ def emd_error_bound(
         N.
     project : bool
         Bound the projection on the simplex instead.
-    population : bool
-        Measure the error against the distribution from which items are drawn, instead of their histogram.
 
     Returns
     -------
@@ -401,10 +396,7 @@ def emd_error_bound(
     """
     count = checks.integer("reports", reports, 1)
     points, clusters = checks.instance("channel", channel, Response).second_moments(channel.measured(space))
-    n, groups = space.size, space.shape[0]
-    less, less_clusters = (1.0 / n, 1.0 / groups) if population else (1.0, 1.0)
-    spread, between = max(points - less, 0.0), max(clusters - less_clusters, 0.0)
-    return _bound(space, spread, between, project) / math.sqrt(count)
+    return _bound(space, max(points - 1.0, 0.0), max(clusters - 1.0, 0.0), project) / math.sqrt(count)
 
 
 def laplace_error_bound(space: MetricSpace, scale: float, *, project: bool = False) -> float:

@@ -174,11 +174,6 @@ class VectorMechanism(PureMechanism, ABC):
     def spread(self) -> float:
         """1 − m₂."""
 
-    @property
-    def second_moment(self) -> float:
-        """m₂, the mean of the squared inner product of a unit answer with the input."""
-        return 1 - self.spread
-
     def squared_error(self, x: Numbers) -> Array:
         """Return the expected squared error E‖M(x) − x‖² at vectors x, shape (..., d), which depends on their lengths only.
 

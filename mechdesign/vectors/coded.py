@@ -52,6 +52,7 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
+Source = np.random.Generator | None  # for simulation; None is the operating system's randomness
 _MAGIC, _VERSION, _SEEDED = b"MV", 2, 1
 _HEAD = struct.Struct("<2sBB4sI")
 SEED_BITS = 128
@@ -111,10 +112,8 @@ class CodedMechanism(Saved, ABC):
         """Number of codes per vector."""
 
     @abstractmethod
-    def _drawn(
-        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
-    ) -> Indices:
-        """Draw codes, shape (n, slots), by a generator, or exactly from the operating system's randomness if it is None."""
+    def _drawn(self, x: Numbers, seed: int, first: int, clip: bool, rng: Source) -> Indices:
+        """Draw codes, shape (n, slots), exactly if there is no generator."""
 
     def codes(self, x: Numbers, seed: int, *, first: int = 0, clip: bool = False) -> Indices:
         """Draw codes, shape (n, slots), exactly, with the operating system's randomness.
@@ -423,7 +422,7 @@ class SubsetSelection(CodedMechanism):
         above, below = self.power.numerator, self.power.denominator
         return IntegerWeights([self.near * above, (self.outputs - self.near) * below])
 
-    def _ranks(self, size: int, rng: np.random.Generator | None) -> Indices:
+    def _ranks(self, size: int, rng: Source) -> Indices:
         """Draw places in the order, shape (size,)."""
         if rng is None:
             near, other = uniform_integers(self.near, size), uniform_integers(self.outputs - self.near, size)

@@ -42,7 +42,7 @@ from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.sampling import segment_finder
 from mechdesign.quantizers.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
+from mechdesign.vectors.coded import CodedMechanism, Source, SubsetSelection
 from mechdesign.vectors.design import VectorLaw
 from mechdesign.vectors.sampled import CoordinateQuantizer, SampledCoordinates, SampledSigns, SampledSubset
 from mechdesign.vectors.sphere import RandomDirections, SphereQuantizer
@@ -404,9 +404,7 @@ class IntegerTable(Checked, CodedMechanism):
         """Draw the index of an output for every number, with the operating system's randomness; the seed is not used."""
         return super().codes(x, seed, first=first, clip=clip)
 
-    def _drawn(
-        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
-    ) -> Indices:
+    def _drawn(self, x: Numbers, seed: int, first: int, clip: bool, rng: Source) -> Indices:
         size = doubles(x).size
         words = random_words(size) if rng is None else rng.integers(0, 1 << 64, size, dtype=np.uint64)
         return self.draw(x, words, clip=clip)[:, None]

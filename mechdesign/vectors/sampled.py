@@ -52,6 +52,7 @@ from mechdesign.vectors.ball import (
 )
 from mechdesign.vectors.coded import (
     CodedMechanism,
+    Source,
     SubsetSelection,
     checked_key,
     rounded_signs,
@@ -274,9 +275,7 @@ class SampledCoordinates(Checked, SampledSubset):
         assert law is not None
         return ExactSampler(law).rows
 
-    def _drawn(
-        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
-    ) -> Indices:
+    def _drawn(self, x: Numbers, seed: int, first: int, clip: bool, rng: Source) -> Indices:
         """Draw the indices of outputs for the chosen coordinates."""
         part = self._chosen(x, seed, first, clip)
         if rng is None and self.one_segment:
@@ -380,9 +379,7 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
         count = np.array([v.bit_count() for v in range(self.outputs)])
         return np.argsort(count, kind="stable")
 
-    def _drawn(
-        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
-    ) -> Indices:
+    def _drawn(self, x: Numbers, seed: int, first: int, clip: bool, rng: Source) -> Indices:
         """Draw a word of signs for every vector: its rounded signs, lowest bit first, some of them changed."""
         part = self._chosen(x, seed, first, clip)
         up = rounded_signs(part) if rng is None else rng.random(part.shape) < (1 + part) / 2

@@ -93,7 +93,14 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, halved_sum, power_of_e
-from mechdesign.vectors.coded import SubsetSelection, best_near, checked_key, shared_normals, shared_words
+from mechdesign.vectors.coded import (
+    Source,
+    SubsetSelection,
+    best_near,
+    checked_key,
+    shared_normals,
+    shared_words,
+)
 from mechdesign.vectors.sampled import coordinate_epsilon
 
 LARGEST_BITS = 16
@@ -207,9 +214,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
             part = slice(start, min(start + step, count))
             yield part, [(seed, first + i) for i in range(part.start, part.stop)]
 
-    def _drawn(
-        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
-    ) -> Indices:
+    def _drawn(self, x: Numbers, seed: int, first: int, clip: bool, rng: Source) -> Indices:
         """Draw the vertex at a random place in the order of falling inner products."""
         y = self.lifted(x, clip=clip)
         ranks = self._ranks(len(y), rng)[:, None]
@@ -633,9 +638,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
         ]
         return np.argsort(-np.concatenate(products)[:, 0], kind="stable")
 
-    def _drawn(
-        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
-    ) -> Indices:
+    def _drawn(self, x: Numbers, seed: int, first: int, clip: bool, rng: Source) -> Indices:
         y = self.lifted(x, clip=clip)
         out = self._ranks(len(y) * self.messages, rng).reshape(-1, self.messages)
         for (i, message), rank in np.ndenumerate(out):

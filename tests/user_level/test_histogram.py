@@ -171,7 +171,6 @@ def test_both_theorems_agree(shape: tuple[int, int], within: float, alpha: float
     dense = emd_error_bound(Channel(response.dense, space), space, reports=reports)
     fast = emd_error_bound(response, space, reports=reports)
     assert fast == pytest.approx(dense, rel=1e-5, abs=1e-6)
-    assert emd_error_bound(response, space, reports=reports, population=True) >= fast - 1e-12
 
 
 @pytest.mark.parametrize("name", CHANNELS)

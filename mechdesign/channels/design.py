@@ -67,9 +67,8 @@ from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof, proved_bounds
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
 from mechdesign.problem.checks import DOWN, array, field, instance, number, one_of, positive, settle
-from mechdesign.problem.mechanism import never_sent
 from mechdesign.problem.priors import weights_words
-from mechdesign.problem.privacy import FARTHEST, SHOWN, Description, MetricDP, PureDP, points_of
+from mechdesign.problem.privacy import FARTHEST, SHOWN, Description, MetricDP, PureDP, never_sent, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.spaces.space import MetricSpace, graph_stretch, greedy_spanner

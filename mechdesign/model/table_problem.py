@@ -49,8 +49,15 @@ from mechdesign.model.program import Pivots, Program, multipliers, small
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Private, Table, TableMechanism, shown_label
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
-from mechdesign.problem.mechanism import never_sent
-from mechdesign.problem.privacy import FARTHEST, SHOWN, Consumption, Description, MetricDP, privacy_words
+from mechdesign.problem.privacy import (
+    FARTHEST,
+    SHOWN,
+    Consumption,
+    Description,
+    MetricDP,
+    never_sent,
+    privacy_words,
+)
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.solvers.deadline import limited
 from mechdesign.solvers.registry import Solution, solve

@@ -42,10 +42,9 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
-from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
+from mechdesign.noise.release import AddedNoise, ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.problem import law_moments
 from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, share
-from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption, stated
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values

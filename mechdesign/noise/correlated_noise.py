@@ -34,11 +34,10 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.release import ExactNoise
+from mechdesign.noise.release import AddedNoise, ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import answers, array, instance, integer, positive, settle
-from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Design
 from mechdesign.problem.workload import Lift, Span, Workload

@@ -27,10 +27,9 @@ from mechdesign.noise import balls, radial
 from mechdesign.noise.balls import Ball, Hull, Polytope, Rows, Vectors
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.radial import RadialLattice, Shells
-from mechdesign.noise.release import noisy
+from mechdesign.noise.release import AddedNoise, noisy
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
-from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.typing import Array, Indices, Numbers, Values
 
 MOST_CAPPED = 400

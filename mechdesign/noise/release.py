@@ -32,6 +32,7 @@ until it is decided. What leaves the machine has exactly the law of the rounded 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -46,11 +47,13 @@ from mechdesign.accounting.losses import TailForm
 from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational, round_up
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerWeights, accepted, bernoulli, random_words, streaks
 from mechdesign.noise.families import DiscreteGaussian
 from mechdesign.noise.laws import AnsweringStaircase, Staircase, staircase
+from mechdesign.problem.checks import answers, generator
 from mechdesign.problem.law_moments import frozen_parts, of_scipy
-from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
+from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness
 
 _BLOCK = 1 << 15
 """Number of proposals, or of uniform numbers, at a time: they stay in the cache."""
@@ -536,3 +539,28 @@ class RoundedSum:
             return normal
         length = sum((v**2 for v in normal), arb(0)).sqrt()
         return [radius * v / length for v in normal]
+
+
+class AddedNoise(Saved, ABC):
+    """A mechanism that adds noise to answers."""
+
+    dimension: int
+    """K: how many numbers are answered together."""
+
+    @abstractmethod
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draw noise in doubles for answers of this shape."""
+
+    def _answers(self, x: Numbers) -> Array:
+        return answers("x", x, self.dimension)
+
+    def sample(self, x: Numbers, *, rng: Randomness = None) -> Array:
+        """Return answers with noise added in floating point: for simulation; `release` is for deployment.
+
+        Parameters
+        ----------
+        x : array, shape (..., K)
+        rng : int or numpy Generator, optional
+        """
+        held = self._answers(x)
+        return np.asarray(held + self._noise(held.shape, generator(rng)))[()]

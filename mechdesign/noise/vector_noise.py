@@ -40,11 +40,10 @@ from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.laws import draw_laws
-from mechdesign.noise.release import ExactNoise, noisy
+from mechdesign.noise.release import AddedNoise, ExactNoise, noisy
 from mechdesign.problem import checks
 from mechdesign.problem.checks import doubles, field, inside, integer, listed, one_of, settle
 from mechdesign.problem.law_moments import absolute_moment, is_gaussian
-from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices, Numbers, Values

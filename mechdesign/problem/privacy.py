@@ -413,6 +413,7 @@ FARTHEST = (
 )
 _WHOLE = "as long as the changes are stated for all records of a person. Further releases consume more."
 SHOWN = 12  # most rows and columns of a matrix that a page prints in numbers, beside its picture
+_NEGLIGIBLE = 1e-6
 _UNITS = {
     None: "one report of one person, randomized before it leaves the device. Every further report of a person consumes the budget again.",
     "add-remove": f"one person more or less (add-remove neighbours), {_WHOLE}",
@@ -564,3 +565,23 @@ def privacy_words(privacy: Privacy, pair: str) -> str:
 
 def _factor(epsilon: float) -> str:
     return at_most(math.exp(epsilon), 4) if epsilon < 700 else f"e^{epsilon:g}"
+
+
+def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
+    """Name the outputs whose largest probability over all inputs, in `most`, is negligible.
+
+    Examples
+    --------
+    >>> never_sent(["-1", "0", "1"], np.array([0.5, 1e-9, 0.5]), "outputs")
+    ['outputs that practically never come, of probability at most 1e-09 for every input: 0']
+    """
+    rare = np.flatnonzero(most < _NEGLIGIBLE)
+    if not len(rare):
+        return []
+    listed = ", ".join(names[i] for i in rare[:8])
+    if len(rare) > 8:
+        listed += f", … ({len(rare)} of {len(names)})"
+    top, often = float(most[rare].max()), "never come"
+    if top:
+        often = f"practically never come, of probability at most {shown(top, 2)} for every input"
+    return [f"{what} that {often}: {listed}"]

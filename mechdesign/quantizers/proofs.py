@@ -49,9 +49,8 @@ from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.mechanism import never_sent
 from mechdesign.problem.priors import Prior, prior_words
-from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP
+from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP, never_sent
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.quantizers.dual_pieces import Asked, DualPieces, OutputSpace, bound_words
 from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law

@@ -9,7 +9,7 @@ release is (α, δ)-EMD-DP with
   N = m in the local model (one user's own), N = nm in the central model (Theorem 4.4; proof and numbers in `mechdesign.accounting.shuffling`).
 
 `ItemwiseRelease` goes both ways: from (α, δ) to the largest α₀, or from a channel to its α. Channels are in
-`mechdesign.channels`; `release` is that of `mechdesign.problem.mechanism.Drawn`, whose `Deployment` shuffles. A certificate, an audit and a lower bound are of
+`mechdesign.channels`; `release` is that of `mechdesign.model.table.Drawn`, whose `Deployment` shuffles. A certificate, an audit and a lower bound are of
 a histogram that is estimated so: `UserHistogram` in `histogram`.
 
 **Datasets of any sizes** (BoundedEMDReduction). Every user draws s items with replacement from its own data; a bounded (α, δ)-EMD-DP mechanism runs on the draws.
@@ -49,9 +49,9 @@ from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.table import Deployment, Drawn, Simulation
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field, settle
-from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness

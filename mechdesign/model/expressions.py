@@ -307,7 +307,7 @@ def rows_of(
         goal = least[0]
     elif not goal.is_affine():
         _check("objective", goal)
-        reduced = Dcp2Cone().apply(cp.Problem(cp.Minimize(goal)))[0]
+        reduced = _reduced(cp.Problem(cp.Minimize(goal)))
         goal, names = reduced.objective.expr, [*names, "objective"]
         pieces += [(len(names) - 1, part) for part in reduced.constraints]
     held = {v.id: v for e in (goal, *(part.expr for _, part in pieces)) for v in e.variables()}
@@ -380,7 +380,15 @@ def _rows(what: str, one: Any) -> list[Any]:
     if one.expr.is_affine():
         return [one]
     _check(what, -one.expr if type(one).__name__ in _ABOVE else one.expr, one.is_dcp())
-    return list(Dcp2Cone().apply(cp.Problem(cp.Minimize(0), [one]))[0].constraints)
+    return list(_reduced(cp.Problem(cp.Minimize(0), [one])).constraints)
+
+
+def _reduced(problem: Any) -> Any:
+    """Return the problem without atoms, reduced without values: with them CVXPY fails at `sum_largest` of a table."""
+    with ExitStack() as held:
+        for variable in problem.variables():
+            held.enter_context(valued(variable, None))
+        return Dcp2Cone().apply(problem)[0]
 
 
 def _check(what: str, expression: Any, convex: bool | None = None) -> None:

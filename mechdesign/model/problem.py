@@ -54,8 +54,8 @@ class Unknown(cp.Variable):
 
 
 @contextmanager
-def valued(unknown: Unknown, value: Array) -> Iterator[None]:
-    """Give the unknown a value inside the context."""
+def valued(unknown: Unknown, value: Array | None) -> Iterator[None]:
+    """Give the unknown a value inside the context, or none."""
     before = unknown.value
     unknown.save_value(value)
     try:

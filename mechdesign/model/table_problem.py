@@ -60,6 +60,7 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.solvers.deadline import limited
+from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.solvers.registry import Solution, solve
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Weights, instance
@@ -356,7 +357,7 @@ class FiniteProblem(TableDesign, Problem):
                     found, missed = self._last_inside(inner, outer), {**missed, **off}
                     tables.append(self._doubles(found))
                     columns = min(columns, self._cheapest(columns, found), key=self._cost)
-            columns = _settled(declared, columns[: declared.cells])
+            columns = Face(declared, declared.zeros).lowered(columns)
             value = self._cost(columns)
             apart.append(value - max(bound.value for bound in bounds))
             stalled = len(apart) > _STALLED and apart[-1] > 0.99 * apart[-1 - _STALLED]
@@ -436,7 +437,7 @@ class FiniteProblem(TableDesign, Problem):
             raise self._explained(InfeasibleError("no table is inside the convex functions"), clock)
         columns = self._last_inside(inner, outer[0]) if outer else inner
         declared = self.compiled({"": [self._doubles(columns)]})
-        return report, declared, _settled(declared, columns[: declared.cells]), {}
+        return report, declared, Face(declared, declared.zeros).lowered(columns), {}
 
     def _spread(self) -> float:
         """Return the range of the objective over some tables, which scales it to about 1 for a solver's tolerances."""
@@ -637,6 +638,8 @@ class TableProblem(FiniteProblem):
 
 def _conic(asked: cp.Problem, solver: str | None, clock: Clock, options: dict[str, Any]) -> Solution:
     """Solve as a cone program by Clarabel, whose nearly accurate answers are closer than a coarser solver's accurate ones, or by another."""
+    for variable in asked.variables():
+        variable.save_value(None)  # CVXPY fails to reduce sum_largest of a table with values
     with suppress(InfeasibleError, SolverError):
         return solve(asked, solver or "clarabel", deadline=clock, fallback=False, **options)
     return solve(asked, solver, deadline=clock, **options)
@@ -651,8 +654,16 @@ def _stochastic(table: Array) -> Array:
 
 def _settled(declared: Declared, cells: Exact) -> Exact:
     """Return columns with these cells and the least further ones that their rows allow."""
-    further = len(declared.cost) - declared.cells
-    return Face(declared, declared.zeros).lowered([*cells, *(fmpq(0) for _ in range(further))])
+    further, above = declared.matrix[:, declared.cells :], np.zeros(len(declared.cost) - declared.cells)
+    if (np.diff((further < 0).tocsr().indptr) > 1).any():  # one is the lower, the higher another
+        given = -declared.offsets - declared.matrix[:, : declared.cells] @ [float(x) for x in cells]
+        least = LinearProgram("further columns")
+        least.add_columns("x", declared.cost[declared.cells :], lower=-np.inf, upper=np.inf)
+        least.add_rows("rows", {"x": further}, lower=np.where(declared.equal, given, -np.inf), upper=given)
+        with suppress(InfeasibleError, SolverError):
+            least.solve()
+            above = least.primal("x")
+    return Face(declared, declared.zeros).lowered([*cells, *map(rational, above.tolist())])
 
 
 @serializable("table-proof")

@@ -154,7 +154,7 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
     "objective": (cp.sum_squares(P), []),
     "entropy": (-cp.sum(cp.entr(P)), []),
     "largest of several": (cp.max(cp.sum(cp.square(P), axis=1)), []),
-    "row": (P.expected(), [md.named("spread", cp.norm(P[:, 1]) <= 0.3)]),
+    "row": (P.expected() + cp.sum_largest(P, 3), [md.named("spread", cp.norm(P[:, 1]) <= 0.3), cp.sum_largest(P[:, 2:], 2) <= 0.95]),
     "rows without a name": (P.expected("squared"), [cp.sum(cp.square(P), axis=1) <= 0.4, cp.abs(P[0, 0] - 0.4) <= 0.1]),
 }  # fmt: skip
 
@@ -166,13 +166,13 @@ def test_optimum_and_claims(case: str, tmp_path: Path) -> None:
     private = PRIVATE if table else [NOISE.private(md.ApproximateDP(1.0, 1e-6))]
     problem = md.Problem(md.Minimize(objective), [*private, *rows])
     result = problem.solve()
+    problem.unknown.save_value(None)  # CVXPY fails at sum_largest of a table with values
     reference: Any = problem.to_cvxpy()
     reference.solve(solver=cp.CLARABEL, **dict.fromkeys(("tol_gap_rel", "tol_gap_abs", "tol_feas"), 1e-10))
     # a solver's tolerance of masses is no small part of δ = 1e-6
     near = 1e-7 if table else 1e-5
-    assert result.value == pytest.approx(reference.value, rel=near)
-    assert result.gap is not None and result.gap < near
-    assert result.certificate is not None and result.certificate.verify()
+    assert result.value == pytest.approx(reference.value, rel=near) and result.gap < near
+    assert result.certificate.verify()
     held = result.checks().set_index("claim")["how"].to_dict()
     assert next(how for claim, how in held.items() if claim.startswith("private: ")) == "proved"
     assert next(how for claim, how in held.items() if claim.startswith("no ")) == "recomputed"

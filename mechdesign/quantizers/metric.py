@@ -307,27 +307,42 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         most = _MOST if self.notion.neighbours or isinstance(self.privacy, PureDP) else _MOST_PAIRED
         if (size := len(lattices[0]) * len(self.bins)) > most:
             raise DesignError(f"inputs: {size} inputs times outputs are too many, at most {most} are taken")
+        every, ends = [(1.0, self), *((share, self._with_less(share)) for share in _LESS)], self.knots(2)
+        asked = [one for one in every if one[1] is self or outermost_private(one[1].notion, self.bins, ends)]
         for lattice in lattices:
             if len(lattice) * len(self.bins) > most:
                 return
             best, failed, latest = Incumbent(), None, math.inf
-            for share in (1.0, *_LESS):
+            for share, less in asked:
                 try:
-                    for found in self._at(share, lattice, clock, solver, options):
+                    for found in self._at(less, share, lattice, clock, solver, options):
                         best.take(found)
                         latest = found.value if isinstance(found, Law) else latest
                         yield found
                 except (InfeasibleError, SolverError) as error:  # feasible, but not resolved by doubles
                     failed = failed or error
+                    if clock.passed:
+                        break
                     continue
                 resolved = self.continuum or best.gap <= max(clock.gap, _RESOLVED)
                 if resolved or clock.passed or latest > best.laws[0].value * (1 + 1e-9):
                     break
             if failed and not best.laws:
                 clock.failed(failed, f"the best mechanism found without {len(lattice)} rows is used")
+                if clock.passed or len(asked) == 1:  # at the least ε of all mechanisms more rows fail too
+                    return
+
+    def _with_less(self, share: float) -> MetricQuantizer:
+        return replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * share))
 
     def _at(
-        self, share: float, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
+        self,
+        less: MetricQuantizer,
+        share: float,
+        knots: Array,
+        clock: Clock,
+        solver: str | None,
+        options: dict[str, Any],
     ) -> Iterator[Law | Bound]:
         """Yield laws designed for a share of ε, which are private at ε too, and the bounds of their programs' multipliers.
 
@@ -337,7 +352,6 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         if share == 1:
             yield from self._solved(self, knots, clock, solver, options)
             return
-        less = replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * share))
         note = f"doubles do not resolve epsilon = {self.privacy.epsilon:g}: the mechanism of epsilon = {less.privacy.epsilon:g} is used; ask for this one, or name another solver"
         for found in less._solved(self, knots, clock, solver, options):
             if isinstance(found, Law):

@@ -44,7 +44,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.release import AddedNoise, ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.problem import law_moments
-from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, share
+from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, refuse, share
 from mechdesign.problem.privacy import Consumption, stated
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values
@@ -129,9 +129,8 @@ def worst_cases(
         return WorstCases(law, ((NoiseTerm(law, sensitivity, dimension),),), exact=True)
     s, discrete = sensitivity, not hasattr(law.dist, "_logpdf")
     if sampling_rate < 1 and s.neighbours == "replace":
-        if s.own is None or not law_moments.is_gaussian(law):
-            remedy = 'needs noise="gaussian" and Sensitivity(own=...), what one record contributes, where neighbours are replaced'
-            raise DesignError.of("sampling_rate", sampling_rate, remedy)
+        remedy = 'needs noise="gaussian" and Sensitivity(own=...), what one record contributes, where neighbours are replaced'
+        refuse(s.own is None or not law_moments.is_gaussian(law), "sampling_rate", sampling_rate, remedy)
         return WorstCases(law, ((NoiseTerm(law, s.largest_l2(dimension), own=s.own),),), exact=True)
 
     def terms(vector: Shifts) -> Terms:
@@ -271,12 +270,8 @@ def _tail(law: FrozenLaw, sensitivity: float) -> tuple[float, float]:
     if name == "osgt":
         return r * r / 2, r * float(shapes[0])
     largest = profile_epsilon(law, sensitivity, 0.0)
-    if not math.isfinite(largest):
-        raise DesignError.of(
-            "noise",
-            name,
-            "has no proved zCDP: its loss is unbounded; use osgt, flipped_huber, laplace or logistic",
-        )
+    allowed = "has no proved zCDP: its loss is unbounded; use osgt, flipped_huber, laplace or logistic"
+    refuse(not math.isfinite(largest), "noise", name, allowed)
     return 0.0, largest
 
 
@@ -493,9 +488,8 @@ class AdditiveNoise(Checked, AddedNoise):
         DesignError
             The rounds are sampled, which terms cannot express; `delta_interval` and `epsilon` account for it.
         """
-        if self.sampling_rate < 1:
-            remedy = "is no part of a term: use epsilon or delta_interval"
-            raise DesignError.of("sampling_rate", self.sampling_rate, remedy)
+        remedy = "is no part of a term: use epsilon or delta_interval"
+        refuse(self.sampling_rate < 1, "sampling_rate", self.sampling_rate, remedy)
         return tuple(replace(t, count=t.count * self.rounds) for t in self.worst_cases.alternatives[0])
 
     def privacy_profile(self, epsilon: Numbers) -> Values:

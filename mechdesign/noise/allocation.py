@@ -69,7 +69,7 @@ from mechdesign.noise.separable import (
     profile_of,
 )
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
-from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle
+from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, refuse, settle
 from mechdesign.problem.law_moments import FINITE, absolute_moment
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
@@ -256,10 +256,8 @@ class NoiseAllocation(AllocationPage):
 
         A problem with rows of one's own is convex in s for p ≥ 1; below, rows must be convex in log s.
         """
-        if self.searched:
-            raise DesignError.of(
-                "noise", self.noise, "is searched for: there is no program of exact composition"
-            )
+        allowed = "is searched for: there is no program of exact composition"
+        refuse(self.searched, "noise", self.noise, allowed)
         s = Scales(
             self.sensitivities if self.bounds is None else self.bounds, self.noise, neighbours=self.neighbours
         )
@@ -347,8 +345,7 @@ class NoiseAllocation(AllocationPage):
             search = Allocating(*asked, FAMILIES[self.noise])
         for law in search.laws(clock):
             value = self._cost_of_laws(law) * (1 + 1e-12)
-            if not 0 < value < math.inf:
-                raise DesignError.of("noise", self.noise, FINITE)
+            refuse(not 0 < value < math.inf, "noise", self.noise, FINITE)
             yield Law(law, value, (proofs.LawProof(),), SolveReport("search"), self.said(value))
 
     def law_claims(self, stated: proofs.Certificate, given: None) -> Iterator[proofs.Claim]:
@@ -451,26 +448,21 @@ class NoiseAllocation(AllocationPage):
             return self.requirement.budget
         privacy, points = self.privacy, self.requirement.points
         instance("privacy", privacy, PureDP, *get_args(GaussianPrivacy))
-        if isinstance(privacy, GaussianDP):
-            raise DesignError.of("privacy", privacy, GAUSSIAN_ALONE)
+        refuse(isinstance(privacy, GaussianDP), "privacy", privacy, GAUSSIAN_ALONE)
         if isinstance(privacy, PureDP) and self.noise != "mixed" and FAMILIES[self.noise].closed_form:
             return privacy.epsilon
-        if not (points and all(delta for _, delta in points)):
-            raise DesignError.of(
-                "privacy",
-                privacy,
-                f'{self.noise} noise takes delta > 0, ApproximateDP, MembershipAdvantage or TradeOff; at delta = 0 take noise="laplace" or "staircase", under '
-                'ZeroConcentratedDP noise="gaussian"',
-            )
+        allowed = (
+            f'{self.noise} noise takes delta > 0, ApproximateDP, MembershipAdvantage or TradeOff; at delta = 0 take noise="laplace" or "staircase", under '
+            'ZeroConcentratedDP noise="gaussian"'
+        )
+        refuse(not (points and all(delta for _, delta in points)), "privacy", privacy, allowed)
         return 1.0 if isinstance(privacy, TradeOff) else points[0][1]
 
     def cost_of(self, scales: Numbers) -> float:
         r"""Return :math:`\sum_i w_i E|T_i|^p`."""
         held = doubles("scales", scales)
-        if held.shape != self.sensitivities.shape:
-            raise DesignError.of(
-                "scales", held.shape, f"must have one per coordinate, {self.sensitivities.shape}"
-            )
+        allowed = f"must have one per coordinate, {self.sensitivities.shape}"
+        refuse(held.shape != self.sensitivities.shape, "scales", held.shape, allowed)
         return cost(self.noise, float(self.loss), self.weights, held)
 
     def _loss_of_groups(self, moments: float) -> float:

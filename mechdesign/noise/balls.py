@@ -31,9 +31,9 @@ import numpy.typing as npt
 from flint import fmpq, fmpz_mat
 from scipy import linalg, optimize, spatial, special
 
-from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.sampling import accepted
+from mechdesign.problem.checks import refuse
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices, Status, Values
@@ -549,8 +549,7 @@ def hull_of(vectors: Array) -> Hull:
     allowed = (
         f"have a hull of more than {_MOST_FACES} pairs of faces: list fewer changes, or bounds that hold them"
     )
-    if d > _MOST_NUMBERS:
-        raise DesignError.of("changes", vectors.shape, allowed)
+    refuse(d > _MOST_NUMBERS, "changes", vectors.shape, allowed)
     moved = found * (1 + 1e-8 * np.random.default_rng(0).random((len(found), 1)))
     order = linalg.qr(found.T, mode="r", pivoting=True)[1]  # d that span first
     found, moved = found[order], moved[order]
@@ -561,8 +560,7 @@ def hull_of(vectors: Array) -> Hull:
         hull.add_points(np.concatenate([moved[more], -moved[more]]))
         labels += [*(more + 1).tolist(), *(-more - 1).tolist()]
         taken = more[-1] + 1
-    if len(hull.simplices) > 2 * _MOST_FACES:
-        raise DesignError.of("changes", vectors.shape, allowed)
+    refuse(len(hull.simplices) > 2 * _MOST_FACES, "changes", vectors.shape, allowed)
     faces = {tuple(labels[i] for i in face) for face in hull.simplices.tolist()}
     used = sorted({abs(i) for face in faces for i in face}, key=lambda i: tuple(found[i - 1]))
     place = {s * old: s * new for new, old in enumerate(used, 1) for s in (1, -1)}

@@ -41,7 +41,7 @@ from mechdesign.evidence.files import file_path, write_whole
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.noise.correlated_noise import NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise
-from mechdesign.problem.checks import Checked, answers, field, instance, integer, positive
+from mechdesign.problem.checks import Checked, answers, field, instance, integer, positive, refuse
 from mechdesign.typing import Array, Numbers
 
 MOST = 10**7
@@ -153,9 +153,8 @@ class BufferedNoise(Checked, NormalNoise):
             needed = self.shift(most, times, apart) * Fraction(self.step)
             least = arb(rational(needed)) / arb(rational(self.budget)).sqrt()
             deviation = round_up(fraction(least.upper().fmpq()))
-        if not deviation / self.step <= _FINEST:
-            remedy = f"is so small over {self.size} steps that no lattice that can be drawn from is fine enough: ask for more"
-            raise DesignError.of("privacy", self.budget, remedy)
+        remedy = f"is so small over {self.size} steps that no lattice that can be drawn from is fine enough: ask for more"
+        refuse(not deviation / self.step <= _FINEST, "privacy", self.budget, remedy)
         return replace(self, deviation=deviation)
 
     def _consumed(self, times: int, apart: int) -> arb:

@@ -182,8 +182,7 @@ class Calibration(Design):
             remedy = "is not accounted for under zCDP; ask for ApproximateDP"
         elif seen <= delta:
             remedy = f"leaves a person out of every round but with probability {seen:.3g} <= delta: this delta asks for no noise; lower it"
-        if remedy:
-            raise DesignError.of("sampling_rate", rate, remedy)
+        checks.refuse(remedy, "sampling_rate", rate, remedy)
         # refuses what is not accounted for
         worst_cases(self.family.member, self.sensitivity, self.dimension, rate)
 
@@ -521,10 +520,8 @@ _WIDEST = 60.0
 def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
     """Read a tuple of continuous noise, all for the same neighbours."""
     found = tuple(checks.instance(name, v, AdditiveNoise) for v in checks.instance(name, value, tuple, list))
-    if not found or not all(noise.continuous for noise in found):
-        raise DesignError.of(
-            name, value, "must be AdditiveNoise of laws with a scale: none is for whole numbers"
-        )
+    allowed = "must be AdditiveNoise of laws with a scale: none is for whole numbers"
+    checks.refuse(not found or not all(noise.continuous for noise in found), name, value, allowed)
     if len({noise.neighbours for noise in found}) > 1:
         raise DesignError.of(name, value, "must be noise for the same neighbours")
     return found

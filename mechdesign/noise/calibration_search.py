@@ -46,6 +46,7 @@ from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.evidence.results import Result, audit_rows
 from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.noise.families import Family
+from mechdesign.problem.checks import refuse
 from mechdesign.problem.law_moments import frozen_parts, integrated_cost, is_gaussian, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -337,8 +338,7 @@ class Requirement:
         epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
         if delta == 0:
             return cls(privacy, query, query.losses * query.top / epsilon, epsilon, 0.0)
-        if delta < SMALLEST:
-            raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST}")
+        refuse(delta < SMALLEST, "delta", delta, f"double precision certifies no delta below {SMALLEST}")
         if query.sampling_rate < 1:
             # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
             mu = float(gaussian_mu(epsilon, delta))

@@ -224,8 +224,7 @@ class CellNoise(_OnCells):
         # Every shift costs time, and beyond the last cell all are equal.
         n = checks.integer("cells_per_shift", self.cells_per_shift, 1, len(weights) + 100)
         spike = checks.integer("spike", self.spike, 0)
-        if sum(weights) + spike == 0:
-            raise DesignError.of("weights", self.weights, "must not all be zero")
+        checks.refuse(sum(weights) + spike == 0, "weights", self.weights, "must not all be zero")
         width, start = checks.positive("width", self.width), checks.number("start", self.start)
         narrow = (checks.positive if spike else checks.non_negative)("spike_width", self.spike_width)
         if not isinstance(self.decay, (Fraction, int)) or not 0 <= self.decay < 1:
@@ -234,9 +233,10 @@ class CellNoise(_OnCells):
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
         # of the integers in the sums: e^ε has EXP_BITS bits behind the point and some 64 before it
         bits = EXP_BITS + 64 + max(weights).bit_length() + 2 * Fraction(self.decay).denominator.bit_length()
-        if n * (len(weights) + 4 * n) * (1 + bits / 1000) > MOST_SUMS:
-            allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
-            raise DesignError.of("cells_per_shift", n, allowed)
+        allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
+        checks.refuse(
+            n * (len(weights) + 4 * n) * (1 + bits / 1000) > MOST_SUMS, "cells_per_shift", n, allowed
+        )
         checks.settle(self, weights=weights, width=width, start=start, cells_per_shift=n)
         checks.settle(self, spike=spike, spike_width=narrow, decay=Fraction(self.decay))
 

@@ -34,7 +34,7 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated_noise import EXACT, FULL, alike, column_spent, integers, largest_spent
-from mechdesign.problem.checks import UP, Checked, field, instance, integer, magnitude, one_of, settle
+from mechdesign.problem.checks import UP, Checked, field, instance, integer, magnitude, one_of, refuse, settle
 from mechdesign.problem.sensitivity import Sensitivity, count_of, signed_supports
 from mechdesign.typing import Array
 
@@ -54,9 +54,8 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
            [0., 2.]])
     """
     s, allowed = instance("sensitivity", sensitivity, Sensitivity), ""
-    if s.each is None and not dimension:
-        remedy = "do not say how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each="
-        raise DesignError.of("vectors", str(s), remedy)
+    remedy = "do not say how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each="
+    refuse(s.each is None and not dimension, "vectors", str(s), remedy)
     integer("dimension", dimension, 1)
     if not s.boxed(dimension):
         allowed = "has no list of corners: bounds of single coordinates, l0=, or l1= alone have one"
@@ -64,8 +63,7 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
         allowed = (
             "has too many corners to list; where all coordinates are alike, CountsGaussian needs no list"
         )
-    if allowed:
-        raise DesignError.of("sensitivity", str(s), allowed)
+    refuse(allowed, "sensitivity", str(s), allowed)
     return s.corners(dimension)
 
 
@@ -380,13 +378,12 @@ class Patterns(Checked, ChangeSet):
             raise DesignError.of("participation", f"times={asked.times}", said)
         if not self.signed and not asked.fewer:
             rank = int(np.linalg.matrix_rank(self._vectors))
-            if rank < self.size:
-                said = (
-                    f"with signed=False has changes that span {rank} of {self.size} dimensions, and who takes part less often is not "
-                    "protected: say signed=True or fewer=True, or, if nothing else can change, CorrelatedGaussian("
-                    "participation.vectors(size, signed=False) @ A.T, privacy, span=True)"
-                )
-                raise DesignError.of("participation", "fewer=False", said)
+            said = (
+                f"with signed=False has changes that span {rank} of {self.size} dimensions, and who takes part less often is not "
+                "protected: say signed=True or fewer=True, or, if nothing else can change, CorrelatedGaussian("
+                "participation.vectors(size, signed=False) @ A.T, privacy, span=True)"
+            )
+            refuse(rank < self.size, "participation", "fewer=False", said)
 
     def vectors(self) -> Array:
         return self.most * self._vectors

@@ -53,7 +53,7 @@ from mechdesign.noise.strategies import (
     svd_bound,
     toeplitz,
 )
-from mechdesign.problem.checks import array, field, instance, integer, one_of, settle
+from mechdesign.problem.checks import array, field, instance, integer, one_of, refuse, settle
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
@@ -137,22 +137,21 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             self.changes.check()
         _ = self.budget
         rank, size = self.subspace.rank, self.change_set.size
-        if rank < size and not self.span:
-            raise DesignError.of(
-                "changes",
-                (self.change_set.count, size),
-                f"span {rank} of {size} dimensions, and who changes the answer in another one is not protected: add the "
-                "changes that are missing, leave coordinates out that nobody changes, or say span=True if nothing else can change",
-            )
+        allowed = (
+            f"span {rank} of {size} dimensions, and who changes the answer in another one is not protected: add the "
+            "changes that are missing, leave coordinates out that nobody changes, or say span=True if nothing else can change"
+        )
+        refuse(rank < size and not self.span, "changes", (self.change_set.count, size), allowed)
 
     def _check_workload(self, asked: Workload | Numbers) -> None:
         settle(self, workload=asked if isinstance(asked, Workload) else Workload(asked))
         assert self.workload is not None
         if self.workload.size != self.change_set.size:
             raise DesignError.of("workload", self.workload.size, f"must be on {self.change_set.size} counts")
-        if self.weights is not None or self.span:
-            remedy = "are of the numbers themselves: state what counts as a workload, and all changes of the counts"
-            raise DesignError.of("weights, span", "given", remedy)
+        remedy = (
+            "are of the numbers themselves: state what counts as a workload, and all changes of the counts"
+        )
+        refuse(self.weights is not None or self.span, "weights, span", "given", remedy)
         if self.largest:
             fixed_point.checked_largest(self.workload)
 
@@ -187,16 +186,13 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
 
     def _matrix(self, w: Array) -> Array:
         size = self.change_set.size
-        if self.largest:
-            raise DesignError.of("weights", "given", 'belong to loss="total"')
+        refuse(self.largest, "weights", "given", 'belong to loss="total"')
         if w.shape == (size,):
             w = np.diag(w)
         if w.shape != (size, size):
             raise DesignError.of("weights", self.weights, f"must have shape ({size},) or ({size}, {size})")
-        if not np.allclose(w, w.T):
-            raise DesignError.of("weights", self.weights, "must be symmetric")
-        if np.linalg.eigvalsh(w).min() <= 0:
-            raise DesignError.of("weights", self.weights, "must be positive definite")
+        refuse(not np.allclose(w, w.T), "weights", self.weights, "must be symmetric")
+        refuse(np.linalg.eigvalsh(w).min() <= 0, "weights", self.weights, "must be positive definite")
         return (w + w.T) / 2
 
     # -- the question in numbers ------------------------------------------------------------------------------
@@ -272,10 +268,8 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     def problem(self) -> Problem:
         r"""Return the program over the covariance S of the numbers that get noise, :math:`\min \operatorname{tr}(A S A^\top)` or the largest variance."""
         held = self._held
-        if held.count * held.size > LISTED or not held.listed:
-            raise DesignError.of(
-                "changes", held.count, f"are too many to declare: at most {LISTED} numbers of them"
-            )
+        allowed = f"are too many to declare: at most {LISTED} numbers of them"
+        refuse(held.count * held.size > LISTED or not held.listed, "changes", held.count, allowed)
         vectors, root, answers = held.vectors(), self.root, self._answers
         if self.workload is not None and len(root) != held.size:  # over the sums that the queries depend on
             sums = fixed_point.Dense(root, None, answers).plain[1]
@@ -653,14 +647,11 @@ def MatrixMechanism(
     ((20,), 'float')
     """
     asked = workload if isinstance(workload, Workload) else Workload(workload)
-    if participation is not None and l0 != 1:
-        raise DesignError.of(
-            "l0", l0, "must be left out where participation says how many steps one person changes"
-        )
+    allowed = "must be left out where participation says how many steps one person changes"
+    refuse(participation is not None and l0 != 1, "l0", l0, allowed)
     prefix = asked.kinds == ("prefix",)
     if buffers is not None or (prefix and asked.size > FULL):
-        if not prefix:
-            raise DesignError.of("buffers", buffers, "are for prefix sums")
+        refuse(not prefix, "buffers", buffers, "are for prefix sums")
         return BufferedToeplitz(
             asked.size,
             privacy,

@@ -37,7 +37,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import AddedNoise, ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import answers, array, instance, integer, positive, settle
+from mechdesign.problem.checks import answers, array, instance, integer, positive, refuse, settle
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Design
 from mechdesign.problem.workload import Lift, Span, Workload
@@ -475,12 +475,8 @@ class StrategyNoise(LinearNoise):
     @property
     def factor(self) -> Array:
         """B = A R⁺, shape (m, r): the noise on the answers is B times independent normals."""
-        if self.workload.count > FULL:
-            raise DesignError.of(
-                "workload",
-                self.workload.count,
-                f"has more than {FULL} queries: their covariance is not formed; see variances",
-            )
+        allowed = f"has more than {FULL} queries: their covariance is not formed; see variances"
+        refuse(self.workload.count > FULL, "workload", self.workload.count, allowed)
         return self.workload.apply(self.inverse)
 
     @property
@@ -545,8 +541,7 @@ class StrategyNoise(LinearNoise):
             A number is not finite or, beyond 2⁵³, held by no double; earlier answers have been released by then. The
             guarantee does not cover that refusal.
         """
-        if not self.streams:
-            raise DesignError.of("workload", str(self.workload), "is not answered step by step: use release")
+        refuse(not self.streams, "workload", str(self.workload), "is not answered step by step: use release")
         return self._streamed(one_by_one(counts), *self._exact)
 
     def _streamed(self, counts: Iterable[Numbers], step: float, noise: ExactNoise) -> Iterator[float]:

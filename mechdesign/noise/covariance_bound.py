@@ -45,7 +45,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.expressions import Linear
 from mechdesign.model.scales import LARGEST_VARIANCE, TOTAL
 from mechdesign.noise.correlated_noise import inverse_rows
-from mechdesign.problem.checks import array
+from mechdesign.problem.checks import array, refuse
 from mechdesign.problem.workload import Span
 from mechdesign.typing import Array, instance
 
@@ -153,9 +153,8 @@ class DeclaredCovariance(Linear):
     def __post_init__(self) -> None:
         self.check_rows(self.cost, self.changes, np.array(self.constant))
         size = max(self.changes.size, len(self.family) * self.n**2)
-        if self.n > MOST_NUMBERS or size > MOST_ENTRIES:
-            allowed = f"numbers, and {size} entries of changes and rows, are too many: at most {MOST_NUMBERS} and {MOST_ENTRIES}"
-            raise DesignError.of("covariance", self.n, allowed)
+        allowed = f"numbers, and {size} entries of changes and rows, are too many: at most {MOST_NUMBERS} and {MOST_ENTRIES}"
+        refuse(self.n > MOST_NUMBERS or size > MOST_ENTRIES, "covariance", self.n, allowed)
         if self.further < 0:
             raise DesignError("rows: do not fit the unknown")
 

@@ -32,7 +32,7 @@ from mechdesign.doubles import DOWN
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, staircase_law, truncated_laplace
-from mechdesign.problem.checks import integer, non_negative, positive
+from mechdesign.problem.checks import integer, non_negative, positive, refuse
 from mechdesign.problem.law_moments import FINITE, frozen_parts, law_variance
 from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -401,10 +401,8 @@ def family_of(noise: FrozenLaw) -> Family:
         )
     dist, shapes, loc, _ = frozen_parts(noise)
     variance = law_variance(noise)
-    if not (math.isfinite(variance) and variance > 0):
-        raise DesignError.of("noise", dist.name, FINITE)
-    if loc != 0:
-        raise DesignError.of("noise", dist.name, "must be centred: loc = 0")
+    refuse(not (math.isfinite(variance) and variance > 0), "noise", dist.name, FINITE)
+    refuse(loc != 0, "noise", dist.name, "must be centred: loc = 0")
     return Family(dist.name, lambda shape, scale, d: dist(*shapes, scale=scale), pure=True)
 
 

@@ -32,7 +32,7 @@ from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, NORMS, KNorm
 from mechdesign.noise.laws import upper_quantile
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import field, instance, integer, one_of, positive, settle
+from mechdesign.problem.checks import field, instance, integer, one_of, positive, refuse, settle
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -134,9 +134,8 @@ class KNorm(Design):
     def __post_init__(self) -> None:
         super().__post_init__()
         settle(self, neighbours=neighbours_of(self.sensitivity, self.neighbours))
-        if isinstance(self.sensitivity, tuple) and self.norm is not None:
-            allowed = "is that of the hull where changes are listed: leave it out, or give bounds"
-            raise DesignError.of("norm", self.norm, allowed)
+        allowed = "is that of the hull where changes are listed: leave it out, or give bounds"
+        refuse(isinstance(self.sensitivity, tuple) and self.norm is not None, "norm", self.norm, allowed)
         self.bounds.check(self.dimension)
 
     @property
@@ -213,9 +212,8 @@ class KNorm(Design):
     def _law(self, norm: float, largest: float, **shape: Any) -> KNormNoise:
         """Return the exponential or the staircase, whichever costs less and can be released, at its least scale."""
         exact = Fraction(largest) * self.rounds / Fraction(pure_epsilon(self.privacy))
-        if not Fraction(1, 10**150) < exact < 10**150:
-            allowed = "over epsilon must be between 1e-150 and 1e150: doubles square it"
-            raise DesignError.of("sensitivity", self.sensitivity, allowed)
+        allowed = "over epsilon must be between 1e-150 and 1e150: doubles square it"
+        refuse(not Fraction(1, 10**150) < exact < 10**150, "sensitivity", self.sensitivity, allowed)
         law = KNormNoise(self.dimension, round_up(exact), norm, largest, **shape)
         stairs = replace(law, gamma=law.shells(self._power).gamma)
         with suppress(DesignError):  # its first level may be narrower than a lattice step
@@ -294,9 +292,8 @@ class KNorm(Design):
             kept = law.body.around[1]
         except np.linalg.LinAlgError:  # flat, in doubles
             kept = 0.0
-        if kept < least:
-            allowed = f"has a hull that fills {kept:.1g} of the box around it, too thin to draw from: add small changes across it (a hundredth of the others costs little), or give bounds"
-            raise DesignError.of("sensitivity", units.shape, allowed)
+        allowed = f"has a hull that fills {kept:.1g} of the box around it, too thin to draw from: add small changes across it (a hundredth of the others costs little), or give bounds"
+        refuse(kept < least, "sensitivity", units.shape, allowed)
         assert self._changes is not None
         return round_up(max(law.most(self._changes), Fraction(1))), shape
 

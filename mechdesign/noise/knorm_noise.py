@@ -50,8 +50,7 @@ def norm_order(name: str, value: float | str) -> float:
         order = math.nan if isinstance(value, (bool, np.bool_, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         order = math.nan
-    if order not in NORMS:
-        raise DesignError.of(name, value, "must be 1, 2 or inf")
+    checks.refuse(order not in NORMS, name, value, "must be 1, 2 or inf")
     return order
 
 
@@ -60,15 +59,13 @@ def spanning(name: str, value: ArrayLike | None) -> Array:
     found = checks.array(name, value, ndim=2)
     moved = found[:, found.any(axis=0)]
     size, most = moved.shape[1], np.abs(moved).max(axis=0, initial=0)
-    if not 1 < size <= _MOST_LISTED:
-        allowed = f"may be a list where 2 to {_MOST_LISTED} numbers change: give bounds (a number for one), or under δ > 0 CorrelatedGaussian the list"
-        raise DesignError.of(name, found.shape, allowed)
+    allowed = f"may be a list where 2 to {_MOST_LISTED} numbers change: give bounds (a number for one), or under δ > 0 CorrelatedGaussian the list"
+    checks.refuse(not 1 < size <= _MOST_LISTED, name, found.shape, allowed)
     if not 1e-100 <= most.min() <= most.max() <= 1e100:
         raise DesignError.of(name, value, "must have its largest changes between 1e-100 and 1e100")
     rank = int(np.linalg.matrix_rank(moved / most))
-    if rank < size:
-        allowed = f"spans {rank} of the {size} dimensions in which it changes: add small changes across it (a hundredth of the others costs little), or under δ > 0 CorrelatedGaussian(..., span=True)"
-        raise DesignError.of(name, found.shape, allowed)
+    allowed = f"spans {rank} of the {size} dimensions in which it changes: add small changes across it (a hundredth of the others costs little), or under δ > 0 CorrelatedGaussian(..., span=True)"
+    checks.refuse(rank < size, name, found.shape, allowed)
     return found
 
 
@@ -158,8 +155,7 @@ class KNormNoise(Checked, AddedNoise):
             allowed = "needs the largest change, of which the scale is no large multiple: leave it out"
         elif self.shells(1).sums(self.gamma, self.size)[0] <= SMALLEST:
             allowed = "is so small at this scale that no double resolves its shells: choose a larger one"
-        if allowed:
-            raise DesignError.of("gamma", self.gamma, allowed)
+        checks.refuse(allowed, "gamma", self.gamma, allowed)
 
     def _check_body(self) -> None:
         """Read what the ball is a part of the cube by, at most one of four; faces are those of the vertices' hull."""
@@ -264,9 +260,8 @@ class KNormNoise(Checked, AddedNoise):
         found = radial.radial_lattice(
             self.body, self.scale, self.largest, self.gamma, even=self.widths is None
         )
-        if found.step * float(self._widths.min()) < 1e-290:
-            allowed = "are so small that doubles hold no lattice finer than them"
-            raise DesignError.of("widths", self.widths, allowed)
+        allowed = "are so small that doubles hold no lattice finer than them"
+        checks.refuse(found.step * float(self._widths.min()) < 1e-290, "widths", self.widths, allowed)
         return found
 
     @property

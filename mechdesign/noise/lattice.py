@@ -51,7 +51,7 @@ from mechdesign.model.program import Program
 from mechdesign.model.table_problem import FiniteProblem
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.vector_noise import CellProduct, on_cells
-from mechdesign.problem.checks import UP, field, instance, integer, one_of, positive, settle
+from mechdesign.problem.checks import UP, field, instance, integer, one_of, positive, refuse, settle
 from mechdesign.problem.losses import Loss, average_costs, check_loss, lower_costs, outward_decay, round_width
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Description, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
@@ -78,12 +78,10 @@ class NoiseQuestion(Design):
 
     def __post_init__(self) -> None:
         settle(self, neighbours=neighbours_of(self.sensitivity, self.neighbours))
-        if isinstance(self.privacy, GaussianDP):
-            raise DesignError.of("privacy", self.privacy, GAUSSIAN_ALONE)
+        refuse(isinstance(self.privacy, GaussianDP), "privacy", self.privacy, GAUSSIAN_ALONE)
         super().__post_init__()
         if isinstance(self.sensitivity, Sensitivity):
-            if self.l0 is not None:
-                raise DesignError.of("l0", self.l0, "is for a number: the Sensitivity says it")
+            refuse(self.l0 is not None, "l0", self.l0, "is for a number: the Sensitivity says it")
             size, count = alike(self.sensitivity, self.dimension)
             settle(self, sensitivity=size, l0=count)
         settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
@@ -183,8 +181,7 @@ class NoiseQuestion(Design):
 
     def check_scalar(self) -> None:
         """Refuse several numbers."""
-        if self.dimension != 1:
-            raise DesignError.of("dimension", self.dimension, "must be 1")
+        refuse(self.dimension != 1, "dimension", self.dimension, "must be 1")
 
 
 def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
@@ -199,13 +196,11 @@ def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
     ((1.0, 3), (2.0, 2))
     """
     bounds = sensitivity.bounds(dimension)
-    if len(bounds) > 1 or not sensitivity.allows(bounds):
-        raise DesignError.of(
-            "sensitivity",
-            str(sensitivity),
-            "the best noise is known where at most c coordinates change by at most a each: "
-            "Sensitivity(linf=a, l0=c), a and c so large that they cover these changes",
-        )
+    allowed = (
+        "the best noise is known where at most c coordinates change by at most a each: "
+        "Sensitivity(linf=a, l0=c), a and c so large that they cover these changes"
+    )
+    refuse(len(bounds) > 1 or not sensitivity.allows(bounds), "sensitivity", str(sensitivity), allowed)
     return bounds[0]
 
 
@@ -220,9 +215,8 @@ def cell_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterator
     if isinstance(stated.law, CellProduct):
         law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
     instance("law", law, IntegerNoise if question.integer else CellNoise)
-    if (size, moved) != (question.dimension, question.moved):
-        remedy = "must be the question's: numbers, and how many change"
-        raise DesignError.of("dimension", (size, moved), remedy)
+    remedy = "must be the question's: numbers, and how many change"
+    refuse((size, moved) != (question.dimension, question.moved), "dimension", (size, moved), remedy)
     for epsilon, delta in question.points:
         spare = Fraction(delta) - moved * law.exact_delta(Fraction(epsilon) / moved)
         claim = f"delta at epsilon = {epsilon:g} is at most {delta:g}"
@@ -411,8 +405,7 @@ class LatticeProblem(FiniteProblem):
             tails=numbers.tails,
             neighbours=numbers.neighbours,
         )
-        if unknown.decay != numbers.decay:
-            raise DesignError.of("decay", numbers.decay, "must be that of the tails")
+        refuse(unknown.decay != numbers.decay, "decay", numbers.decay, "must be that of the tails")
         for asked in numbers.privacy:
             unknown.private(asked.privacy)
         return unknown

@@ -24,11 +24,10 @@ from flint import arb
 from scipy import special, stats
 
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, TailForm, UnitLoss, laplace_loss
-from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.serialize import register_law
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
-from mechdesign.problem.checks import DOWN, UP, non_negative, one_of, positive
+from mechdesign.problem.checks import DOWN, UP, non_negative, one_of, positive, refuse
 from mechdesign.problem.law_moments import law_variance
 from mechdesign.typing import Array, FrozenLaw, Values
 
@@ -489,8 +488,7 @@ class Staircase(SymmetricLaw):
     def privacy_loss(self, ratio: float, epsilon: float, gamma: float) -> AtomicLoss:
         """Return the losses −ε, 0, ε at a shift of at most one step, which dominates all smaller shifts."""
         r = ratio
-        if r > 1 + 1e-12:
-            raise DesignError.of("sensitivity", r, "must be at most the staircase's step (its scale, here 1)")
+        refuse(r > 1 + 1e-12, "sensitivity", r, "must be at most the staircase's step (its scale, here 1)")
         b = math.exp(-epsilon)
         level = 1 / (2 * _mass(epsilon, gamma))
         # right of zero the loss is ε when an edge k + γ lies in (t, t + r]; left of it when one lies between

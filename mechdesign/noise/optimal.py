@@ -73,7 +73,7 @@ from mechdesign.noise.noise_bounds import (
     whole_staircase,
 )
 from mechdesign.noise.vector_noise import CellProduct
-from mechdesign.problem.checks import instance, integer
+from mechdesign.problem.checks import instance, integer, refuse
 from mechdesign.problem.law_moments import symmetric_mean
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Description, Pointwise, PureDP
@@ -129,11 +129,12 @@ def named_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterato
     `mechdesign.noise.Calibration.law_claims` says what the accounting proves and what it recomputes in doubles.
     """
     noise = instance("law", stated.law, AdditiveNoise)
+    remedy = ""
     if noise.dimension != question.dimension or not noise.once:
         remedy = f"must be for {question.dimension} numbers, once, of everybody"
-        raise DesignError.of("law", str(noise), remedy)
-    if noise.continuous == question.integer:
+    elif noise.continuous == question.integer:
         remedy = "must be on the whole numbers where they are asked for, and only there"
+    if remedy:  # accounting makes the text of noise
         raise DesignError.of("law", str(noise), remedy)
     held = Sensitivity.of(noise.sensitivity)
     size, count = held.bounds(noise.dimension)[0]
@@ -388,8 +389,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         if self.dimension > 1:
             yield from several(self, clock, starts)
             return
-        if self.integer and cells is not None:
-            raise DesignError.of("cells", cells, "is for numbers that are not whole")
+        refuse(self.integer and cells is not None, "cells", cells, "is for numbers that are not whole")
         known = self.given_loss.polynomial and cells is None and self.alone
         yield from ranked(started(self, starts or {}))
         uniform = self.points[0][0] == 0 < self.points[0][1] and len(self.points) == 1

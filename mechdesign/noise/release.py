@@ -51,7 +51,7 @@ from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerWeights, accepted, bernoulli, random_words, streaks
 from mechdesign.noise.families import DiscreteGaussian
 from mechdesign.noise.laws import AnsweringStaircase, Staircase, staircase
-from mechdesign.problem.checks import answers, generator
+from mechdesign.problem.checks import answers, generator, refuse
 from mechdesign.problem.law_moments import frozen_parts, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness
 
@@ -101,10 +101,7 @@ def lattice_of(law: FrozenLaw, sensitivity: float, *, several: bool = False) -> 
     if noise.discrete:
         return Lattice(1.0, math.ceil(sensitivity), law, 0.0)
     step = min(2 * noise.half_step, math.ldexp(1.0, math.frexp(sensitivity)[1] - 20))
-    if step == 0:
-        raise DesignError.of(
-            "sensitivity", sensitivity, "is so small that doubles hold no lattice finer than it"
-        )
+    refuse(step == 0, "sensitivity", sensitivity, "is so small that doubles hold no lattice finer than it")
     shift = math.ceil(Fraction(sensitivity) / Fraction(step)) + several
     dist, shapes, _, scale = frozen_parts(law)
     wider = round_up(Fraction(scale) * shift * Fraction(step) / Fraction(sensitivity))
@@ -176,12 +173,10 @@ class ExactNoise:
     def __init__(self, law: FrozenLaw, step: float | None = None) -> None:
         self.law = law
         self.dist, self.shapes, loc, self.scale = frozen_parts(law)
-        if ball_form(self.dist, self.shapes) is None or loc != 0:
-            raise DesignError.of(
-                "law",
-                self.dist.name,
-                "has no exact release; gennorm, logistic, laplace and gaussian have (calibrate one of these)",
-            )
+        allowed = (
+            "has no exact release; gennorm, logistic, laplace and gaussian have (calibrate one of these)"
+        )
+        refuse(ball_form(self.dist, self.shapes) is None or loc != 0, "law", self.dist.name, allowed)
         if of_scipy(self.dist) == "gennorm" and self.shapes[0] < 1:  # its tail is above every geometric hat
             raise DesignError.of("law", f"gennorm({self.shapes[0]:g})", "must be log-concave: beta >= 1")
         self.discrete = isinstance(self.dist, stats.rv_discrete)

@@ -49,7 +49,7 @@ from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import fraction, rational, safe_root
 from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy
-from mechdesign.problem.checks import array, doubles, instance, number, one_of, rounded_up
+from mechdesign.problem.checks import array, doubles, instance, number, one_of, refuse, rounded_up
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices, Numbers
 
@@ -548,8 +548,7 @@ def majorizes(profile: Numbers, other: Numbers) -> bool:
         [Fraction(x) for x in sorted(check_profile(values, name).tolist(), reverse=True)]
         for values, name in ((profile, "profile"), (other, "other"))
     )
-    if len(a) != len(b):
-        raise DesignError.of("other", other, f"must have {len(a)} coordinates, as the profile has")
+    refuse(len(a) != len(b), "other", other, f"must have {len(a)} coordinates, as the profile has")
     ahead = list(accumulate(x - y for x, y in zip(a, b)))
     slack = Fraction(1, 10**12) * max(sum(a), sum(b))
     return abs(ahead[-1]) <= slack and min(ahead) >= -slack
@@ -674,10 +673,8 @@ def check_groups(
         counts = np.bincount(np.concatenate(found), minlength=size)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of("groups", groups, "must be lists of coordinate indices") from None
-    if not all(map(len, found)):
-        raise DesignError.of("groups", groups, "must not hold an empty group")
-    if len(counts) > size:
-        raise DesignError.of("groups", len(counts) - 1, f"is not a coordinate; there are {size}")
+    refuse(not all(map(len, found)), "groups", groups, "must not hold an empty group")
+    refuse(len(counts) > size, "groups", len(counts) - 1, f"is not a coordinate; there are {size}")
     if np.any(counts != 1):
         i = int(np.flatnonzero(counts != 1)[0])
         fault = "is in no group" if counts[i] == 0 else f"is in {counts[i]} groups"

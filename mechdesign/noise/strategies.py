@@ -45,7 +45,6 @@ from numpy.polynomial import chebyshev
 from scipy import fft, linalg, optimize, signal
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
-from mechdesign.errors import DesignError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
@@ -65,7 +64,7 @@ from mechdesign.noise.buffered_noise import (
 )
 from mechdesign.noise.changes import ChangeSet, Participation, Patterns
 from mechdesign.noise.correlated_noise import FULL, GaussianDesign
-from mechdesign.problem.checks import UP, field, instance, integer, magnitude, one_of
+from mechdesign.problem.checks import UP, field, instance, integer, magnitude, one_of, refuse
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -349,10 +348,8 @@ def least_toeplitz(n: int, *, largest: bool) -> float:
     >>> 9296 < least_toeplitz(1000, largest=False) < 9297
     True
     """
-    if not largest and n > MOST_BOUNDED:
-        raise DesignError.of(
-            "size", n, f"must be at most {MOST_BOUNDED} steps for a lower bound of the total"
-        )
+    allowed = f"must be at most {MOST_BOUNDED} steps for a lower bound of the total"
+    refuse(not largest and n > MOST_BOUNDED, "size", n, allowed)
     return round_down(_least_largest(n) if largest else _least_total(n))
 
 
@@ -501,8 +498,7 @@ class BufferedToeplitz(GaussianDesign):
 
     def least_cost(self, stated: proofs.Certificate, given: None) -> float:
         """Return a² (Σ y)²/(μ² ‖H W^(−1/2)‖²), in integers: every Toeplitz strategy within the budget costs as much (`least_toeplitz`)."""
-        if not self.once:
-            raise DesignError.of("lower_bound", stated.lower_bound, "must be of counts of which one changes")
+        refuse(not self.once, "lower_bound", stated.lower_bound, "must be of counts of which one changes")
         return self._least * (1 - 1e-12)
 
     def law_claims(self, stated: proofs.Certificate, given: None) -> Iterator[proofs.Claim]:

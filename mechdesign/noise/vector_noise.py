@@ -60,8 +60,7 @@ def profile_vector(name: str, value: Numbers, size: int | None = None) -> Array:
     allowed = "must be a vector of non-negative finite numbers" + (", one a scale" if size else "")
     found = doubles(name, value, allowed)
     fits = found.ndim == 1 and found.size and size in (None, found.size)
-    if not fits or not found.min() >= 0 or not found.max() < math.inf:
-        raise DesignError.of(name, value, allowed)
+    checks.refuse(not fits or not found.min() >= 0 or not found.max() < math.inf, name, value, allowed)
     return found
 
 
@@ -439,8 +438,7 @@ class CellProduct(checks.Checked, AddedNoise):
         super().__post_init__()
         if self.l0 is not None:
             integer("l0", self.l0, 1, self.dimension)
-        if not self.law.symmetric:
-            raise DesignError.of("law", "its start or weights", "must be symmetric about 0")
+        checks.refuse(not self.law.symmetric, "law", "its start or weights", "must be symmetric about 0")
 
     @property
     def moved(self) -> int:

@@ -31,6 +31,12 @@ FINITE = "must be finite numbers of at most 1.8e308; true and false are none, no
 """Message about data that doubles do not hold; it never depends on the data."""
 
 
+def refuse(when: object, name: str, value: object, allowed: str) -> None:
+    """Raise DesignError "name = value: allowed" when a condition of several arguments is broken."""
+    if when:
+        raise DesignError.of(name, value, allowed)
+
+
 def number(name: str, value: object, allowed: str = "must be a finite number", *, side: int = 0) -> float:
     """Return `value` as a finite float, or raise DesignError saying what is `allowed`; no bools, no strings.
 

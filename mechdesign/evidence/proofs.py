@@ -181,6 +181,11 @@ class Claim(NamedTuple):
     holds: bool
     about: str = ABOUT_MECHANISM
 
+    @classmethod
+    def of(cls, claim: str, how: str, margin: float | Fraction) -> Claim:
+        """Return the claim that holds where its margin is not negative, by the sign of a rational one."""
+        return cls(claim, how, float(margin), margin >= 0)
+
 
 CLAIM_COLUMNS = list(Claim._fields)
 

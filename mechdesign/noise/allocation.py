@@ -366,12 +366,10 @@ class NoiseAllocation(AllocationPage):
         privacy = instance("privacy", self.privacy, *get_args(Pointwise))
         used, basic = law.composed(privacy)
         kept = ", ".join(f"δ at ε = {e:g} is at most {d:g}" for e, d in pairs_of(privacy))
-        claim = f"{kept} when all coordinates change by all they may"
-        yield proofs.Claim(
-            claim, proofs.PROVED if basic else proofs.RECOMPUTED, self.budget - used, used <= self.budget
-        )
+        claim, how = f"{kept} when all coordinates change by all they may", proofs.RECOMPUTED
+        yield proofs.Claim.of(claim, proofs.PROVED if basic else how, self.budget - used)
         room = stated.value * (1 + ROUNDING) - self._cost_of_laws(law)
-        yield proofs.Claim(f"the loss is at most {stated.value:.9g}", proofs.RECOMPUTED, room, room >= 0)
+        yield proofs.Claim.of(f"the loss is at most {stated.value:.9g}", proofs.RECOMPUTED, room)
 
     def _cost_of_laws(self, law: MixedNoise | CoordinateNoise) -> float:
         with np.errstate(over="ignore"):  # overflow to infinity
@@ -552,7 +550,7 @@ class NoiseAllocation(AllocationPage):
         for name, limit, sign in (("lower", self.lower, 1), ("upper", self.upper, -1)):
             if limit is not None:
                 room = float(np.min(np.where(np.isfinite(limit), sign * (scales - limit), np.inf)))
-                yield proofs.Claim(f"scales keep their {name} limits", proofs.PROVED, room, room >= 0)
+                yield proofs.Claim.of(f"scales keep their {name} limits", proofs.PROVED, room)
         if self.groups is not None:
             widest = max(float(np.ptp(scales[g])) for g in self.groups)
             yield proofs.Claim("groups share a scale", proofs.PROVED, -widest, widest == 0)

@@ -651,16 +651,9 @@ class JointCalibration(Design):
         noise = checks.instance("law", stated.law, JointNoise)
         same = noise.stated == JointNoise(self.terms).times(stated.value).stated
         fresh = self._consumed(noise) if same else DeltaInterval(0.0, 1.0)
-        margin = self.privacy.delta - fresh.upper
-        yield proofs.Claim(
-            f"{self.privacy} is kept by all mechanisms together", fresh.how, margin, margin >= 0
-        )
-        agrees, claim = given.vouched(fresh, self.privacy.delta), "the enclosure stored is that of the noise"
-        yield proofs.Claim(claim, proofs.RECOMPUTED, given.upper - fresh.upper, agrees, proofs.ABOUT_FILE)
-        exact = 0.0 if same else math.nan
-        yield proofs.Claim(
-            f"every scale is {stated.value:.9g} times the one asked for", proofs.PROVED, exact, same
-        )
+        yield from search.kept(self.privacy, given, fresh, " by all mechanisms together")
+        claim, exact = f"every scale is {stated.value:.9g} times the one asked for", 0.0 if same else math.nan
+        yield proofs.Claim(claim, proofs.PROVED, exact, same)
 
     def audit(self, result: Result) -> pd.DataFrame:
         spent = (search.enclosure_of(result) or self._consumed(result.mechanism)).upper

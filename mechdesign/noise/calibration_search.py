@@ -140,6 +140,15 @@ def _composed(
     return found
 
 
+def kept(
+    privacy: CentralPrivacy, stated: DeltaInterval, fresh: DeltaInterval, more: str = ""
+) -> Iterator[Claim]:
+    """Claim that the budget consumed is within the requirement, and near the enclosure that a file states."""
+    yield Claim.of(f"{privacy} is kept{more}", fresh.how, budget_of(privacy) - fresh.upper)
+    agrees, claim = stated.vouched(fresh, budget_of(privacy)), "the enclosure stored is that of the law"
+    yield Claim(claim, RECOMPUTED, stated.upper - fresh.upper, agrees, ABOUT_FILE)
+
+
 @np.errstate(under="ignore")
 def evaluated(
     noise: AdditiveNoise,
@@ -151,30 +160,14 @@ def evaluated(
     fresh: DeltaInterval,
 ) -> list[Claim]:
     """Return the claims about a law: its privacy, the enclosure stated, a second evaluation where there is one, and its cost."""
-    margin = budget_of(privacy) - fresh.upper
-    agrees = stated.vouched(fresh, budget_of(privacy))
-    claims = [
-        Claim(f"{privacy} is kept", fresh.how, margin, margin >= 0),
-        Claim(
-            "the enclosure stored is that of the law",
-            RECOMPUTED,
-            stated.upper - fresh.upper,
-            agrees,
-            ABOUT_FILE,
-        ),
-    ]
-    shift = noise.worst_cases.single if noise.once else None
+    claims = [*kept(privacy, stated, fresh)]
     normal = noise.dimension > 1 and is_gaussian(noise.law)
-    if (
-        isinstance(privacy, ApproximateDP | MembershipAdvantage)
-        and privacy.delta
-        and shift is not None
-        and not normal
-    ):
+    shift = noise.worst_cases.single if noise.once and not normal else None
+    if isinstance(privacy, ApproximateDP | MembershipAdvantage) and privacy.delta and shift is not None:
         second = integrated_profile(noise.law, shift, privacy.epsilon)
         # near an atom's loss δ is known only to the rounding of ε, and far out only to the rounding of log densities
         room = 1e-5 * fresh.upper + 3e-13 - abs(second - fresh.upper)
-        claims.append(Claim("quadrature of the density agrees", RECOMPUTED, room, room >= 0))
+        claims.append(Claim.of("quadrature of the density agrees", RECOMPUTED, room))
     error = abs(integrated_cost(noise.law, loss) / value - 1)
     # the value is the formula's, and near the integral of the law
     holds = error <= 1e-6 and value >= cost_of(noise, loss) * (1 - 1e-12)

@@ -48,13 +48,13 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.calibration_search import budget_of, consumed, cost_of
 from mechdesign.noise.families import FAMILIES, Family
-from mechdesign.noise.release import ExactNoise, lattice_of, noisy
+from mechdesign.noise.release import ExactNoise, lattice_of
 from mechdesign.noise.vector_noise import MixedNoise, PerCoordinate, profile_vector
 from mechdesign.problem.checks import array, instance, one_of, settle
-from mechdesign.problem.law_moments import absolute_moment, frozen_parts
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import Consumption, Pointwise, PureDP, pairs_of
 from mechdesign.solvers import Deadline
-from mechdesign.typing import Array, Flags, FrozenLaw, Indices, Numbers
+from mechdesign.typing import Array, Flags, Indices
 
 COORDINATE_FAMILIES = tuple(
     name for name, family in FAMILIES.items() if not family.discrete and name not in ("gaussian", "laplace")
@@ -163,40 +163,23 @@ class CoordinateNoise(PerCoordinate):
         return out * self.sensitivities
 
     @cached_property
-    def _exact(self) -> tuple[ExactNoise, ...]:
+    def _parts(self) -> tuple[tuple[Flags, Array, ExactNoise], ...]:  # type: ignore[override]
         """Samplers of the units on a lattice of step h, widened by the factor 1 + 2h + 2⁻⁴⁷.
 
         Rounding to steps of λ_i h then moves answers λ_i apart no further apart.
         """
-        steps = [lattice_of(unit.law, 1.0).step for unit in self.units]
-        return tuple(
-            ExactNoise(_scaled(unit.law, 1 + 2 * h + 2.0**-47), h) for unit, h in zip(self.units, steps)
-        )
+        found = []
+        for k, unit in enumerate(self.units):
+            at, h = self.which == k, lattice_of(unit.law, 1.0).step
+            exact = ExactNoise(unit.times(1 + 2 * h + 2.0**-47).law, h)
+            found.append((at, self.sensitivities[at] * h, exact))
+        return tuple(found)
 
     @property
     def lattice_cost(self) -> float:
         """Relative increase of the scales in a release."""
-        return max(exact.scale / unit.parameters["scale"] for exact, unit in zip(self._exact, self.units)) - 1
-
-    def release(self, x: Numbers) -> Array:
-        """Return answers with noise, drawn exactly, each coordinate on a lattice of its own: for deployment.
-
-        A coordinate without noise is the same for all neighbours and is returned as it is.
-
-        Parameters
-        ----------
-        x : array, shape (..., K)
-
-        Raises
-        ------
-        DataError
-            A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
-        """
-        held = np.array(self._answers(x))
-        for k, exact in enumerate(self._exact):
-            part, step = held[..., self.which == k], self.sensitivities[self.which == k] * 2 * exact.half_step
-            held[..., self.which == k] = noisy(part, step, exact.draw(part.size).reshape(part.shape))
-        return held
+        parts = zip(self._parts, self.units)
+        return max(exact.scale / unit.parameters["scale"] for (_, _, exact), unit in parts) - 1
 
     def consumption(self) -> Consumption:
         """Return what a release consumes where every coordinate changes by its sensitivity."""
@@ -222,11 +205,6 @@ class CoordinateNoise(PerCoordinate):
             share = 1 / delta if isinstance(privacy, TradeOff) else 1.0
             used = max(used, share * upper_delta(terms, epsilon, width=width) if most > epsilon else 0.0)
         return used, closed and not used
-
-
-def _scaled(law: FrozenLaw, factor: float) -> FrozenLaw:
-    dist, shapes, _, scale = frozen_parts(law)
-    return dist(*shapes, scale=scale * factor)
 
 
 class Allocating:

@@ -364,9 +364,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         if isinstance(law, StrategyNoise):
             root = law.workload.root
             off = float(np.abs(root - (root @ law.inverse) @ law.strategy).max() / np.abs(root).max())
-            yield proofs.Claim(
-                "the answers are unbiased, to rounding", proofs.RECOMPUTED, 1e-7 - off, off <= 1e-7
-            )
+            yield proofs.Claim.of("the answers are unbiased, to rounding", proofs.RECOMPUTED, 1e-7 - off)
         else:
             coordinates = law.span.coordinates
             inside = law.span.lift is None or all(map(law.span.inside, self.change_set.vectors()))
@@ -374,7 +372,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             yield proofs.Claim(claim, proofs.PROVED, 0.0 if inside else -math.inf, inside)
         yield from budget_claims(self.spent_by(law.rows, coordinates), self.budget, self.worth)
         room = stated.value * (1 + ROUNDING) - self.cost(law)
-        yield proofs.Claim(f"the loss is at most {stated.value:.9g}", proofs.RECOMPUTED, room, room >= 0)
+        yield proofs.Claim.of(f"the loss is at most {stated.value:.9g}", proofs.RECOMPUTED, room)
 
     def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
         """Return an upper bound on the budget that a change consumes under R, whose columns are the coordinates with noise, and whether it is rational."""

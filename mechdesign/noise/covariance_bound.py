@@ -326,4 +326,4 @@ def budget_claims(spent: tuple[float, bool], budget: float, worth: float) -> Ite
     most, exact = spent
     claim = f"the budget covers every change ({'rational' if exact else 'rounded up'})"
     yield Claim(claim, PROVED, budget - most, most <= budget)
-    yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
+    yield Claim.of("the budget is worth the requirement", RECOMPUTED, worth)

@@ -195,12 +195,10 @@ class CovarianceProblem(Problem):
         yield from budget_claims(self.spent_by(law.rows), self.budget, self.worth)
         if len(given) != declared.further:
             raise DesignError("given: must hold the further variables of the problem")
-        room = value - self.value_of(law, given)
-        yield Claim(f"the objective is at most {value:.9g}", PROVED, room, room >= 0)
+        yield Claim.of(f"the objective is at most {value:.9g}", PROVED, value - self.value_of(law, given))
         for k, label in enumerate(declared.labels):
-            slacks = [self._slack(i, law, given) for i in np.flatnonzero(declared.family == k).tolist()]
-            least = min(slacks, default=0.0)
-            yield Claim(f"{label!r} holds", PROVED, least, least >= 0)
+            slacks = (self._slack(i, law, given) for i in np.flatnonzero(declared.family == k).tolist())
+            yield Claim.of(f"{label!r} holds", PROVED, min(slacks, default=0.0))
 
     def _slack(self, i: int, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> float:
         """Return a lower bound on the slack of an own row; for an equality, on the slack of its tolerance."""

@@ -119,12 +119,9 @@ def balance(
     rank = vectors.shape[1]
     if np.isnan(weights).any() or (loads is not None and np.isnan(loads).any()):
         return None
-    weights = weights / weights.sum()
+    weights, loads = _normed(weights, loads)
     right = _root(vectors, weights, most=2 * rank)
-    left = None
-    if answers is not None and loads is not None:
-        loads = loads / loads.sum()
-        left = _root(answers, loads, most=rank)
+    left = None if answers is None or loads is None else _root(answers, loads, most=rank)
     if len(right) < rank or (left is not None and len(left) < rank):
         return None
     core = right if left is None else right @ left.T
@@ -140,9 +137,13 @@ def balance(
         if left is not None and answers is not None:
             back = (outer / np.sqrt(singular)).T @ right
             burden = ((answers @ back.T) ** 2).sum(axis=1) / total
-    if not (np.isfinite(share).all() and (burden is None or np.isfinite(burden).all())):
+    if not np.isfinite(_joined(share, burden)).all():
         return None
     return Balance(weights, loads, singular, whitening, share, burden)
+
+
+def _normed(weights: Array, loads: Array | None) -> tuple[Array, Array | None]:
+    return weights / weights.sum(), None if loads is None else loads / loads.sum()
 
 
 def _root(rows: Array, weights: Array, *, most: int) -> Array:
@@ -159,13 +160,16 @@ def iterate(problem: Dense | Chain, gap: float, deadline: Deadline) -> tuple[Bal
 
     Raise SolverError where squares underflow.
     """
-    now = problem.at(problem.equal)
+    changes, answers = problem.counts
+
+    def at(logs: Array) -> Balance | None:
+        loads = weights_of(logs[changes:]) if answers else None
+        return problem.balance(weights_of(logs[:changes]), loads)
+
+    now, sure = at(problem.equal), 0.5 if answers else 1.0  # power of gains at which the bound rises
     if now is None:
-        raise SolverError(
-            "the vectors are further apart in size than doubles can square",
-            solver="fixed-point",
-            status="range",
-        )
+        words = "the vectors are further apart in size than doubles can square"
+        raise SolverError(words, solver="fixed-point", status="range")
     best, step, seen = now, 0, (0, now.excess)
     path: list[tuple[Array, Array]] = []
     # 2,000 steps that shrink the gap by less than a hundredth are enough
@@ -173,10 +177,10 @@ def iterate(problem: Dense | Chain, gap: float, deadline: Deadline) -> tuple[Bal
         step += 1
         logs, gains = now.logs, now.gains
         path = [*path[-5:], (logs, gains)]  # an extrapolation looks back six steps
-        new = problem.at(_extrapolated(path)) if len(path) > 1 else None
+        new = at(_extrapolated(path)) if len(path) > 1 else None
         if new is None or new.lower_bound < now.lower_bound * (1 - 1e-13):
             path = path[-1:]
-            new = problem.at(logs + problem.sure * gains) or now
+            new = at(logs + sure * gains) or now
         now = new
         best = min(best, now, key=lambda found: found.excess)
         if best.excess < 0.99 * seen[1]:
@@ -260,29 +264,21 @@ class Dense:
         parts = [vectors] if answers is None else [vectors, answers]
         return np.concatenate([np.where(rows.any(axis=1), 0.0, -np.inf) for rows in parts])
 
-    @property
-    def sure(self) -> float:
-        """Power of the gains at which the lower bound provably increases."""
-        return 1.0 if self.answers is None else 0.5
-
-    def at(self, logs: Array) -> Balance | None:
+    def balance(self, weights: Array, loads: Array | None) -> Balance | None:
         """Return the balance of these weights; None if a direction has no weight."""
         vectors, answers, _ = self.plain
-        loads = None if answers is None else weights_of(logs[len(vectors) :])
-        return balance(vectors, weights_of(logs[: len(vectors)]), answers, loads)
+        return balance(vectors, weights, answers, loads)
 
     def solved(self, gap: float, deadline: Deadline) -> Solved:
-        with (
-            one_thread()
-        ):  # factorizations of this size gain little from more, and lose much on a busy machine
+        # factorizations of this size gain little from more threads, and lose much on a busy machine
+        with one_thread():
             (best, steps), size = iterate(self, gap, deadline), self.plain[2]
         bound = best.lower_bound * size**2 * (1 - 1e-12)
         return Solved(best.whitening @ self.root, ((best.weights, best.loads),), bound, steps)
 
     def bound(self, weights: Array, loads: Array | None) -> float:
-        vectors, answers, size = self.plain
-        found = balance(vectors, weights, answers, loads)
-        return 0.0 if found is None else found.lower_bound * size**2
+        found = self.balance(weights, loads)
+        return 0.0 if found is None else found.lower_bound * self.plain[2] ** 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,10 +313,6 @@ class Chain:
     def equal(self) -> Array:
         return np.zeros(sum(self.counts))
 
-    @property
-    def sure(self) -> float:
-        return 0.5 if self.largest else 1.0
-
     @cached_property
     def bands(self) -> tuple[Array, Array]:
         """Diagonal and superdiagonal of U.
@@ -335,21 +327,15 @@ class Chain:
         diagonal = np.sqrt((i + 1) / i)
         return diagonal / np.sqrt(n + 1), -1 / (diagonal[:-1] * np.sqrt(n + 1))
 
-    def split(self, logs: Array) -> tuple[Array, Array | None]:
-        """Return weights and loads of sum 1."""
-        weights = weights_of(logs[: self.size])
-        loads = weights_of(logs[self.size :]) if self.largest else None
-        return weights / weights.sum(), None if loads is None else loads / loads.sum()
-
     def _inverse(self, weights: Array, loads: Array | None) -> tuple[Array, Array]:
         """Return the diagonal and superdiagonal of B."""
         diagonal, above = self.bands
         across, along = 1 / np.sqrt(weights), np.ones(self.size) if loads is None else 1 / np.sqrt(loads)
         return along * diagonal * across, along[:-1] * above * across[1:]
 
-    def at(self, logs: Array) -> Balance | None:
+    def balance(self, weights: Array, loads: Array | None) -> Balance | None:
         """Return the balance, whose whitening is the strategy itself; None where doubles do not hold it."""
-        weights, loads = self.split(logs)
+        weights, loads = _normed(weights, loads)
         with np.errstate(all="ignore"):
             diagonal, above = self._inverse(weights, loads)
             square, off_diagonal = diagonal**2, diagonal[:-1] * above
@@ -370,15 +356,14 @@ class Chain:
                 outer = diagonal[:, None] * vectors
                 outer[:-1] += above[:, None] * vectors[1:]
                 burden = (outer**2 @ singular**3) / (loads * total)
-        if not (np.isfinite(share).all() and (burden is None or np.isfinite(burden).all())):
+        if not np.isfinite(_joined(share, burden)).all():
             return None
         return Balance(weights, loads, singular, whitening, share, burden)
 
     def solved(self, gap: float, deadline: Deadline) -> Solved:
         best, steps = iterate(self, gap, deadline)
-        return Solved(
-            best.whitening, ((best.weights, best.loads),), self.bound(best.weights, best.loads), steps
-        )
+        held = best.weights, best.loads
+        return Solved(best.whitening, (held,), self.bound(*held), steps)
 
     def bound(self, weights: Array, loads: Array | None) -> float:
         """Return (tr S)², rounded down.
@@ -386,10 +371,8 @@ class Chain:
         The singular values of B are eigenvalues of a tridiagonal matrix of zero diagonal, each off by at most 4n roundings of its
         norm.
         """
-        weights = weights / weights.sum()
-        loads = None if loads is None else loads / loads.sum()
         with np.errstate(all="ignore"):
-            diagonal, above = self._inverse(weights, loads)
+            diagonal, above = self._inverse(*_normed(weights, loads))
             off_diagonal = np.empty(2 * self.size - 1)
             off_diagonal[::2], off_diagonal[1::2] = diagonal, above
             if not np.isfinite(off_diagonal).all():
@@ -466,9 +449,8 @@ class Symmetric:
         found = n * float(y @ k) / float(y.sum())
         if not self.changes.signed:
             across, along = self._parts
-            found = (math.sqrt((n - 1) * float(y @ across)) + math.sqrt(float(y @ along))) ** 2 / float(
-                y.sum()
-            )
+            root = math.sqrt((n - 1) * float(y @ across)) + math.sqrt(float(y @ along))
+            found = root**2 / float(y.sum())
         return found / n if self.largest else found
 
 
@@ -481,15 +463,11 @@ def multiplied(programs: tuple[Program, ...], gap: float, deadline: Deadline) ->
     found = [program.solved(gap / len(programs), deadline) for program in programs]
     strategy = found[0].strategy
     for other in found[1:]:
-        strategy = np.asarray(
-            np.kron(strategy / _length(strategy), other.strategy / _length(other.strategy)), dtype=float
-        )
-    return Solved(
-        strategy,
-        tuple(part.multipliers[0] for part in found),
-        math.prod(part.lower_bound for part in found),
-        sum(part.steps for part in found),
-    )
+        sides = (side / _length(side) for side in (strategy, other.strategy))
+        strategy = np.asarray(np.kron(*sides), dtype=float)
+    multipliers = tuple(part.multipliers[0] for part in found)
+    bound = math.prod(part.lower_bound for part in found)
+    return Solved(strategy, multipliers, bound, sum(part.steps for part in found))
 
 
 def _length(strategy: Array) -> float:
@@ -532,6 +510,5 @@ def checked_largest(workload: Workload) -> None:
         for part in workload.factors():
             part.dense()
     except DesignError:
-        raise DesignError.of(
-            "loss", "largest", "needs every query of the workload, and these are too many"
-        ) from None
+        allowed = "needs every query of the workload, and these are too many"
+        raise DesignError.of("loss", "largest", allowed) from None

@@ -358,12 +358,10 @@ class KNorm(Design):
             left = Fraction(pure_epsilon(self.privacy)) - loss
             claim = f"losses of at most {float(loss):.9g} in all are within {self.privacy}"
             yield Claim(claim, proofs.PROVED, float(left), fits and implied_by_pure(self.privacy, loss))
-        room = stated.value * (1 + 1e-12) - self.cost(law)
-        claim = f"{self.loss} error at most {stated.value:.9g}"
+        claim, how = f"{self.loss} error at most {stated.value:.9g}", proofs.RECOMPUTED
         if law.planes:
-            yield Claim(f"{claim}, simulated with three standard errors", proofs.CLAIMED, room, room >= 0)
-        else:
-            yield Claim(claim, proofs.RECOMPUTED, room, room >= 0)
+            claim, how = f"{claim}, simulated with three standard errors", proofs.CLAIMED
+        yield Claim.of(claim, how, stated.value * (1 + 1e-12) - self.cost(law))
 
     def _around(self, law: KNormNoise) -> bool:
         """Return whether the planes hold every listed change, at the law's largest norm."""

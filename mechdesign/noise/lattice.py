@@ -220,16 +220,14 @@ def cell_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterator
     for epsilon, delta in question.points:
         spare = Fraction(delta) - moved * law.exact_delta(Fraction(epsilon) / moved)
         claim = f"delta at epsilon = {epsilon:g} is at most {delta:g}"
-        yield proofs.Claim(claim, proofs.PROVED, float(spare), spare >= 0)
+        yield proofs.Claim.of(claim, proofs.PROVED, spare)
     cells = on_cells(law)
     asked = question.change if question.integer else Fraction(question.sensitivity)
     reach = Fraction(cells.width) * cells.cells_per_shift - asked
-    yield proofs.Claim(
-        "it holds for every change up to the sensitivity", proofs.PROVED, float(reach), reach >= 0
-    )
+    yield proofs.Claim.of("it holds for every change up to the sensitivity", proofs.PROVED, reach)
     room = Fraction(stated.value) - law.cost(question.given_loss)
     how = proofs.PROVED if question.given_loss.polynomial else proofs.RECOMPUTED
-    yield proofs.Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
+    yield proofs.Claim.of(f"the expected loss is at most {stated.value:.9g}", how, room)
 
 
 def cell_law(question: NoiseQuestion, law: CellNoise | IntegerNoise, report: SolveReport) -> Law:

@@ -54,6 +54,9 @@ class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
     def _absolute_moment(self, p: float, *shapes: Values) -> Values:
         """Return E|T|^p."""
 
+    def _argcheck(self, *shapes: Values) -> Values:
+        return (shapes[0] >= 0) & np.isfinite(shapes[0])
+
     def _shape_info(self) -> list[object]:
         return []
 
@@ -171,9 +174,6 @@ class OffsetSymmetricGaussian(SymmetricLaw):
     Source: Sadeghi and Korki, *Offset-symmetric Gaussians for differential privacy*, IEEE TIFS 2022.
     """
 
-    def _argcheck(self, b: Values) -> Values:
-        return (b >= 0) & np.isfinite(b)
-
     def _logpdf(self, t: Values, b: Values) -> Values:
         # φ(|t| + b)/2Q(b) = exp(-t²/2 - b|t|)/2M(b)
         t = np.abs(t)
@@ -254,6 +254,12 @@ def _kappa(b: Values) -> Values:
     return 2 * (_tail(b) - np.expm1(-safe * safe) / safe)
 
 
+def _rho(t: Values, b: Values) -> Values:
+    """Return ρ at unit scale."""
+    x = np.abs(t)
+    return np.where(x <= b, b * x, (x * x + b * b) / 2)
+
+
 class FlippedHuber(SymmetricLaw):
     r"""Generator of the flipped Huber law: Laplace in the centre, Gaussian in the tails.
 
@@ -279,12 +285,8 @@ class FlippedHuber(SymmetricLaw):
         alpha, gamma = non_negative("alpha", alpha), positive("gamma", gamma)
         return super().__call__(alpha / gamma, *args, scale=gamma, **kwds)
 
-    def _argcheck(self, b: Values) -> Values:
-        return (b >= 0) & np.isfinite(b)
-
     def _logpdf(self, t: Values, b: Values) -> Values:
-        t = np.abs(t)
-        return -np.where(t <= b, b * t, (t * t + b * b) / 2) - np.log(_kappa(b))
+        return -_rho(t, b) - np.log(_kappa(b))
 
     def _upper(self, u: Values, b: Values) -> Values:
         inner = np.minimum(u, b)
@@ -344,13 +346,9 @@ class FlippedHuber(SymmetricLaw):
     def privacy_loss(self, ratio: float, b: float) -> UnitLoss:
         r = ratio
 
-        def rho(x: Values) -> Values:
-            x = np.abs(x)
-            return np.where(x <= b, b * x, (x * x + b * b) / 2)
-
         def loss(t: Values) -> Values:
             both = (np.abs(t) - r / 2) > b  # both points in the same tail: r·t without cancellation
-            out = np.where(both, r * t, rho(t + r / 2) - rho(t - r / 2))
+            out = np.where(both, r * t, _rho(t + r / 2, b) - _rho(t - r / 2, b))
             centre = np.abs(t) + r / 2 <= b  # both in the centre: 2bt, then the atom, exactly
             return np.where(centre, b * np.clip(2 * np.asarray(t), -r, r), out)
 

@@ -147,7 +147,7 @@ def named_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterato
     # closed forms hold to the last digits of doubles, quadratures do not
     near = 1e-12 if question.given_loss.polynomial else 1e-9
     room = near - abs(named_cost(noise, question.given_loss) / stated.value - 1)
-    yield proofs.Claim(f"the expected loss is {stated.value:.9g}", proofs.RECOMPUTED, room, room >= 0)
+    yield proofs.Claim.of(f"the expected loss is {stated.value:.9g}", proofs.RECOMPUTED, room)
 
 
 def named_cost(noise: AdditiveNoise, loss: Loss) -> float:
@@ -570,12 +570,9 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
 
     def _usual(self) -> dict[str, AdditiveNoise]:
         """Return Laplace and Gaussian noise at the same privacy, discrete for whole numbers, if they can meet it."""
-        found, judged = {}, "squared" if self.given_loss.squared else "absolute"
-        for name in DISCRETE if self.integer else ("laplace", "gaussian"):
-            with suppress(MechdesignError):
-                design = Calibration(name, self.privacy, self.sensitivity, loss=judged)
-                found[name] = design.solve().mechanism
-        return found
+        names = DISCRETE if self.integer else ("laplace", "gaussian")
+        found = (each for name in names for each in calibrated(self, self.privacy, name, None))
+        return {name: law.mechanism for name, law in found}
 
 
 def _cells(result: Result) -> CellNoise | IntegerNoise | None:

@@ -220,19 +220,19 @@ class AllocationProof(Multipliers, Proof):
         for k, one in enumerate(asked):
             left = slack(one, scales, self.price(k))
             which = "" if len(asked) == 1 else f" of {one.label!r}"
-            yield Claim(f"the scales keep the privacy budget{which}", PROVED, left, left >= 0)
+            yield Claim.of(f"the scales keep the privacy budget{which}", PROVED, left)
             if one.noise == "gaussian" and not isinstance(one.privacy, ZeroConcentratedDP | GaussianDP):
                 room = budget_worth(gaussian_privacy("privacy", one.privacy), one.budget)
-                yield Claim(f"the budget is worth (ε, δ){which}", RECOMPUTED, room, room >= 0)
+                yield Claim.of(f"the budget is worth (ε, δ){which}", RECOMPUTED, room)
         yield from design.kept(scales)
         order, weights = float(design.loss), design.weights
         claim = f"the loss is at most {stated.value:.9g}"
         if design.exact:
             rest = Fraction(stated.value) - cost_above(law.noise, order, weights, scales)
-            yield Claim(claim, PROVED, float(rest), rest >= 0)
+            yield Claim.of(claim, PROVED, rest)
         else:
             room = stated.value * (1 + ROUNDING) - cost(law.noise, order, weights, scales)
-            yield Claim(claim, RECOMPUTED, room, room >= 0)
+            yield Claim.of(claim, RECOMPUTED, room)
         if stated.lower_bound is not None:
             yield from self._bounds(stated, design)
 

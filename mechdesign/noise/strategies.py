@@ -35,7 +35,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
@@ -71,6 +71,12 @@ from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
+
+
+def _until(deadline: Deadline, _: Array) -> None:
+    """Stop a descent at the deadline."""
+    if deadline.passed:
+        raise StopIteration
 
 
 def square_root(size: int) -> Array:
@@ -226,10 +232,6 @@ def banded(workload: Workload, changes: Patterns, *, largest: bool, deadline: De
         prices = signal.lfilter(window, [1.0], along[::-1])[::-1] / 2 + 1 / spent
         return math.log(left * spent), np.concatenate([across, prices, [along.sum() / 2 + k / spent]])
 
-    def until(_: Array) -> None:
-        if deadline.passed:
-            raise StopIteration
-
     start = np.concatenate([square_root(size)[:, 0][rows - columns], np.full(size, 0.5 / b), [0.5]])
     least = np.concatenate([np.full(count, -np.inf), np.zeros(size), [1e-9]])
     found = optimize.minimize(
@@ -238,7 +240,7 @@ def banded(workload: Workload, changes: Patterns, *, largest: bool, deadline: De
         jac=True,
         method="L-BFGS-B",
         bounds=optimize.Bounds(least, np.full(len(start), np.inf)),
-        callback=until,
+        callback=partial(_until, deadline),
         options={"ftol": 1e-6, "maxcor": 20, "maxiter": 1000},
     )
     return strategy(found.x)[0]
@@ -306,10 +308,6 @@ def best(
         sound = bool(np.isfinite(moved).all())
         return (float(moved[0].real), moved.imag * 1e20) if sound else (1e3, np.zeros(2 * buffers))
 
-    def until(_: Array) -> None:
-        if deadline.passed:
-            raise StopIteration
-
     found = []
     for low, high in _STARTS:
         gap = np.log(max(high * n / low, 4.0)) / (2 * buffers)
@@ -321,7 +319,7 @@ def best(
                     start,
                     jac=True,
                     method="BFGS",
-                    callback=until,
+                    callback=partial(_until, deadline),
                     options={"gtol": 3e-7, "maxiter": 400},
                 )
             )
@@ -511,13 +509,11 @@ class BufferedToeplitz(GaussianDesign):
         if (law.size, law.budget) != (self.size, self.budget) or len(law.poles) > self.buffers:
             yield proofs.Claim("the law answers this question", proofs.PROVED, -math.inf, False)
             return
-        room = 1 - self.used(law)
-        yield proofs.Claim("the budget covers every change, rounding counted", proofs.PROVED, room, room >= 0)
-        yield proofs.Claim(
-            "the budget is worth the requirement", proofs.RECOMPUTED, self.worth, self.worth >= 0
-        )
+        claim = "the budget covers every change, rounding counted"
+        yield proofs.Claim.of(claim, proofs.PROVED, 1 - self.used(law))
+        yield proofs.Claim.of("the budget is worth the requirement", proofs.RECOMPUTED, self.worth)
         room = stated.value - round_up(law.cost(largest=self.largest))
-        yield proofs.Claim(f"the loss is at most {stated.value:.9g}", proofs.PROVED, room, room >= 0)
+        yield proofs.Claim.of(f"the loss is at most {stated.value:.9g}", proofs.PROVED, room)
 
     def law_of(self, x: Array, weights: Array) -> BufferedNoise:
         """Return the law of poles e^(−x) and their weights, in integers, of the least deviation within the budget."""

@@ -46,7 +46,7 @@ from mechdesign.problem.checks import doubles, field, inside, integer, listed, o
 from mechdesign.problem.law_moments import absolute_moment, is_gaussian
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Indices, Numbers, Values
+from mechdesign.typing import Array, Flags, Indices, Numbers, Values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,8 +71,8 @@ class PerCoordinate(AddedNoise):
     sensitivities: Array | None
     laplace: bool | npt.NDArray[np.bool_]
     """Coordinates with Laplace noise."""
-    _parts: Sequence[tuple[Indices | slice, IndependentNoise]]
-    """Groups of coordinates whose noise is widened together for the lattice, each with its law."""
+    _parts: Sequence[tuple[Indices | slice | Flags, Array, ExactNoise]]
+    """Groups of coordinates whose noise is widened together for the lattice: their lattice steps, and the sampler of each."""
 
     @property
     def dimension(self) -> int:  # type: ignore[override]
@@ -104,10 +104,10 @@ class PerCoordinate(AddedNoise):
         return np.asarray(np.where(self.laplace, laplace, gaussian) * self.scales**order)
 
     def release(self, x: Numbers) -> Array:
-        """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
+        """Return answers with noise, each coordinate on a lattice of its own, of 2⁻³⁰ of a Laplace or Gaussian scale: for deployment.
 
         Answers are rounded to the lattice first. Adding rounded noise then equals rounding the sum with continuous noise, whose guarantee
-        carries over (`IndependentNoise.exact` accounts for the rounding). The noise is drawn exactly, from the operating system's randomness
+        carries over (`IndependentNoise.exact` accounts for the rounding, so do the samplers of `CoordinateNoise`). The noise is drawn exactly, from the operating system's randomness
         (`mechdesign.noise.release`); a coordinate without noise is the same for all neighbours and is returned as it is.
 
         Parameters
@@ -120,9 +120,9 @@ class PerCoordinate(AddedNoise):
             A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = np.array(self._answers(x))
-        for at, law in self._parts:
-            part, step = held[..., at], law.scales * _STEP
-            draws = law.exact.draw(part.size).reshape(part.shape)
+        for at, step, exact in self._parts:
+            part = held[..., at]
+            draws = exact.draw(part.size).reshape(part.shape)
             held[..., at] = np.where(step > 0, noisy(part, np.where(step > 0, step, 1.0), draws), part)
         return held
 
@@ -188,8 +188,8 @@ class IndependentNoise(checks.Checked, PerCoordinate):
         return self.noise == "laplace"
 
     @property
-    def _parts(self) -> tuple[tuple[slice, IndependentNoise]]:  # type: ignore[override]
-        return ((slice(None), self),)
+    def _parts(self) -> tuple[tuple[slice, Array, ExactNoise]]:  # type: ignore[override]
+        return ((slice(None), self.scales * _STEP, self.exact),)
 
     @cached_property
     def exact(self) -> ExactNoise:
@@ -317,7 +317,7 @@ class MixedNoise(PerCoordinate):
         return np.asarray((ratio > 0) & (ratio >= 2.0**-16 * ratio.max()))
 
     @cached_property
-    def _parts(self) -> tuple[tuple[Indices, IndependentNoise], ...]:  # type: ignore[override]
+    def _parts(self) -> tuple[tuple[Indices, Array, ExactNoise], ...]:  # type: ignore[override]
         """The Gaussian coordinates, the small Laplace ones, and the other Laplace ones by their ratio.
 
         Widening for the lattice keeps the sum that a part consumes. Only that sum counts for the first two parts; coordinates of
@@ -327,17 +327,18 @@ class MixedNoise(PerCoordinate):
         groups = [~self.laplace, self.laplace & ~self._alone]
         groups += [self._alone & (ratio == r) for r in np.unique(ratio[self._alone])]
         kinds = ["gaussian"] + ["laplace"] * (len(groups) - 1)
-        parts = ((np.flatnonzero(group), kind) for group, kind in zip(groups, kinds) if group.any())
-        return tuple(
-            (at, IndependentNoise(kind, self.scales[at], self.sensitivities[at])) for at, kind in parts
-        )
+        found = []
+        for at, kind in ((np.flatnonzero(group), kind) for group, kind in zip(groups, kinds) if group.any()):
+            law = IndependentNoise(kind, self.scales[at], self.sensitivities[at])
+            found.append((at, law.scales * _STEP, law.exact))
+        return tuple(found)
 
     @property
     def lattice_cost(self) -> float:
         """Relative increase of the root mean squared error in a release."""
         wider = np.ones(len(self.scales))
-        for at, law in self._parts:
-            wider[at] += law.lattice_cost
+        for at, _, exact in self._parts:
+            wider[at] += exact.scale - 1.0
         return float(np.linalg.norm(wider * np.sqrt(self.variance)) / math.sqrt(self.mse)) - 1.0
 
     def composed(self, privacy: Pointwise) -> tuple[float, bool]:

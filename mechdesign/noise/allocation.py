@@ -42,16 +42,10 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named
 from mechdesign.model.scales import Scales, ScalesPrivacy, order_of
+from mechdesign.noise import scales_problem as problems
 from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise, MixedProblem
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
-from mechdesign.noise.scales_problem import (
-    AllocationPage,
-    AllocationProof,
-    ScalesProblem,
-    cost,
-    scales_class,
-)
 from mechdesign.noise.scales_solving import allocate_several
 from mechdesign.noise.separable import (
     CLOSED,
@@ -88,7 +82,7 @@ _VECTORS = {
 
 @serializable("noise-allocation")
 @dataclass(frozen=True, eq=False)
-class NoiseAllocation(AllocationPage):
+class NoiseAllocation(problems.AllocationPage):
     r"""Scales of independent, non-identical noise for a vector query.
 
     Parameters
@@ -249,7 +243,7 @@ class NoiseAllocation(AllocationPage):
 
     # -- P3 and P4, declared and in closed form -------------------------------------------------------
 
-    def problem(self) -> ScalesProblem:
+    def problem(self) -> problems.ScalesProblem:
         r"""Return P3 or P4, declared: scales s of all coordinates, those of a group equal, within the limits.
 
         .. math:: \min_s \sum_i w_i E|T_i|^p \quad\text{s.t.}\quad \sum_i (\lambda_i/s_i)^m \le B .
@@ -271,7 +265,9 @@ class NoiseAllocation(AllocationPage):
         if pairs:
             first, second = np.array(pairs).T
             rows.append(named("groups", s[first] == s[second]))
-        return ScalesProblem(cp.Minimize(s.expected(self.loss, self.weights)), tuple(rows), design=self)
+        return problems.ScalesProblem(
+            cp.Minimize(s.expected(self.loss, self.weights)), tuple(rows), design=self
+        )
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
         """Find the scales of least loss and the multiplier that proves their lower bound; search laws where `searched`.
@@ -305,7 +301,7 @@ class NoiseAllocation(AllocationPage):
         bound = self._loss_of_groups(optimum.lower_bound - optimum.multiplier * lost)
         if not 1e-290 < value < math.inf:
             raise overflowing(float(self.loss))
-        proof = AllocationProof(**{**vars(found), "multipliers": found.multipliers * unit})
+        proof = problems.AllocationProof(**{**vars(found), "multipliers": found.multipliers * unit})
         noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)
         duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": proof.multipliers})
         yield Bound(bound)
@@ -432,7 +428,7 @@ class NoiseAllocation(AllocationPage):
             return proofs.family(f"independent Laplace and Gaussian noise{shared}")
         if self.searched:
             return proofs.family(f"independent {self.noise.replace('_', ' ')} noise")
-        return scales_class(self.noise, self.asked, shared)
+        return problems.scales_class(self.noise, self.asked, shared)
 
     @cached_property
     def changes(self) -> Changes | None:
@@ -461,7 +457,7 @@ class NoiseAllocation(AllocationPage):
         held = doubles("scales", scales)
         allowed = f"must have one per coordinate, {self.sensitivities.shape}"
         refuse(held.shape != self.sensitivities.shape, "scales", held.shape, allowed)
-        return cost(self.noise, float(self.loss), self.weights, held)
+        return problems.cost(self.noise, float(self.loss), self.weights, held)
 
     def _loss_of_groups(self, moments: float) -> float:
         """Return the whole loss where Σ W s^p over the groups that need noise is `moments`: lower limits on the other groups cost too."""

@@ -183,7 +183,7 @@ class CellNoise(_OnCells):
     cells_per_shift : int
         n: the largest shift the noise was made for (the sensitivity) is n cells.
     spike : int
-        Weight of a narrow extra cell around 0, on top of the others. The privacy sums charge it in full.
+        Weight of a narrow extra cell around 0, on top of the others. The privacy sums charge it in full; a law with tails has none.
     spike_width : float
         Width of that cell.
     decay : Fraction
@@ -231,6 +231,7 @@ class CellNoise(_OnCells):
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
         if self.decay and len(weights) < 2 * n:
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
+        checks.refuse(self.decay and spike, "spike", spike, "must be 0 where tails go on for ever")
         # of the integers in the sums: e^ε has EXP_BITS bits behind the point and some 64 before it
         bits = EXP_BITS + 64 + max(weights).bit_length() + 2 * Fraction(self.decay).denominator.bit_length()
         allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
@@ -284,11 +285,9 @@ class CellNoise(_OnCells):
     @cached_property
     def _tails(self) -> tuple[RepeatedTail, RepeatedTail]:
         """The left tail, mirrored, and the right one."""
-        n, masses, cells = self.cells_per_shift, self._masses, np.arange(self.count + 1)
-        (body, ends), edges = self._pieces(masses, cells), np.asarray(self.start + self.width * cells, float)
-        left = body[::-1], -ends[::-1], masses[:n][::-1], -edges[: n + 1][::-1]
-        right = body, ends, masses[-n:], edges[-n - 1 :]
-        return RepeatedTail(*left, self.decay), RepeatedTail(*right, self.decay)
+        body, ends = self._pieces(self._masses, np.arange(self.count + 1))
+        repeats = min(self.cells_per_shift, self.count), self.decay
+        return RepeatedTail(body[::-1], -ends[::-1], *repeats), RepeatedTail(body, ends, *repeats)
 
     def support(self) -> tuple[float, float]:
         """Return the end points of the support."""
@@ -346,7 +345,7 @@ class CellNoise(_OnCells):
         n, count, r = self.cells_per_shift, self.count, self.decay
         inner, outer = (1 - r).numerator, (1 - r).denominator
         tickets = [w * (outer if i < n or i >= count - n else inner) for i, w in enumerate(self.weights)]
-        return IntegerWeights([*(tickets if r else self.weights), self.spike * (inner if r else 1)])
+        return IntegerWeights([*(tickets if r else self.weights), self.spike])
 
     def draw_cells(self, size: int) -> tuple[Indices, npt.NDArray[np.bool_]]:
         """Draw cells, counted from `start`, exactly, from the operating system's randomness; say which draws are the spike instead.
@@ -357,7 +356,7 @@ class CellNoise(_OnCells):
         cell = self._cells.draw(checks.integer("size", size, 0, 2**40))
         spike = cell == count
         if self.decay:
-            going = np.flatnonzero(~spike & ((cell < n) | (cell >= count - n)))
+            going = np.flatnonzero((cell < n) | (cell >= count - n))
             cell[going] += np.where(cell[going] < n, -n, n) * streaks(self.decay, going.size)
         return cell, spike
 
@@ -570,25 +569,24 @@ class RepeatedTail:
 
     Parameters
     ----------
-    body, ends : ndarray, shape (n,) and (n + 1,)
+    body, ends : ndarray, shape (m,) and (m + 1,)
         Masses of the pieces without the repetitions, and their edges.
-    masses, edges : ndarray, shape (m,) and (m + 1,)
-        Of the cells that repeat, which end where the body does.
+    count : int
+        n: the last n pieces are the period that repeats.
     decay : Fraction
         r in [0, 1); 0 where nothing repeats.
 
     Examples
     --------
     >>> half = np.array([0.25, 0.25])
-    >>> tail = RepeatedTail(half, np.array([0.0, 1.0, 2.0]), half[1:], np.array([1.0, 2.0]), Fraction(1, 2))
+    >>> tail = RepeatedTail(half, np.array([0.0, 1.0, 2.0]), 1, Fraction(1, 2))
     >>> tail.beyond(np.array([1.0, 2.0, 3.0])).tolist()
     [0.5, 0.25, 0.125]
     """
 
     body: Array
     ends: Array
-    masses: Array
-    edges: Array
+    count: int
     decay: Fraction
 
     @cached_property
@@ -597,14 +595,14 @@ class RepeatedTail:
         return np.append(np.cumsum(self.body[::-1])[::-1], 0.0)
 
     @cached_property
-    def _above_in_period(self) -> Array:
-        """Mass of a period beyond its edges."""
-        return np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
-
-    @cached_property
     def rest(self) -> float:
         """Mass of all repetitions."""
-        return float(self.masses.sum()) * float(self.decay / (1 - self.decay))
+        return float(self.body[-self.count :].sum()) * float(self.decay / (1 - self.decay))
+
+    @property
+    def length(self) -> float:
+        """L, the length of the period."""
+        return float(self.ends[-1] - self.ends[-1 - self.count])
 
     @cached_property
     def _rate(self) -> float:
@@ -616,33 +614,23 @@ class RepeatedTail:
 
     def folded(self, t: Array) -> tuple[Array, Array]:
         """Return t moved back into the body, and the factor of the repetition's mass."""
-        length = self.edges[-1] - self.edges[0]
-        turns = np.where(t < self.ends[-1], 0.0, np.floor((t - self.ends[-1]) / length) + 1)
-        return t - turns * length, self._falls(turns)
+        turns = np.where(t < self.ends[-1], 0.0, np.floor((t - self.ends[-1]) / self.length) + 1)
+        return t - turns * self.length, self._falls(turns)
 
     def beyond(self, t: Array) -> Array:
         """Return P[T > t], for t from the body's first edge on."""
         back, lighter = self.folded(t)
-        inside = np.interp(t, self.ends, self._above) + self.rest
-        return np.where(
-            t < self.ends[-1],
-            inside,
-            lighter * (np.interp(back, self.edges, self._above_in_period) + self.rest),
-        )
+        return np.asarray(lighter * (np.interp(back, self.ends, self._above) + self.rest))
 
     def reached(self, p: Array, side: Literal["left", "right"] = "left") -> Array:
         """Return the least t, or with "right" the largest, at which P[T > t] is p."""
         if not self.rest:
             return _point_beyond(p, self._above, self.ends, side)
-        beyond = (p < self.rest) & (p > 0)
-        turns = np.where(beyond, np.floor(np.log(self.rest / np.where(beyond, p, 1.0)) / self._rate) + 1, 0.0)
-        length = self.edges[-1] - self.edges[0]
-        outside = (
-            _point_beyond(p / self._falls(turns) - self.rest, self._above_in_period, self.edges, side)
-            + turns * length
-        )
-        found = np.where(beyond, outside, _point_beyond(p - self.rest, self._above, self.ends, side))
-        return np.where(p <= 0, math.inf, found)
+        outside = (p < self.rest) & (p > 0)
+        turns = np.floor(np.log(self.rest / np.where(outside, p, 1.0)) / self._rate) + 1
+        turns = np.where(outside, turns, 0.0)
+        found = _point_beyond(p / self._falls(turns) - self.rest, self._above, self.ends, side)
+        return np.where(p <= 0, math.inf, found + turns * self.length)
 
 
 def _point_beyond(p: Array, above: Array, edges: Array, side: Literal["left", "right"]) -> Array:

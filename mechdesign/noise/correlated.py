@@ -32,7 +32,7 @@ from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Minimize, Problem
 from mechdesign.model.scales import Covariance, change_rows
-from mechdesign.noise import fixed_point
+from mechdesign.noise import fixed_point, strategies
 from mechdesign.noise.buffered_noise import BUFFERS
 from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Participation, Patterns, corners
 from mechdesign.noise.correlated_noise import (
@@ -44,15 +44,7 @@ from mechdesign.noise.correlated_noise import (
     within_budget,
 )
 from mechdesign.noise.covariance_bound import ROUNDING, budget_claims, loss_root, trace_loss
-from mechdesign.noise.strategies import (
-    BufferedToeplitz,
-    banded,
-    published,
-    square_root,
-    strategy_error,
-    svd_bound,
-    toeplitz,
-)
+from mechdesign.noise.strategies import BufferedToeplitz
 from mechdesign.problem.checks import array, field, instance, integer, one_of, refuse, settle
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
@@ -316,13 +308,15 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             return found
         prefix, tried = asked.kinds == ("prefix",), [found]
         if isinstance(self.changes, Patterns) and not self.changes.listed:
-            tried = [banded(asked, self.changes, largest=self.largest, deadline=clock)]
-            tried += [toeplitz(self.changes, largest=self.largest)] if prefix else []
+            tried = [strategies.banded(asked, self.changes, largest=self.largest, deadline=clock)]
+            tried += [strategies.toeplitz(self.changes, largest=self.largest)] if prefix else []
         elif clock.passed:
-            tried.append(square_root(asked.size) if prefix else self.root)
+            tried.append(strategies.square_root(asked.size) if prefix else self.root)
         if len(tried) == 1:
             return tried[0]
-        return min(tried, key=lambda r: strategy_error(asked, self.change_set, r, largest=self.largest))
+        return min(
+            tried, key=lambda r: strategies.strategy_error(asked, self.change_set, r, largest=self.largest)
+        )
 
     def found(self, solved: fixed_point.Solved, report: SolveReport) -> Iterator[Law | Bound]:
         """Yield the bound that multipliers prove, and the law of a strategy."""
@@ -492,13 +486,13 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Yield noise of one scale, or published mechanisms for the queries."""
         if self.workload is not None:
-            known = published(self.workload, self.change_set, largest=self.largest)
+            known = strategies.published(self.workload, self.change_set, largest=self.largest)
             for name, error in sorted(known.items(), key=lambda row: row[1]):
                 yield name, error / self.budget
             if self.change_set.alone and not self.largest:
                 yield (
                     "lower bound of the singular values",
-                    svd_bound(self.workload, self.change_set) / self.budget,
+                    strategies.svd_bound(self.workload, self.change_set) / self.budget,
                 )
         elif len(self.vectors):
             size = self.change_set.size if self.weights is None else float(np.trace(self.weights))

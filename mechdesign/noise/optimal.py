@@ -46,7 +46,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
 from mechdesign.model.problem import Minimize
-from mechdesign.noise import laws
+from mechdesign.noise import laws, noise_bounds
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration, release_words
 from mechdesign.noise.calibration_search import budget_of, budget_row, consumed, evaluated
@@ -63,15 +63,6 @@ from mechdesign.noise.lattice import (
     refined,
 )
 from mechdesign.noise.laws import draw_laws, truncated_laplace
-from mechdesign.noise.noise_bounds import (
-    MOST_PERIODS,
-    StaircaseDual,
-    StaircaseMultipliers,
-    lower_bounds,
-    one_number,
-    shared_bound,
-    whole_staircase,
-)
 from mechdesign.noise.vector_noise import CellProduct
 from mechdesign.problem.checks import instance, integer, refuse
 from mechdesign.problem.law_moments import symmetric_mean
@@ -99,10 +90,10 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     Where δ is not small compared with the gap, and on whole numbers always, the law has mass δ at 0.
     """
     q = question
-    pure = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
+    pure = noise_bounds.StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
     _, step = pure.highest
     if q.integer:
-        law = whole_staircase(q.epsilon, q.change, round(step), q.delta)
+        law = noise_bounds.whole_staircase(q.epsilon, q.change, round(step), q.delta)
         yield cell_law(q, law, SolveReport("closed form"))
     elif 20 * q.delta > clock.gap:
         share = math.nextafter(q.delta, 0.0)  # the accounting rounds up
@@ -115,12 +106,16 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     if q.delta > 0:
         reach = max(3.0, -math.log(q.delta * min(q.epsilon, 1.0)) / q.epsilon)
         shares = (1.0, 0.85, 1.2, 0.7, 1.5)  # of the reach of truncated Laplace noise
-        counts = [1, 2, *(math.ceil(s * reach) + 1 for s in shares if s * reach < MOST_PERIODS - 1)]
-        multipliers = [StaircaseMultipliers.of(q, periods) for periods in counts]
+        counts = [
+            1,
+            2,
+            *(math.ceil(s * reach) + 1 for s in shares if s * reach < noise_bounds.MOST_PERIODS - 1),
+        ]
+        multipliers = [noise_bounds.StaircaseMultipliers.of(q, periods) for periods in counts]
     proved = [(each.bound(level), level, each.periods) for each in multipliers for level in each.levels]
     bound, level, periods = max(proved)
     if bound > 0:
-        yield Bound(round_down(bound), StaircaseDual(level, periods))
+        yield Bound(round_down(bound), noise_bounds.StaircaseDual(level, periods))
 
 
 def named_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterator[proofs.Claim]:
@@ -191,7 +186,7 @@ def several(
         raise
     yield from ranked(found)
     if clock.certify:
-        yield from lower_bounds(question, clock)
+        yield from noise_bounds.lower_bounds(question, clock)
 
 
 def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLaw]) -> Iterator[Law | Bound]:
@@ -200,11 +195,13 @@ def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLa
     if question.moved > 1:
         share = Fraction(question.epsilon) / question.moved
         below, above = PureDP(round_down(share)), PureDP(round_up(share))
-    best = one_number(question, below, 1).solve(gap=clock.gap, time_limit=clock.limit())
+    best = noise_bounds.one_number(question, below, 1).solve(gap=clock.gap, time_limit=clock.limit())
     yield from ranked(started(question, starts) + _product(question, best))
     if above != below:
-        best = one_number(question, above, 1).solve(gap=clock.gap, time_limit=clock.limit(least=0.1))
-    if (bound := shared_bound(best, above, 1)) is not None:
+        best = noise_bounds.one_number(question, above, 1).solve(
+            gap=clock.gap, time_limit=clock.limit(least=0.1)
+        )
+    if (bound := noise_bounds.shared_bound(best, above, 1)) is not None:
         yield bound
 
 
@@ -212,7 +209,7 @@ def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
     """Return the optimum of one coordinate at (ε/c, δ/c), which basic composition allows; nothing if ε/c is too small for a program."""
     shares = (round_down(Fraction(v) / question.moved) for v in (question.epsilon, question.delta))
     try:
-        best = one_number(question, ApproximateDP(*shares), 1).solve(
+        best = noise_bounds.one_number(question, ApproximateDP(*shares), 1).solve(
             time_limit=clock.limit(most=1.0, least=0.1)
         )
     except DesignError:  # ε/c is too small for a program

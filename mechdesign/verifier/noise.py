@@ -348,7 +348,7 @@ def total_of(law: Json) -> Fraction:
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     if n < 1 or n > len(cells) + 100:
         raise Refused("more shifts than the law has use for")
-    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and len(cells) < 2 * n):
+    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and (spike or len(cells) < 2 * n)):
         raise Refused("weights that are none")
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
     total = sum(cells) + spike + (sum(cells[:n]) + sum(cells[-n:])) * (r / (1 - r))

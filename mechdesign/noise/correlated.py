@@ -28,7 +28,7 @@ from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.results import Result, SolveReport, audit_rows
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Minimize, Problem
 from mechdesign.model.scales import Covariance, change_rows
@@ -43,7 +43,7 @@ from mechdesign.noise.correlated_noise import (
     StrategyNoise,
     within_budget,
 )
-from mechdesign.noise.covariance_bound import ROUNDING, budget_claims, loss_root, trace_loss
+from mechdesign.noise.covariance_bound import ROUNDING, budget_claims, covariance_audit, loss_root, trace_loss
 from mechdesign.noise.strategies import BufferedToeplitz
 from mechdesign.problem.checks import array, field, instance, integer, one_of, refuse, settle
 from mechdesign.problem.privacy import Description
@@ -464,10 +464,8 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     def audit(self, result: Result) -> pd.DataFrame:
         budget, used = self.budget, self.spent(result.mechanism) * self.budget
         duals = result.duals
-        own = None if duals is None else duals.loc[duals["family"] == "privacy", "dual"].to_numpy()
-        dual = own if own is not None and len(own) == len(used) else math.nan
-        left, places = budget - used, range(len(used))
-        return audit_rows("privacy", places, used, budget, left, dual=dual, active=left <= 1e-7 * budget)
+        own: Any = () if duals is None else duals.loc[duals["family"] == "privacy", "dual"].to_numpy()
+        return covariance_audit("privacy", used, budget, own if len(own) == len(used) else math.nan)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each answer; for numbers themselves a row for each listed change."""

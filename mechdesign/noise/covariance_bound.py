@@ -33,6 +33,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from flint import fmpq_mat
 from scipy import sparse
 
@@ -41,6 +42,7 @@ from mechdesign.doubles import TINY, UNIT
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.results import audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.expressions import Linear
 from mechdesign.model.scales import LARGEST_VARIANCE, TOTAL
@@ -319,6 +321,12 @@ def trace_loss(whitening: Array, root: Array | None) -> float:
     """Return tr(WΣ) = ‖L R⁻¹‖²_F, or tr Σ without L."""
     held = whitening if root is None else np.asarray(np.linalg.solve(root.T, whitening.T).T, dtype=float)
     return float((inverse_rows(held) ** 2).sum())
+
+
+def covariance_audit(family: str, used: Array, budget: float, dual: Array | float) -> pd.DataFrame:
+    """Return a row for each change and the budget that it consumes."""
+    left = budget - used
+    return audit_rows(family, range(len(used)), used, budget, left, dual=dual, active=left <= 1e-7 * budget)
 
 
 def budget_claims(spent: tuple[float, bool], budget: float, worth: float) -> Iterator[Claim]:

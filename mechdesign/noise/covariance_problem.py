@@ -45,6 +45,7 @@ from mechdesign.noise.covariance_bound import (
     DeclaredCovariance,
     budget_claims,
     cost_between,
+    covariance_audit,
     factor_below,
     polar,
 )
@@ -238,9 +239,8 @@ class CovarianceProblem(Problem):
         bound = next((p for p in result.proofs if isinstance(p, CovarianceBound)), None)
         witness = next((p.given for p in result.proofs if isinstance(p, LawProof)), ())
         used = np.minimum(((declared.changes @ law.rows.T) ** 2).sum(axis=1), self.spent_by(law.rows)[0])
-        left, dual = self.budget - used, math.nan if bound is None else bound.prices(declared)
-        sides = range(len(used)), used, self.budget, left
-        kept = audit_rows(declared.privacy[0].label, *sides, dual=dual, active=left <= 1e-7 * self.budget)
+        dual = math.nan if bound is None else bound.prices(declared)
+        kept = covariance_audit(declared.privacy[0].label, used, self.budget, dual)
         cells = np.concatenate([law.covariance.ravel(), [float(t) for t in witness]])
         lhs, rhs, count = declared.matrix @ cells, 0.0 - declared.offsets, len(declared.family)
         slacks = [self._slack(i, law, witness) for i in range(count)]

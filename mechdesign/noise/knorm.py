@@ -25,7 +25,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import excess, least_kept, round_down, round_up
 from mechdesign.evidence.proofs import Certificate, Claim
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.results import Result, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import CappedCube, Hull, Vectors, hull_of, planes_around, short
 from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, NORMS, KNormNoise, norm_order, spanning
@@ -426,8 +426,7 @@ class KNorm(Design):
         if self.counted(law):
             (epsilon, most), spent = self._profile, float(self.delta(law.scale))
             index = f"δ at ε = {epsilon:g}"
-        row = ("privacy", index, spent, most, most - spent, math.nan, True)
-        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+        return audit_rows("privacy", [index], spent, most, np.array([most - spent]), active=True)
 
 
 def draw_vectors(points: Array, tails: Mapping[str, FrozenLaw], **options: float) -> Figure:

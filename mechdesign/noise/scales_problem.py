@@ -580,9 +580,9 @@ class AllocationPage(ScalesDesign):
     def audit(self, result: Result) -> pd.DataFrame:
         if not self.searched:
             return super().audit(result)
-        used, left = self._used(result), self.budget - self._used(result)
-        row = "privacy", 0, used, self.budget, left, math.nan, left <= 1e-3 * self.budget
-        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+        used = self._used(result)
+        left = np.array([self.budget - used])
+        return audit_rows("privacy", [0], used, self.budget, left, active=left <= 1e-3 * self.budget)
 
     def lines(self, result: Result) -> list[str]:
         law, steps = result.mechanism, "multiples of 2^-30 of each scale"

@@ -43,7 +43,7 @@ from mechdesign.noise.separable import (
     Separable,
     against,
     changes_within,
-    keeps,
+    slack,
 )
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.solvers import Deadline, Solution
@@ -298,7 +298,7 @@ def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
         return False
     exact = list(map(rational, scales.tolist()))
     prices = [None] * len(asked.privacy) if point[1] is None else point[1].tolist()
-    kept = all(keeps(one, scales, price) for one, price in zip(asked.privacy, prices))
+    kept = all(slack(one, scales, price) >= 0 for one, price in zip(asked.privacy, prices))
     return kept and all(claim.holds for claim in row_claims(asked, exact, exact))
 
 

@@ -477,14 +477,6 @@ def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
     return float(Fraction(asked.budget) - Fraction(most)) if most < math.inf else -math.inf
 
 
-def keeps(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> bool:
-    """Return whether no change exceeds the budget, by a sum in doubles if that decides, else exactly."""
-    moved = asked.sensitivities > 0
-    if prices is not None or not np.all(scales[moved] > 0):
-        return slack(asked, scales, prices) >= 0
-    return Separable(asked.sensitivities[moved], None, 1.0, asked.spend, asked.budget).keeps(scales[moved])
-
-
 # -- profiles ---------------------------------------------------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.buffered_noise import (
     BUFFERS,
@@ -546,8 +546,8 @@ class BufferedToeplitz(GaussianDesign):
 
     def audit(self, result: Result) -> pd.DataFrame:
         spent = self.used(result.mechanism) * self.budget
-        row = ("privacy", "worst pattern", spent, self.budget, self.budget - spent, math.nan, True)
-        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+        left = np.array([self.budget - spent])
+        return audit_rows("privacy", ["worst pattern"], spent, self.budget, left, active=True)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each of up to a thousand steps."""

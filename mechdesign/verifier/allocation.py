@@ -143,19 +143,20 @@ def power(s: Decimal, order: float) -> Decimal:
 def normal_ends(epsilon: Decimal, delta: Decimal) -> tuple[Decimal, Decimal]:
     """μ² of a normal coordinate with this δ at ε, from below and from above."""
     low, high = ZERO, ONE
-    while normal_delta(epsilon, high) <= delta:
+    while normal_delta(epsilon, high, SLACK) <= delta:
         high *= 2
-    low, high = between(low, high, lambda ratio: normal_delta(epsilon, ratio) <= delta)
+    low, high = between(low, high, lambda ratio: normal_delta(epsilon, ratio, SLACK) <= delta)
     step = Decimal("1e-30")
-    while normal_delta(epsilon, high * (1 + step)) - 2 * SLACK <= delta:
+    while normal_delta(epsilon, high * (1 + step), -SLACK) <= delta:
         step *= 10
     return low * low / ROUND, (high * (1 + step)) ** 2 * ROUND
 
 
-def normal_delta(epsilon: Decimal, ratio: Decimal) -> Decimal:
+def normal_delta(epsilon: Decimal, ratio: Decimal, slack: Decimal) -> Decimal:
+    """δ at ε, from above, or below where the slack is negative: a share of the tail, as δ may be less than any absolute one."""
     law = normal()
     near, far = epsilon / ratio - ratio / 2, epsilon / ratio + ratio / 2
-    return law.above(near) - epsilon.exp() * law.above(far) + SLACK
+    return law.above(near) * (1 + slack) - epsilon.exp() * law.above(far)
 
 
 def spare_loss(need: Need, delta: float) -> Decimal:

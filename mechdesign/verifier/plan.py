@@ -28,7 +28,7 @@ from fractions import Fraction
 from mechdesign.verifier import reading
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.arithmetic import GAUSS, exp_bounds, least, whole
-from mechdesign.verifier.calibration import Term, law_of, most_lost, terms_of
+from mechdesign.verifier.calibration import law_of, most_lost, terms_of
 from mechdesign.verifier.composition import COSTS, ROUND, ZERO, left_after
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, largest_of, unbiased
 from mechdesign.verifier.local_report import answers
@@ -261,12 +261,11 @@ def covers(stated: Json, changes: Json) -> bool:
 
 def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:
     """Check that all of the noise keeps the budget."""
-    concentrated, terms = privacy[""] == "zcdp", list[Term]()
-    for noise in noises:
-        cases = terms_of(noise, account, concentrated)
-        discrete = cases[0].name == "discrete_gaussian"
-        terms.append(min(cases, key=lambda case: case.squares) if discrete else cases[0])
-    most = sum((term.rounds * most_lost(term) for term in terms), ZERO)
+    concentrated = privacy[""] == "zcdp"
+    bounds = [terms_of(noise, account, concentrated) for noise in noises]
+    terms = [min(cases, key=lambda case: case.squares) for cases in bounds]
+    shortest = [min(cases, key=most_lost) for cases in bounds]
+    most = sum((term.rounds * most_lost(term) for term in shortest), ZERO)
     square = sum((term.ratio for term in terms), ZERO)
     smooth = ("norm", "discrete_gaussian") if concentrated else ("norm",)
     if privacy[""] in ("zcdp", *BY_MU) and any(term.name not in smooth for term in terms):
@@ -286,8 +285,10 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
     delta = Decimal(privacy["delta"])
     # what loses at most so much is (ε, 1 − e^(ε − most))-private
     consumed = ZERO if most <= epsilon * ROUND else 1 - (epsilon - most).exp()
-    if consumed > delta:
-        consumed = composed_delta(terms, epsilon, delta, account)
+    # the better bound may be that of the least loss, or that of the least variance
+    for chosen in [shortest] if terms == shortest else [shortest, terms]:
+        if consumed > delta:
+            consumed = min(consumed, composed_delta(chosen, epsilon, delta, account))
     claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}"
     account.at_most(claim, consumed, delta)
 

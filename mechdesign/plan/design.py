@@ -86,7 +86,7 @@ class Plan(PlanPage):
     disjoint : sequence of sequences of str, optional
         Groups of tasks such that nobody is in the data of two of them: each may consume the whole rest of the tasks outside all groups. For add-remove neighbours.
     families : sequence of {"laplace", "gaussian", "staircase"}
-        The menu; whole numbers take the discrete laws of the first two. Under ρ it is normal noise, and also under μ, advantages and trade-offs, where whole
+        The menu; whole numbers take the discrete laws of the first two. Under ρ it is normal noise alone, and also under μ, advantages and trade-offs, where whole
         numbers get continuous noise, too: discrete normal noise is not Gaussian private.
     chosen : dict of str to PrivateChoice or PrivateQuantile
         The choices and quantiles among the tasks, which are moved here.
@@ -176,6 +176,9 @@ class Plan(PlanPage):
                 "targets", self.targets, "ask for the least epsilon or rho: state one of these"
             )
         self._check_chosen()
+        if not self._families:
+            taken = "'gaussian'" if self._normal else "'laplace' or 'staircase'"
+            raise DesignError.of("families", families, f"none is of use under {self.privacy}: add {taken}")
         norms = sorted({2 if family == "gaussian" else 1 for family in self._families})
         settled = dict(self.tasks)
         for name, task in settled.items():
@@ -290,7 +293,7 @@ class Plan(PlanPage):
     def _families(self) -> tuple[str, ...]:
         """Families that can meet the requirement."""
         if self._normal:
-            return ("gaussian",)
+            return tuple(name for name in self.families if name == "gaussian")
         return tuple(name for name in self.families if self._order < math.inf or name != "gaussian")
 
     @property

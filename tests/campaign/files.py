@@ -52,7 +52,7 @@ MADE: dict[str, Callable[[], Any]] = {
     ),
     "filled-allocation": lambda: md.NoiseAllocation("gaussian", md.Sensitivity(each=[1, 1, 1, 1, 1.0], l0=2, l1=1.5), md.ApproximateDP(1.0, 1e-6)),
     "listed-allocation": lambda: md.NoiseAllocation("laplace", md.Sensitivity(each=[1, 2, 0, 3.0, 1.5], l0=2, l2=3), cheap.PURE),
-    "matrix-largest": lambda: md.MatrixMechanism([[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(0.5, 1e-6), l0=2, signed=False, loss="largest"),
+    "matrix-largest": lambda: md.MatrixMechanism([[1, 1, 0], [0, 1, 1.0]], md.ApproximateDP(0.5, 1e-60), l0=2, signed=False, loss="largest"),
     "mixed-gaussian": lambda: md.NoiseAllocation("mixed", [1.0, 0.5, 0.5, 0.2, 0.2], md.ApproximateDP(1.0, 1e-3), loss=1),
     "knorm-several": lambda: md.noise.KNorm(5, P, md.Sensitivity(linf=1, l1=2.5, l2=1.5), loss="absolute", rounds=2),
     "knorm-hull": lambda: md.noise.KNorm(5, md.PureDP(6.0), md.Sensitivity(each=[1, 2, 0, 3, 1.5], l0=2)),
@@ -101,7 +101,7 @@ MADE: dict[str, Callable[[], Any]] = {
         md.ZeroConcentratedDP(0.1),
         disjoint=[["n", "h"]],
     ),
-    "plan-targets": lambda: md.Plan({"n": md.Count(), "s": md.Sum(2.0)}, cheap.PURE, targets={"n": 3.0, "s": 9.0}),
+    "plan-targets": lambda: md.Plan({"q": md.NumericQuery(2, md.Sensitivity(each=[2, 1]))}, md.ApproximateDP(2.0, 1e-5), targets={"q": 8.0}, rounds=2),
 }  # fmt: skip
 QUICK: dict[str, dict[str, Any]] = {
     "rqm-searched": {"zoom": 0},

@@ -60,7 +60,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: plan(md.GaussianDP(0.5), targets={"a": 1.0}), "targets"),
     (lambda: plan(disjoint=[["a"], ["a"]]), "disjoint"),
     (lambda: plan(disjoint=[["a"]], neighbours="replace"), "add-remove"),
-    (lambda: plan(families=("gaussian",)), "families"),
+    *((lambda p=p, kept=kept: plan(p, families=(kept,)), "families") for p, kept in ((PURE, "gaussian"), (RHO, "laplace"))),
     (lambda: plan(tasks={"a": md.NumericQuery(1, 1.0, rounds=2)}), "once"),
     (lambda: plan(tasks={"a": md.NumericQuery(1, 1.0)}, neighbours="replace"), r"tasks\['a'\].*replace"),
     *((lambda privacy=privacy: unmet(privacy), "target") for privacy in (md.PureDP(500.0), APPROXIMATE, RHO)),

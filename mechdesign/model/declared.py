@@ -287,8 +287,8 @@ def _forced(rows: Iterable[Row], parts: list[Part], n: int, m: int, known: Itera
 
 
 def _power_of_two(sizes: Array) -> Array:
-    """Return the least powers of two above these sizes; 1 for 0."""
-    return np.ldexp(1.0, np.where(sizes > 0, np.frexp(sizes)[1], 0))
+    """Return the least powers of two above these sizes, or the largest double of them; 1 for 0."""
+    return np.ldexp(1.0, np.where(sizes > 0, np.minimum(np.frexp(sizes)[1], 1023), 0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -410,9 +410,8 @@ class FiniteProblem(TableDesign, Problem):
         program, report = self.to_cvxpy(), SolveReport("tangents")
         equal, outer = np.full(self.unknown.shape, 1 / self.declared.m), list[Exact]()
         parts = {label: f / self._size(label, equal) for label, f in self.functions().items()}
-        goal = program.objective.expr
-        if parts.pop("objective", None) is not None:
-            goal = goal / self._spread()
+        curved = parts.pop("objective", None) is not None
+        goal = program.objective.expr / (self._spread() if curved else self.declared.units[0])
         scaled = {id(one) for label, one in labelled(self.constraints) if label in parts}
         rest = [one for one in program.constraints if id(one) not in scaled]
         for stricter in (CURVED, 0.0):  # there may be no room

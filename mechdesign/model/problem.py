@@ -229,12 +229,13 @@ class Problem(ModelledDesign):
         unknowns = _unknowns_of(objective, constraints)
         terms: list[list[Any]] = [[] for _ in unknowns]
         rows: list[list[Any]] = [[] for _ in unknowns]
-        parts = [("term", str(term), term, terms) for term in _terms(objective.expr)]
-        parts += [("constraint", one.label or str(one), one, rows) for one in _sequence(constraints)]
-        for kind, words, part, into in parts:
+        parts = [("term", term, terms) for term in _terms(objective.expr)]
+        parts += [("constraint", one, rows) for one in _sequence(constraints)]
+        for kind, part, into in parts:
             held = [part.unknown] if isinstance(part, Requirement) else part.variables()
             places = [k for k, unknown in enumerate(unknowns) if any(v is unknown for v in held)]
             if len(places) > 1:
+                words = part.label or _numbered(part, unknowns)
                 raise DesignError.of(kind, words, "holds several unknowns, which are then not separate")
             into[places[0] if places else 0].append(part)
         goals = (functools.reduce(operator.add, own) if own else cp.Constant(0) for own in terms)
@@ -599,6 +600,18 @@ def _terms(expression: Any) -> list[Any]:
         if len(terms := _terms(args[place])) > 1:
             return [expression.copy([*args[:place], term, *args[place + 1 :]]) for term in terms]
     return [expression]
+
+
+def _numbered(part: Any, unknowns: list[Unknown]) -> str:
+    """Return a part in words that tell unknowns of the same name apart."""
+    names = [unknown.name() for unknown in unknowns]
+    try:
+        for k, unknown in enumerate(unknowns, 1):
+            unknown._name = f"{unknown.name()}{k}"
+        return str(part)
+    finally:
+        for name, unknown in zip(names, unknowns):
+            unknown._name = name
 
 
 def _unknown_of(objective: Any, constraints: Any) -> Unknown:

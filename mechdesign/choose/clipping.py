@@ -62,7 +62,15 @@ class MeanError(NamedTuple):
 
     def squared(self, clients: int) -> Array:
         """Return the mean squared error of the mean, with the largest bias."""
-        return (self.noise + self.square) / clients + (1 - 1 / clients) * self.bias**2
+        return self.with_bias(self.bias, clients)
+
+    def exact(self, clients: int) -> Array:
+        """Return the mean squared error of the mean if the prior is exactly right."""
+        return self.with_bias(self.under - self.over, clients)
+
+    def with_bias(self, bias: Array, clients: int) -> Array:
+        """Return the mean squared error of the mean with this bias."""
+        return (self.noise + self.square) / clients + (1 - 1 / clients) * bias**2
 
 
 @dataclass(frozen=True, eq=False)

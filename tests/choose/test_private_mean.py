@@ -202,9 +202,7 @@ def test_the_error_is_that_of_a_simulation(name: str) -> None:
         x = prior.sample((runs, clients), rng=rng)
         off = mechanism.sample(x, rng=rng, clip=True).mean(axis=1) - x.mean(axis=1)
         stated = ClippedMean(prior, clients).of(mechanism)
-        bias = (stated.under - stated.over).item()  # of this prior exactly, whose ends may balance
-        squared = stated.squared(clients).item()
-        exact = squared + (1 - 1 / clients) * (bias**2 - stated.bias.item() ** 2)
+        squared, exact = stated.squared(clients).item(), stated.exact(clients).item()
         assert abs((off**2).mean() - exact) < 4 * (off**2).std() / math.sqrt(runs)
         assert exact <= squared * (1 + 1e-12)
         if prior.support[0] >= low:

@@ -187,6 +187,8 @@ def decode(node: object, depth: int = 0) -> Any:
     if depth > DEPTH:
         _refuse(f"nested deeper than {DEPTH}")
     if isinstance(node, list):
+        if bool in (types := {*map(type, node)}) and types & {int, float}:
+            _refuse("truth values among numbers")
         return [v if type(v) is float else inner(v) for v in node]
     if not isinstance(node, dict):
         return node

@@ -89,10 +89,10 @@ def shown_label(label: object) -> str:
     return label if isinstance(label, str) else f"{label:.6g}"
 
 
-def points_of_labels(name: str, labels: Labels) -> Array:
+def points_of_labels(name: str, labels: Labels, remedy: str = "give losses and targets as arrays") -> Array:
     """Return numbers and points as an array of shape (count, coordinates); DesignError for names."""
     if isinstance(labels[0], str):
-        raise DesignError.of(name, labels[0], "is a name: give losses and targets as arrays")
+        raise DesignError.of(name, labels[0], f"is a name: {remedy}")
     return np.array(labels, dtype=float).reshape(len(labels), -1)
 
 
@@ -655,7 +655,9 @@ class TableMechanism(Rows, Drawn):
         if space is not None and self.inputs == self.outputs:
             off = space.distances
         else:
-            x, y = points_of_labels("inputs", self.inputs), points_of_labels("outputs", self.outputs)
+            remedy = "names have no distance from each other; the error is the value of the result"
+            sides = ("inputs", self.inputs), ("outputs", self.outputs)
+            x, y = (points_of_labels(name, labels, remedy) for name, labels in sides)
             if space is not None or x.shape[1] != y.shape[1]:
                 raise DesignError("outputs: are no places of the inputs, from which they have no distance")
             off = _lengths(x[:, None] - y)

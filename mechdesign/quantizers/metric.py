@@ -231,16 +231,17 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         x, bins = self.knots(knots), np.array(self.bins)
         P, at = Table(x, bins), np.concatenate([x, np.asarray(places, dtype=float)])
         largest = cp.max(cp.sum(cp.multiply(self.loss(bins - at[:, None]), hats(x, at) @ P), axis=1))
-        return self._stated(P, largest, "largest")
+        return self._stated(P, largest, f"largest {self.loss.words} at {len(at)} inputs")
 
     def _averaged(self, knots: Array) -> TableProblem:
         """Declare the problem of the expected loss."""
         P = Table(knots, self.bins)
         costs, constant = interpolated_costs(np.array(self.bins), knots, self.loss, self.prior)
-        return self._stated(P, cp.sum(cp.multiply(costs, P)) + constant, "expected")
+        words = f"expected {self.loss.words} of interpolated rows"
+        return self._stated(P, cp.sum(cp.multiply(costs, P)) + constant, words)
 
-    def _stated(self, P: Table, target: cp.Expression, which: str) -> TableProblem:
-        target.set_label(f"{which} {self.loss.words} of interpolated rows")
+    def _stated(self, P: Table, target: cp.Expression, words: str) -> TableProblem:
+        target.set_label(words)
         return TableProblem(cp.Minimize(target), (self._private(P), P.unbiased()), design=self)
 
     def _private(self, P: Table) -> Private:

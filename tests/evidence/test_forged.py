@@ -428,6 +428,7 @@ RAW: dict[str, str] = {
     "a ragged array": cheap.sealed({"$array": [[1.0, 2.0], [1.0]], "dtype": "float64", "shape": [2, 2]}),
     "texts in an array": cheap.sealed({"$array": ["1"], "dtype": "float64", "shape": [1]}),
     "truth values in an array": cheap.sealed({"$array": [True], "dtype": "float64", "shape": [1]}),
+    "truth values among numbers": cheap.sealed({"$tuple": [1, True]}),
     "an array of complex numbers": cheap.sealed({"$array": [1.0], "dtype": "complex128", "shape": [1]}),
     "a column twice": cheap.sealed({"$table": [["a", "float64", [1.0]], ["a", "float64", [1.0]]]}),
     "an item twice": cheap.sealed({"$items": [["a", 1], ["a", 2]]}),

@@ -210,6 +210,8 @@ def test_draws() -> None:
     drawn = result.release(np.array([[0.5, -1.0], [0.0, 1.0]]))
     assert drawn.shape == (2, 2) and set(drawn.ravel()) <= set(Y) and isinstance(result.release(0.5), float)
     assert names().solve().release(["a", "b"]).shape == (2,)
+    with pytest.raises(md.DesignError, match="the error is the value of the result"):
+        names().solve().errors()
     assert places().solve().release([[0.0, 1.0], [1.0, 1.0]]).shape == (2, 2)
 
 

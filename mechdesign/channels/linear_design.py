@@ -317,7 +317,8 @@ class LocalWorkload(Design):
         sets, point = sets[kept], point._replace(weights=point.weights[kept])
         if self.outputs is not None:
             sets, point = self._fewer(sets, point, self.outputs)
-        if np.linalg.matrix_rank(self._rays(sets).T * np.sqrt(point.weights), tol=1e-5) < self.workload.size:
+        rank = np.linalg.matrix_rank(self._rays(sets).T * np.sqrt(point.weights), tol=1e-5)
+        if singular := rank < self.workload.size:
             one, weights, _ = self._first()  # a little of every category's own ray makes M regular
             if self.outputs is not None and len(sets) + len(one) > self.outputs:
                 sets, point = self._fewer(sets, point, max(self.outputs - len(one), 1))
@@ -329,7 +330,10 @@ class LocalWorkload(Design):
         report = SolveReport(
             "interior point", variables=len(sets), constraints=self.workload.size, iterations=rounds
         )
-        return Law(law, self._value(point), report=report)
+        value = (
+            float(cost_above(self, law)) if singular else self._value(point)
+        )  # that of a point without the rest
+        return Law(law, value, report=report)
 
     def _fewer(self, sets: Array, point: Point, most: int) -> tuple[Array, Point]:
         """Drop the lightest half of the surplus rays and solve again until `most` are left; as a last resort use those of one category each."""

@@ -60,6 +60,9 @@ def test_the_worst_case_and_one_row() -> None:
     assert mean.mechanism.variance == pytest.approx(3.9669043, abs=5e-8)
     assert mean.value - mean.mechanism.variance == pytest.approx(0.5, abs=1e-9)
     assert md.LocalWorkload(grid, ONE, data="worst").solve().value == pytest.approx(3.980022, abs=5e-7)
+    # few rays at first: without a little of the others a law costs less than any table
+    last = md.LocalWorkload([[0, 0, 0, 1]], md.PureDP(10.2457234062722), data="worst")
+    assert last.solve(certify=False).value == pytest.approx(3.55116e-5, rel=1e-4)
 
 
 def test_one_row_is_the_best_quantizer_of_the_grid() -> None:

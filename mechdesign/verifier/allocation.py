@@ -100,15 +100,6 @@ def of_allocation(design: Json) -> Question:
     return Question(design["noise"], design["loss"], vector("weights", 1.0), [need], rows)
 
 
-def kept(asked: Question, scales: list[float], account: Account) -> None:
-    """Check that scales keep the rows, equalities to 1e-12 of their size."""
-    if not asked.rows and not asked.curved:
-        return
-    exact = [Fraction(s) for s in scales]
-    labels = dict.fromkeys([*(row.label for row in asked.rows), *asked.curved])
-    rows_hold(asked.rows, labels, exact, account, asked.curved)
-
-
 def moment(order: float, laplace: bool) -> Decimal:
     """E|T|^p at scale 1."""
     p = Decimal(order)
@@ -408,7 +399,9 @@ def allocation(result: Json, account: Account) -> None:
         account.at_most(claim, widest, widened(stated, scales, asked.spend), "recomputed")
     for k, need in enumerate(needs):
         private(asked.noise, need, proof, k, scales, peaked, account)
-    kept(asked, scales, account)
+    # equalities hold to 1e-12 of their size
+    labels = dict.fromkeys([*(row.label for row in asked.rows), *asked.curved])
+    rows_hold(asked.rows, labels, [Fraction(s) for s in scales], account, asked.curved)
     loss(result["value"], scales, asked, peaked, account)
     if design[""] == "noise-allocation" and design["groups"] is not None:
         account.agrees(

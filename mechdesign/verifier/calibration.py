@@ -574,13 +574,6 @@ def plainest(
     return name, shapes, scale
 
 
-def rounds_of(noise: Json) -> tuple[int, Decimal]:
-    """How often numbers are answered, and of which share of the people."""
-    if near(noise) == "replace" and noise["sampling_rate"] < 1:
-        raise NotCovered("samples of records of which one is replaced")
-    return noise["rounds"], Decimal(noise["sampling_rate"])
-
-
 def near(noise: Json) -> str:
     """Who are neighbours."""
     changes = noise["sensitivity"]
@@ -649,11 +642,13 @@ def terms_of(noise: Json, account: Account, concentrated: bool = False) -> list[
 
     Under concentrated privacy discrete Gaussian noise consumes as normal noise does.
     """
-    (name, shapes, scale), (rounds, rate) = plainest(*law_of(noise)), rounds_of(noise)
+    (name, shapes, scale), rate = plainest(*law_of(noise)), Decimal(noise["sampling_rate"])
+    if near(noise) == "replace" and rate < 1:
+        raise NotCovered("samples of records of which one is replaced")
     alike = "norm" if concentrated and name == "discrete_gaussian" else name
     stated = worst_shifts(noise["sensitivity"], noise["dimension"], alike, account)
     cases = ([(v / scale, count) for v, count in shifts] for shifts in stated)
-    return [Term(name, shapes, shifts, rounds, rate) for shifts in cases]
+    return [Term(name, shapes, shifts, noise["rounds"], rate) for shifts in cases]
 
 
 def most_lost(term: Term) -> Decimal:

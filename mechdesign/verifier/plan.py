@@ -27,7 +27,7 @@ from fractions import Fraction
 
 from mechdesign.verifier import reading
 from mechdesign.verifier.allocation import composed_delta, largest_square
-from mechdesign.verifier.arithmetic import GAUSS, exp_bounds, least, whole
+from mechdesign.verifier.arithmetic import exp_bounds, integral, least, whole
 from mechdesign.verifier.calibration import law_of, most_lost, terms_of
 from mechdesign.verifier.composition import COSTS, ROUND, ZERO, left_after
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, largest_of, unbiased
@@ -369,11 +369,10 @@ def largest_noisy(u: float, candidates: int) -> float:
 
     Closed forms where its noise is above 0, and where it is below −u, in the lower tails of all; between, of −x, the rule of Gauss with five nodes on each of 64 steps.
     """
-    p, most, panel = math.exp(-u), candidates - 1, u / 64
+    p, most = math.exp(-u), candidates - 1
     above = -math.expm1(candidates * math.log1p(-p / 2)) / (candidates * p)
-    at = [((k + (1 + node) / 2) * panel, weight) for k in range(64) for node, weight in GAUSS]
-    between = math.fsum(weight * math.exp(most * math.log1p(-p * math.exp(x) / 2) - x) for x, weight in at)
-    return above + between * panel / 4 + p * 0.5**most / (2 * candidates)
+    between = integral(lambda x: math.exp(most * math.log1p(-p * math.exp(x) / 2) - x), 0.0, u, 64)
+    return above + between / 2 + p * 0.5**most / (2 * candidates)
 
 
 def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:

@@ -554,16 +554,7 @@ INDEPENDENT, LOG_CONCAVE = "independent noise of one law", "symmetric log-concav
 STAIRS = "staircase", "answering_staircase"
 SEARCHED_SHAPES = "flipped_huber", "osgt", "gennorm", "truncated_laplace", "staircase"
 DISCRETE = "discrete_laplace", "discrete_gaussian"
-
-
-OF_EVERY = [
-    "metric-quantizer",
-    "metric-channel",
-    "bounded-count",
-    "local-workload",
-    "table-problem",
-    "lattice-problem",
-]
+OF_EVERY = "metric-quantizer metric-channel bounded-count local-workload table-problem lattice-problem"
 
 
 def sought(design: Json) -> str:
@@ -574,7 +565,7 @@ def sought(design: Json) -> str:
     if kind == "optimal-noise":
         return EVERY if design["dimension"] == 1 else INDEPENDENT
     counted = kind == "private-choice" and design["largest"] is not None
-    if counted or kind in OF_EVERY or (kind == "knorm" and grows_with_the_norm(design)):
+    if counted or kind in OF_EVERY.split() or (kind == "knorm" and grows_with_the_norm(design)):
         return EVERY
     return MENU if kind in ("knorm", "vector-design", "plan") else FAMILY
 

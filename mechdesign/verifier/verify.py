@@ -50,10 +50,8 @@ from mechdesign.verifier.table import bounded, channel, choice, table
 from mechdesign.verifier.vectors import vectors
 
 Check = Callable[[Json, Account], None]
-REAL, WHOLE = (
-    "no additive noise for a real-valued query does better",
-    "no additive whole-number noise does better",
-)
+REAL = "no additive noise for a real-valued query does better"
+WHOLE = "no additive whole-number noise does better"
 QUANTIZERS = "metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"
 SIGNED: Json = {"signed": True}
 BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {"neighbours": "add-remove"} | SIGNED

@@ -362,7 +362,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
             apart = [1.0 if far is None else far[a][b] for a, b in pairs]
             account.takes(400 * len(set(apart)), 400)
             losses = {d: Fraction(epsilon) * Fraction(d) for d in set(apart)}
-            ends = {d: exp_bounds(x, 160 + 2 * min(int(x), 2**14)) for d, x in losses.items()}
+            ends = {d: exp_bounds(x, 160 + 2 * min(int(x), 120)) for d, x in losses.items()}
             alike = between == "all" and not delta and len(ends) == 1 and n > 2
             who = {"all": "all pairs of inputs", "adjacent": "adjacent inputs"}.get(
                 str(between), f"{len(pairs)} listed pairs"

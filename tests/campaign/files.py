@@ -101,7 +101,8 @@ MADE: dict[str, Callable[[], Any]] = {
         md.ZeroConcentratedDP(0.1),
         disjoint=[["n", "h"]],
     ),
-    "plan-targets": lambda: md.Plan({"q": md.NumericQuery(2, md.Sensitivity(each=[2, 1]))}, md.ApproximateDP(2.0, 1e-5), targets={"q": 8.0}, rounds=2),
+    "plan-targets": lambda: md.Plan({"n": md.Count(), "s": md.Sum(2.0)}, cheap.PURE, targets={"n": 3.0, "s": 9.0}),
+    "plan-boxed": lambda: md.Plan({"q": md.NumericQuery(2, md.Sensitivity(each=[2, 1]))}, md.ApproximateDP(1.5, 1e-5), rounds=2),
 }  # fmt: skip
 QUICK: dict[str, dict[str, Any]] = {
     "rqm-searched": {"zoom": 0},

@@ -195,8 +195,8 @@ class Result(Exportable):
     def __post_init__(self) -> None:
         instance("solver_report", self.solver_report, SolveReport)
         instance("asked_gap", self.asked_gap, float, int, NoneType)
-        if not (self.asked_gap or 0) >= 0:
-            raise DesignError.of("asked_gap", self.asked_gap, "must be at least 0")
+        if not 0 <= (self.asked_gap or 0) < math.inf:
+            raise DesignError.of("asked_gap", self.asked_gap, "must be at least 0, and finite")
         if self.bound_class is not None:
             object.__setattr__(self, "bound_class", _word("bound_class", self.bound_class, Scope))
         for name in ("duals", "table"):

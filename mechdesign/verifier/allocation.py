@@ -385,7 +385,7 @@ def allocation(result: Json, account: Account) -> None:
     alike = noise == asked.noise and (mixed or noise in ("laplace", "gaussian"))
     account.agrees("the noise is the design's", alike and len(asked.weights) == size == len(peaked))
     account.agrees("sensitivities are not negative", all(min(need.sizes) >= 0 for need in needs))
-    own = any(law["sensitivities"] == n.sizes and repr(law.get("bounds")) == repr(n.bounds) for n in needs)
+    own = any(law["sensitivities"] == n.sizes and law.get("bounds") == n.bounds for n in needs)
     account.agrees("the noise is made for the changes that the design states", own)
     sure = min(scales) >= 0 and all(s > 0 or not l for need in needs for s, l in zip(scales, need.sizes))
     account.proved("every sensitive coordinate has noise", sure)

@@ -323,6 +323,7 @@ def allocated(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows) or not assigned(law, account):
         return
     account.takes(60 * size)
+    power = int(power)
     for epsilon, delta in reading.points_of(design["privacy"]):
         asked = {"": "approximate-dp" if delta else "pure-dp", "epsilon": epsilon, "delta": delta}
         if delta < 1:

@@ -288,6 +288,8 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
         args, named = plain(node["args"], place, last), dict(plain(node["kwds"], place, last))
         if not {*map(type, args[:2])} - {list} | {*map(type, named.values())} <= {int, float}:
             raise Refused("a law with a parameter that is no number")
+        if {"", "name", "args"} & {*named}:
+            raise Refused("a law with a parameter that has no name of its own")
         return Members({**named, "": "law", "name": value, "args": args}, place, last)
     if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
         raise Refused("a key that stands twice")

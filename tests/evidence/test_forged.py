@@ -530,6 +530,8 @@ EDITS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "a third parameter": ("optimal-quantizer", (*PRIOR, "args"), [-1, 2, -1]),
     "a place twice": ("optimal-quantizer", (*PRIOR, "kwds"), {"$items": [["loc", 0.0]]}),
     "true for a scale": ("calibration", (*LAW, "kwds"), {"$items": [["scale", True]]}),
+    "a parameter without a name": ("pure-noise", (*LAW, "kwds", "$items", 0, 0), ""),
+    "a gap without end": ("calibration-huber", ("fields", "asked_gap"), {"$float": "inf"}),
     "losses without end": ("calibration", LAW, {"$law": "gennorm", "args": [40.0], "kwds": {"$items": [["scale", 3.0]]}}),
     "limits of three coordinates": ("noise-allocation", (*QUESTION, "lower"), THREE),
     "weights of three coordinates": ("noise-allocation", (*QUESTION, "weights"), THREE),
@@ -605,3 +607,7 @@ def test_an_allocation_is_made_for_the_changes_of_its_question() -> None:
         payload = files.payload("noise-allocation")
         payload["fields"]["mechanism"]["fields"][member] = encode(value)
         assert not files.alone_accepts(payload) and not files.package_accepts(payload)
+    payload = trees.put(
+        files.payload("several-allocation"), (*LAW[:3], "bounds", "fields", "l1"), 4
+    )  # 4.0 there
+    assert files.alone_accepts(payload) and files.package_accepts(payload)

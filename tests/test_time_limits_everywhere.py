@@ -273,3 +273,20 @@ def test_one_evaluation_takes_some_of_the_time_that_is_left(
         deep = md.Calibration("gennorm", md.ApproximateDP(7e3, 1e-250), 1.0, rounds=10**7)
         deep.solve(time_limit=1.0, certify=False)
     assert made and max(size * (8 if kind is np.longdouble else 1) for size, kind in made) <= 2**18
+
+
+def test_what_a_search_proved_stands_if_no_time_is_left(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a million points of a convolution take a second here."""
+    composed = composition.convolve
+
+    def slow(*given: Any) -> Any:
+        found = composed(*given)
+        clock[0] += found[1].size / 2**19
+        return found
+
+    monkeypatch.setattr(composition, "convolve", slow)
+    asked = md.Calibration("laplace", md.ApproximateDP(8e-3, 2e-8), 1.0, dimension=65, rounds=47_106_468)
+    result = asked.solve(time_limit=2.0)
+    assert spent_of(result).upper <= 2e-8 and clock[0] < 5.0

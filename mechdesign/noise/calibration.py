@@ -70,6 +70,7 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import FrozenLaw, Numbers, Values
 
 if TYPE_CHECKING:
@@ -191,6 +192,11 @@ class Calibration(Design):
         """Sensitivity, dimension, rounds and sampling."""
         return search.Query.of(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
+    @cached_property
+    def requirement(self) -> search.Requirement:
+        """The requirement in numbers."""
+        return search.Requirement.of(self.privacy, self.query)
+
     @property
     def family(self) -> Family:
         """The family whose shape and scale are sought."""
@@ -199,7 +205,7 @@ class Calibration(Design):
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the laws of the family that closed forms and a search find, and a lower bound for every law."""
         query, family = self.query, self.family
-        requirement = replace(search.Requirement.of(self.privacy, query), deadline=clock)
+        requirement = replace(self.requirement, deadline=clock)
         noise = None
         for law in search.laws_of(family, requirement, self.loss, clock):
             with np.errstate(under="ignore"):  # tails underflow, even if NumPy is set to raise
@@ -225,17 +231,20 @@ class Calibration(Design):
     def certified(self, law: Law, clock: Clock) -> Law:
         """Enclose the budget that the law consumes, on a grid that no search uses.
 
+        If no time is left for that grid, what the search itself proved stands: the law is within the budget.
+
         Raises
         ------
         SolverError
             It is over the budget, or two evaluations contradict each other.
         """
         noise, privacy = law.mechanism, self.privacy
-        spent = search.consumed(noise, privacy, clock)
+        spent, allowed = search.consumed(noise, privacy, clock), search.budget_of(privacy)
+        if clock.passed and self.requirement.composed and spent.how == proofs.RECOMPUTED:
+            spent = replace(spent, upper=max(min(spent.upper, allowed), spent.lower))
         claims = search.evaluated(noise, privacy, self.loss, law.value, stated=spent, fresh=spent)
         if failed := [claim.claim for claim in claims if not claim.holds]:
-            found, allowed = f"[{spent.lower:.6g}, {spent.upper:.6g}]", search.budget_of(privacy)
-            found += f" is consumed, {allowed:.6g} allowed"
+            found = f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {allowed:.6g} allowed"
             message = f"calibration check failed ({'; '.join(failed)}): {found}"
             raise SolverError(message, solver="calibrate", status="check")
         return replace(law, proofs=(proofs.LawProof(spent),))
@@ -619,7 +628,7 @@ class JointCalibration(Design):
         start, delta = JointNoise(self.terms), self.privacy.delta
 
         def over(log_factor: float) -> float:
-            return excess(self._upper(start.times(math.exp(log_factor))), delta)
+            return excess(self._upper(start.times(math.exp(log_factor)), clock), delta)
 
         found = least_kept(over, 0.0, step=0.3, least=-_WIDEST, most=_WIDEST, xtol=1e-5, deadline=clock)
         if not abs(found) < _WIDEST:
@@ -628,19 +637,22 @@ class JointCalibration(Design):
         yield Law(start.times(factor), factor, report=SolveReport("scale search"))
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        return replace(law, proofs=(proofs.LawProof(self._consumed(law.mechanism)),))
+        spent = self._consumed(law.mechanism, clock)
+        if clock.passed:  # the search has proved that much
+            spent = replace(spent, upper=max(min(spent.upper, self.privacy.delta), spent.lower))
+        return replace(law, proofs=(proofs.LawProof(spent),))
 
-    def _upper(self, noise: JointNoise) -> float:
+    def _upper(self, noise: JointNoise, deadline: Deadline | None) -> float:
         """Bound δ at ε on the search's grid."""
-        epsilon = self.privacy.epsilon
-        return joint_upper(noise.rounds, epsilon, neighbours=self.neighbours, points=_POINTS)
+        options: dict[str, Any] = {"neighbours": self.neighbours, "points": _POINTS, "deadline": deadline}
+        return joint_upper(noise.rounds, self.privacy.epsilon, **options)
 
     @np.errstate(under="ignore")
-    def _consumed(self, noise: JointNoise) -> DeltaInterval:
+    def _consumed(self, noise: JointNoise, deadline: Deadline | None = None) -> DeltaInterval:
         """Enclose δ at ε on another grid than the search's; if that exceeds the budget, by the search's own upper bound."""
-        found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2)
+        found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2, deadline=deadline)
         if found.upper > self.privacy.delta:
-            again = self._upper(noise)
+            again = self._upper(noise, deadline)
             found = replace(found, lower=min(found.lower, again), upper=min(found.upper, again))
         return found
 

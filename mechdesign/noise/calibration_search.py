@@ -129,13 +129,16 @@ def _composed(
     options = {"closed_form": False, "points": points, "deadline": deadline}
     found = cases.delta_interval(epsilon, width=coarse, **options, **rounds)
     if found.upper > delta:
-        uppers = [upper_delta(terms, epsilon, width=searched, **rounds) for terms in cases.alternatives]
-        uppers += [verified_delta(terms, epsilon, **rounds) for terms in cases.alternatives]
+        # grids as small as the search's last ones are worth their time even if none is left
+        uppers = [verified_delta(terms, epsilon, **rounds) for terms in cases.alternatives]
+        if min(uppers) > delta and not deadline.passed:
+            seen = {**rounds, "width": searched, "deadline": deadline}
+            uppers += [upper_delta(terms, epsilon, **seen) for terms in cases.alternatives]
         upper = min(found.upper, *uppers)
         found = replace(found, lower=min(found.lower, upper), upper=upper)
-    if found.upper > delta:
+    if found.upper > delta and not deadline.passed:
         width, points = (1.3e-3, 2**20) if sampled else (3e-3, 2**17)
-        finer = cases.delta_interval(epsilon, width=width, points=points, **rounds)
+        finer = cases.delta_interval(epsilon, width=width, points=points, deadline=deadline, **rounds)
         found = DeltaInterval(max(found.lower, finer.lower), min(found.upper, finer.upper), finer.how)
     return found
 

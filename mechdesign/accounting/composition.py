@@ -284,7 +284,7 @@ def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most
     peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
     largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
     largest = min(largest, -math.expm1(level - _top(parts)))
-    return value + sign * (rounding + 2 * outside * largest)
+    return float(value + sign * (rounding + 2 * outside * largest))
 
 
 def _astray(tilt: Tilt, level: float) -> bool:
@@ -313,7 +313,7 @@ def _few_large(part: Part, level: float, most: int) -> float | None:
     found, ways, excess = 0.0, 1.0, max(float(grid.mass.sum()) - 1, 0.0)
     for k in range(min(count, _MOST_LARGE) + 1):
         kinds = [(some, n) for some, n in ((small[0][0], count - k), (large, k)) if n]
-        found += ways * composed_delta(kinds, level, enough=_LEFT * found / ways, most=most)[0]
+        found += ways * composed_delta(kinds, level, enough=_LEFT * found / ways, most=most)
         ways *= (count - k) / (k + 1)
         # probability of more large losses, at most
         more = ways * rare ** (k + 1) * math.exp(min(count * excess, LARGEST_POWER))
@@ -324,7 +324,7 @@ def _few_large(part: Part, level: float, most: int) -> float | None:
 
 def composed_delta(
     parts: Sequence[Part], epsilon: float, *, guess: float = 0.0, enough: float = 0.0, most: int = MOST
-) -> tuple[float, Tilt]:
+) -> float:
     """Bound δ of the composition at `epsilon`: from above if the parts are pessimistic, else from below.
 
     Parameters
@@ -339,12 +339,6 @@ def composed_delta(
         If Chernoff's bound for the finite losses is at most this, this replaces their part of δ (0 from below), and nothing is convolved.
     most : int
         Largest number of points.
-
-    Returns
-    -------
-    delta : float
-    tilt : Tilt
-        The tilt used, a good guess for a neighbouring problem.
     """
     pessimistic = parts[0][0].pessimistic
     sign = 1.0 if pessimistic else -1.0
@@ -354,29 +348,27 @@ def composed_delta(
         infinite = 1.0
     level, count = epsilon - offset - sign * 4e-16 * abs(offset), sum(count for _, count in parts)
     top = _top(parts)
-    tilt = Tilt(0.0, 0.0, 0.0, 0.0)
     finite = 0.0
     if level < top and infinite < 1:
         tilt = calmer(parts, find_tilt(parts, level, guess=guess), level)
         if len(parts) == 1 and _astray(tilt, level):
             few = _few_large(parts[0], level, most)
             if few is not None:
-                return min(infinite + few, 1.0), tilt
+                return min(infinite + few, 1.0)
         if tilt.log_mgf > -np.inf:
             # the logarithms carry relative errors of a few ulps of themselves
-            slack = 1 + sign * 1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level) + 0.1 * count)
+            off = float(1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level) + 0.1 * count))
             log_chernoff = min(tilt.log_chernoff(level), 700.0)
-            if enough > 0 and log_chernoff < math.log(enough / slack):
-                return float(min(infinite + (enough if pessimistic else 0.0), 1.0)), tilt
+            if enough > 0 and log_chernoff + math.log1p(off) < math.log(enough):
+                return float(min(infinite + (enough if pessimistic else 0.0), 1.0))
             if log_chernoff < (max(math.log(infinite) - 45, -700.0) if infinite > 0 else -700.0):
                 value = 1.0 if pessimistic else 0.0  # below the rounding of `infinite`
             else:
                 value = _expected(parts, tilt, level, sign, most)
-            finite = max(value, 0.0) * math.exp(log_chernoff) * slack
+            finite = max(value, 0.0) * math.exp(log_chernoff) * max(1 + sign * off, 0.0)
             if pessimistic and finite == 0:  # below the least double, but positive
                 finite = math.ulp(0.0)
-    delta = infinite + finite
-    return float(min(max(delta, 0.0), 1.0)), tilt
+    return float(min(max(infinite + finite, 0.0), 1.0))
 
 
 def compose_grid(parts: Sequence[Part], most: int = MOST) -> GridLoss:
@@ -511,7 +503,7 @@ class GridPlan:
     ) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; only roughly if it is below `enough`."""
         parts = self.parts(step, pessimistic=pessimistic, epsilon=epsilon)
-        return composed_delta(parts, epsilon, guess=self.theta, enough=enough, most=most)[0]
+        return composed_delta(parts, epsilon, guess=self.theta, enough=enough, most=most)
 
     def parts(self, step: float, *, pessimistic: bool, epsilon: float = -math.inf) -> list[Part]:
         """Discretise the losses; what sums to at most `epsilon` whatever the others are is left out, but for first cells, whose tangents are poor."""

@@ -221,6 +221,7 @@ def _gennorm(r: float, beta: float) -> UnitLoss:
     if beta == 1:
         return laplace_loss(r)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def loss(t: Array) -> Array:
         return np.asarray(np.abs(t + r / 2) ** beta - np.abs(t - r / 2) ** beta)
 
@@ -487,6 +488,7 @@ def loss_of(law: FrozenLaw, sensitivity: float) -> Loss:
         law = _smeared(*shapes) if own is None else own(*shapes)
         dist = law.dist
 
+    @np.errstate(over="ignore")
     def sf(t: Numbers) -> Array:
         # The generator's own formula, without SciPy's argument checks (they dominate the time otherwise).
         t = np.asarray(t, dtype=float)

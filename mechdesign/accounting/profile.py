@@ -226,7 +226,7 @@ def integrated_profile(law: FrozenLaw, sensitivity: float, epsilon: float) -> fl
         return 1.0
     if above(far) <= 0:
         return float(loss.sf(loss.edge - half)) if math.isfinite(loss.edge) else 0.0
-    x = low if above(low) > 0 else float(optimize.bisect(above, low, far, xtol=1e-300, maxiter=400))
+    x = low if above(low) > 0 else float(optimize.bisect(above, low, far, xtol=1e-16 * far))
     return _integrated(loss, x, epsilon)
 
 

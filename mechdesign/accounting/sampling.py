@@ -192,16 +192,13 @@ class SampledRounds:
         """Return the loss of a single coordinate, to which normal ones reduce (μ² = ΣΔ²/σ², rounded up or down); None for several."""
         first = self.terms[0]
         if self.replaced:
-            return self._of_replaced(pessimistic=pessimistic)
+            own = self._norm([t.alone for t in self.terms], pessimistic=pessimistic)
+            change = self._norm([t.sensitivity for t in self.terms], pessimistic=pessimistic)
+            return ReplacedLoss.of(own, min(change, 2 * own), self.replaced) if own and change else None
         if sum(t.count for t in self.terms) == 1:
             return loss_of(first.law, first.sensitivity)
         norm = self._norm([t.sensitivity for t in self.terms], pessimistic=pessimistic)
         return loss_of(stats.norm(), norm) if norm else None
-
-    def _of_replaced(self, *, pessimistic: bool) -> ReplacedLoss | None:
-        own = self._norm([t.alone for t in self.terms], pessimistic=pessimistic)
-        change = self._norm([t.sensitivity for t in self.terms], pessimistic=pessimistic)
-        return ReplacedLoss.of(own, min(change, 2 * own), self.replaced) if own and change else None
 
     def _norm(self, sizes: list[float], *, pessimistic: bool) -> float | None:
         """Return the norm of the sizes over normal noise, rounded up or down; None for other noise and if it overflows."""
@@ -286,8 +283,8 @@ class SampledRounds:
             isinstance(loss, CentredLoss) and self.rate == 1
         ):  # of a symmetric pair: both directions lose alike
             if isinstance(loss, ReplacedLoss) and self.attained and not pessimistic:
-                pair = (v.up_to(largest_loss, pessimistic=False) for v in loss.of_records())
-                first, other = (discretise_atoms(v, step, pessimistic=False) for v in pair)
+                pair = loss.of_records()
+                first, other = (discretise_atoms(v, step, pessimistic=False, most=largest_loss) for v in pair)
                 return first, other
             room = most if most == MOST else most // _LONGER
             if 2 * min(largest(loss, tail), largest_loss) > step * room:
@@ -618,15 +615,11 @@ class SampledPlan:
         left_out = sign * 4 * TINY * sum(part.rounds for part in self.parts if part.spread)
         if len(self.parts) == 1:  # atoms move with the rate
             step *= math.exp(sign * self.parts[0].spread)
-        pairs = [
-            (
-                v.grids(step, self.upper_tail, self.most, pessimistic=pessimistic, most=most),
-                v.rounds,
-            )
-            for v in self.parts
-        ]
+        tail, top = self.upper_tail, self.most
+        pairs = [v.grids(step, tail, top, pessimistic=pessimistic, most=most) for v in self.parts]
         found = 0.0
-        for i in (0, 1):
+        for grids in zip(*pairs):
             if found < 1:
-                found = max(found, composed_delta([(pair[i], n) for pair, n in pairs], epsilon, most=most)[0])
+                rounds = [(grid, v.rounds) for grid, v in zip(grids, self.parts)]
+                found = max(found, composed_delta(rounds, epsilon, most=most))
         return min(max(found + left_out, 0.0), 1.0)

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.accounting.composition import GridPlan, affordable, apart, composed_delta, plan_grid
+from mechdesign.accounting.composition import GridPlan, apart, plan_grid
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.accounting.interval import (
     DeltaInterval,
@@ -454,14 +454,8 @@ def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:
         if plan is None or np.abs(kind - at).max() > 0.18 or len(plan.losses) != len(terms):
             plan, at = plan_grid(terms, epsilon, 0.01), kind
         plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
-        step, most = plan.align(plan.step), affordable(deadline)
-        try:
-            parts = plan.parts(step, pessimistic=True, epsilon=epsilon)
-            value, tilt = composed_delta(parts, epsilon, guess=plan.theta, enough=nothing, most=most)
-        except DesignError:  # too many points for the time
-            return in_time(plan, epsilon, 8 * step, deadline, pessimistic=True)
-        plans[which] = replace(plan, theta=tilt.theta), at
-        return value
+        plans[which] = plan, at
+        return in_time(plan, epsilon, plan.align(plan.step), deadline, pessimistic=True, enough=nothing)
 
     return lambda law: min(one(case, terms) for case, terms in enumerate(query.worst(law)))
 

@@ -153,6 +153,8 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
             weight, fall = (-k * k * unit).exp(), (-(2 * k + 1) * unit).exp()
             short, slower = (epsilon - shift * (shift + 2 * k) * unit).exp(), (-2 * unit).exp()
             sooner, tiny = (-2 * shift * unit).exp(), arb(2) ** -ctx.prec
+            if k > 0 and (rest := weight / (1 - fall)) < arb("1e-400"):
+                return arb(0).union(rest)
             while True:
                 total += weight * (1 - short).nonnegative_part()
                 k, weight, fall, short = k + 1, weight * fall, fall * slower, short * sooner

@@ -598,7 +598,7 @@ def _composed(loss: AtomicLoss, count: int, epsilon: float, *, pessimistic: bool
     spread, top = float(np.ptp(loss.values)), float(np.abs(loss.values).max())
     step = top / math.ceil(20_000 * top / (spread or top)) if top else 1.0
     grid = discretise_atoms(loss, step, pessimistic=pessimistic)
-    return composed_delta([(grid, count)], epsilon)[0]
+    return composed_delta([(grid, count)], epsilon)
 
 
 def many_interval(law: CellNoise, count: int, epsilon: float) -> DeltaInterval:

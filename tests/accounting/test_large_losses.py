@@ -41,7 +41,7 @@ def test_the_curve_is_enclosed_wherever_losses_are_merged(law: object, most: flo
                     else both.grids(step, 1e-9, most, pessimistic=up)[0]
                     for up in (False, True)
                 )
-                low, high = (composed_delta([(grid, 1)], epsilon)[0] for grid in (below, above))
+                low, high = (composed_delta([(grid, 1)], epsilon) for grid in (below, above))
                 assert low <= exact.upper * (1 + 1e-9) and exact.lower <= high * (1 + 1e-9)
 
 
@@ -75,8 +75,8 @@ def test_losses_that_no_other_lifts_over_epsilon_are_left_out(
     plan = plan_grid((NoiseTerm(law, change), *tiny), epsilon, 1e-3)  # type: ignore[arg-type]
     for up in (True, False):
         whole, left = (plan.parts(plan.step, pessimistic=up, epsilon=e) for e in (-1.0, epsilon))
-        wanted, _ = composed_delta(whole, epsilon)
-        for found in (composed_delta(left, epsilon)[0], plan.delta(epsilon, plan.step, pessimistic=up)):
+        wanted = composed_delta(whole, epsilon)
+        for found in (composed_delta(left, epsilon), plan.delta(epsilon, plan.step, pessimistic=up)):
             assert found == pytest.approx(wanted, rel=1e-4, abs=1e-13)
         if below < 0.01:
             assert left[0][0].mass.size < 10_000 < whole[0][0].mass.size
@@ -87,4 +87,4 @@ def test_a_loss_that_is_always_infinite_tells_neighbours_apart() -> None:
     grid = discretise(
         AtomicLoss(np.empty(0), np.empty(0), 1.0), 0.1, pessimistic=True, upper_tail=0.0, lower_tail=0.0
     )
-    assert composed_delta([(grid, 1)], 1.0)[0] == 1.0
+    assert composed_delta([(grid, 1)], 1.0) == 1.0

@@ -52,9 +52,9 @@ import numpy.typing as npt
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower, safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.table import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace, numbered
 from mechdesign.typing import Array, Indices, Numbers, Weights

@@ -38,7 +38,6 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.table import Deployment, Drawn, Rows, Simulation, integer_weights
 from mechdesign.problem.checks import (
     Checked,
     array,
@@ -52,6 +51,7 @@ from mechdesign.problem.checks import (
     positive,
     probability,
 )
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Queries, Workload
 from mechdesign.typing import Array, Indices, Numbers, Weights

@@ -40,10 +40,11 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import Exact, Face
 from mechdesign.model.problem import Minimize, named
-from mechdesign.model.table import MOST_INPUTS, Deployment, Simulation, Table, TableMechanism
+from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
 from mechdesign.problem import checks
 from mechdesign.problem.checks import UP, field
+from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Law

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import math
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
-from operator import index
 from typing import Any, TypeAlias
 
 import cvxpy as cp
@@ -29,12 +26,11 @@ from scipy import sparse
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
-from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown, named
-from mechdesign.problem.checks import NARROWEST, array, by_label, generator, integer, one_of, read
+from mechdesign.problem.checks import NARROWEST, array, by_label, integer, one_of, read
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.problem.priors import weights_words
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -47,7 +43,7 @@ from mechdesign.problem.privacy import (
     pairs_of,
 )
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices, Numbers, Randomness, Weights, no_numbers
+from mechdesign.typing import Array, Indices, Numbers, Weights, no_numbers
 
 Labels = tuple[Any, ...]
 """Numbers, points (tuples of numbers) or names, all of one kind."""
@@ -452,140 +448,6 @@ def _loss_words(loss: Loss) -> str:
     if isinstance(loss, str):
         return {"error": "share of wrong outputs"}.get(loss, f"{loss} error")
     return f"loss {getattr(loss, '__name__', 'given')}" if callable(loss) else "loss"
-
-
-def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
-    """Return `given` as integer rows of one length, none of them all zero, or raise a `DesignError`."""
-    try:
-        rows = tuple(tuple(map(index, row)) for row in given)
-    except TypeError:
-        raise DesignError.of(name, given, "must be rows of integers") from None
-    if (
-        len({len(row) for row in rows}) != 1
-        or not rows[0]
-        or min(map(min, rows)) < 0
-        or not all(map(sum, rows))
-    ):
-        raise DesignError(f"{name}: must be rows of non-negative integers, none of them all zero")
-    return rows
-
-
-def rounded_weights(weights: Weights) -> Array:
-    """Return the rows of probabilities, each rounded once."""
-    rows = zip(weights, map(sum, weights))
-    return np.array([[w / total for w in row] for row, total in rows])  # int / int rounds correctly
-
-
-class Rows(ABC):
-    """Laws on the same outputs in integer weights, one per row."""
-
-    @property
-    @abstractmethod
-    def laws(self) -> int:
-        """Number of laws."""
-
-    @abstractmethod
-    def integers(self, row: int) -> Sequence[int]:
-        """Return the probabilities of a law as exact integer weights, by which `release` draws."""
-
-    def cumulative(self, row: int) -> Array:
-        """Return the running sums of a law's probabilities as doubles, without the last; `sample` inverts them."""
-        sums = list(accumulate(self.integers(row)))
-        return np.array([s / sums[-1] for s in sums[:-1]])
-
-    @cached_property
-    def exact_rows(self) -> IntegerRows:
-        """All laws, prepared for exact draws."""
-        return IntegerRows(self.integers, self.laws)
-
-
-class Simulation:
-    """Draw in doubles with a seeded generator: fast and reproducible, but accurate to rounding only.
-
-    Parameters
-    ----------
-    rng : int or numpy Generator, optional
-    """
-
-    def __init__(self, rng: Randomness = None) -> None:
-        self.rng = generator(rng)
-
-    def below(self, bound: int, size: int) -> Indices:
-        """Uniform integers below `bound`."""
-        return self.rng.integers(0, bound, size=size)
-
-    def choose(self, rows: Rows, which: Indices) -> Indices:
-        """Draw an index from the law of row `which[i]`, for every i."""
-        uniform = self.rng.random(which.size)
-        return _by_row(which, lambda row, at: np.searchsorted(rows.cumulative(row), uniform[at], "right"))
-
-    def order(self, rows: int, size: int) -> Indices:
-        """Permutations of 0, …, size − 1, shape (rows, size)."""
-        return self.rng.permuted(np.tile(np.arange(size), (rows, 1)), axis=1)
-
-
-class Deployment:
-    """Draw exactly from the analysed law, with integers and the operating system's randomness."""
-
-    def below(self, bound: int, size: int) -> Indices:
-        """Uniform integers below `bound`."""
-        return uniform_integers(bound, size)
-
-    def choose(self, rows: Rows, which: Indices) -> Indices:
-        """Draw an index from the law of row `which[i]`, for every i."""
-        return rows.exact_rows.draw(which)
-
-    def order(self, rows: int, size: int) -> Indices:
-        """Permutations of 0, …, size − 1, each exactly uniform, shape (rows, size).
-
-        Sorting independent random words gives a uniform permutation if no two agree; otherwise all are drawn again.
-        """
-        while True:
-            words = random_words(rows * size).reshape(rows, size)
-            found = np.argsort(words, axis=1)
-            sorted_words = np.take_along_axis(words, found, axis=1)
-            if (sorted_words[:, 1:] != sorted_words[:, :-1]).all():
-                return found
-
-
-def _by_row(which: Indices, draw: Callable[[int, Indices], Numbers]) -> Indices:
-    out = np.empty(which.size, dtype=np.int64)
-    order = np.argsort(which, kind="stable")
-    used, starts = np.unique(which[order], return_index=True)
-    for row, at in zip(used.tolist(), np.split(order, starts[1:])):
-        out[at] = draw(row, at)
-    return out
-
-
-class Drawn(Saved, ABC):
-    """A mechanism that draws outputs by the same steps in simulation and deployment, from different sources of randomness."""
-
-    @abstractmethod
-    def drawn(self, x: Any, source: Simulation | Deployment) -> Any:
-        """Draw outputs for `x` with the randomness of `source`."""
-
-    def sample(self, x: Any, *, rng: Randomness = None) -> Any:
-        """Draw outputs for `x` in doubles with a seeded generator: for simulation; `release` deploys.
-
-        Parameters
-        ----------
-        x : array_like
-            As `release` takes it.
-        rng : int or numpy Generator, optional
-        """
-        return self.drawn(x, Simulation(rng))
-
-    def release(self, x: Any) -> Any:
-        """Draw outputs for `x` with exactly the analysed probabilities, from the operating system's randomness.
-
-        Draws use integer weights and random words, no floating-point numbers.
-
-        Raises
-        ------
-        DataError
-            The mechanism does not accept this input. The guarantee does not cover the refusal.
-        """
-        return self.drawn(x, Deployment())
 
 
 @serializable("table-mechanism")

@@ -49,9 +49,9 @@ from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.table import Deployment, Drawn, Simulation
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field, settle
+from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 
-from mechdesign.accounting.shuffling import (
-    Clones,
-    amplification,
-    calibrate_item_alpha,
-    shuffled_alpha,
-    step_epsilon,
-    step_weight,
-)
+from mechdesign.accounting import shuffling
 from mechdesign.errors import DesignError
 from mechdesign.spaces.space import emd
 
@@ -31,7 +24,7 @@ def test_reference_values(item_alpha, moved, numerical, closed):
     """Section 3 of the specification, N = 1,000 and δ = 1e-6; to the digits printed there."""
     keywords = {"moved": moved, "total": 1000, "delta": 1e-6}
     for accounting, reference in (("numerical", numerical), ("closed-form", closed)):
-        got = amplification(item_alpha, accounting=accounting, **keywords).epsilon
+        got = shuffling.amplification(item_alpha, accounting=accounting, **keywords).epsilon
         assert abs(got - reference) <= 0.5 * 10 ** (math.floor(math.log10(reference)) - 2)
 
 
@@ -39,7 +32,7 @@ def test_reference_values(item_alpha, moved, numerical, closed):
 @given(st.integers(2, 10**9), st.floats(0.0, 20.0), st.floats(1e-7, 30.0))
 def test_rare_counts_of_clones_are_not_left_out(total, item_epsilon, s):
     """Blocks that hardly weigh are bounded: never below the sum over all of them, and no more than 1e-9 above."""
-    clones = Clones.build(total, item_epsilon)
+    clones = shuffling.Clones.build(total, item_epsilon)
     whole = min(1.0, float(clones.weights @ clones._values(clones.counts, math.exp(s))))
     found = clones.divergence(math.exp(s))
     assert whole * (1 - 1e-14) <= found <= whole * (1 + 1e-9) + 1e-289
@@ -75,7 +68,7 @@ def exact_clone_divergence(u, total, share):
 def test_clone_divergence_is_the_exact_one_rounded_up(total, u):
     for item_epsilon in (0.1, 1.0, 2.5):
         exact = float(exact_clone_divergence(u, total, Fraction(math.exp(-item_epsilon))))
-        got = Clones.build(total, item_epsilon).divergence(float(u))
+        got = shuffling.Clones.build(total, item_epsilon).divergence(float(u))
         assert exact <= got <= exact * (1 + 1e-8) + 1e-15
 
 
@@ -91,9 +84,11 @@ def test_equation_1_is_the_divergence_of_the_pair(total, alpha, t, u):
         x, y = stats.binom.pmf(b - 1, c, 0.5), stats.binom.pmf(b, c, 0.5)
         one, other = (a * x + y) / (1 + a), (x + a * y) / (1 + a)
         direct += stats.binom.pmf(c, total - 1, share) * np.maximum(one - level * other, 0).sum()
-    claimed = step_weight(math.log(u), alpha * t) * Clones.build(total, alpha).divergence(u)
+    claimed = shuffling.step_weight(math.log(u), alpha * t) * shuffling.Clones.build(total, alpha).divergence(
+        u
+    )
     assert claimed == pytest.approx(direct, rel=1e-8, abs=1e-14)
-    assert step_epsilon(math.log(u), alpha * t) == pytest.approx(math.log(level), rel=1e-11)
+    assert shuffling.step_epsilon(math.log(u), alpha * t) == pytest.approx(math.log(level), rel=1e-11)
 
 
 def test_binomial_functions_are_as_accurate_as_the_margins_assume():
@@ -114,8 +109,8 @@ def test_binomial_functions_are_as_accurate_as_the_margins_assume():
 def test_no_small_release_exceeds_the_claim(seed):
     """Every pair of datasets over at most 4 points and 4 items, a random channel at its exact α₀.
 
-    All shuffled; ε from `shuffled_alpha` (a user who holds all items, then one who holds the first m) and from
-    `amplification` at the pair's own τ and k.
+    All shuffled; ε from `shuffling.shuffled_alpha` (a user who holds all items, then one who holds the first m) and from
+    `shuffling.amplification` at the pair's own τ and k.
     """
     rng = np.random.default_rng(seed)
     space = random_space(rng, int(rng.integers(2, 5)))
@@ -129,7 +124,7 @@ def test_no_small_release_exceeds_the_claim(seed):
         own = multisets(space.size, items)
         rest = rng.integers(space.size, size=(1, total - items)).repeat(len(own), axis=0)
         laws = shuffled_laws(channel.matrix, np.hstack([own, rest]))
-        alpha = shuffled_alpha(
+        alpha = shuffling.shuffled_alpha(
             channel.alpha, items=items, total=total, delta=delta, diameter=space.diameter, **loss
         )
         assert alpha <= items * channel.alpha * (1 + 1e-12)
@@ -139,7 +134,7 @@ def test_no_small_release_exceeds_the_claim(seed):
         for i, j in rng.integers(len(own), size=(3, 2)):
             if i != j:
                 tau = float(distance[i, j]) * items
-                got = amplification(
+                got = shuffling.amplification(
                     channel.alpha,
                     moved=min(tau, items * space.diameter),
                     positions=items,
@@ -173,7 +168,9 @@ def test_two_output_channels_at_real_sizes(total, positions, delta):
                 np.convolve(rest, stats.binom.pmf(np.arange(positions + 1), positions, p))
                 for p in (low, moved)
             ]
-            got = amplification(epsilon, moved=positions * t, positions=positions, total=total, delta=delta)
+            got = shuffling.amplification(
+                epsilon, moved=positions * t, positions=positions, total=total, delta=delta
+            )
             for p, q in (laws, laws[::-1]):
                 assert divergence(p, q, np.array(got.epsilon)) <= delta * (1 + 1e-9)
         if positions == 1 and t == 1.0:
@@ -186,10 +183,10 @@ def test_two_output_channels_at_real_sizes(total, positions, delta):
 def test_alpha_covers_every_distance(items, total, alpha):
     """ε(t) of equation (2) at any t, with the best level for that t, is at most αt and not far below at the worst."""
     delta = 1e-6
-    claimed = shuffled_alpha(alpha, items=items, total=total, delta=delta)
+    claimed = shuffling.shuffled_alpha(alpha, items=items, total=total, delta=delta)
     ratios = []
     for t in np.r_[np.geomspace(1e-3, 1, 25), 0.79, 0.81, 0.99]:
-        got = amplification(alpha, moved=items * t, positions=items, total=total, delta=delta)
+        got = shuffling.amplification(alpha, moved=items * t, positions=items, total=total, delta=delta)
         ratios.append(got.epsilon / t)
     assert max(ratios) <= claimed * (1 + 1e-9)
     assert claimed <= 1.5 * max(ratios)
@@ -200,10 +197,10 @@ def test_alpha_covers_every_distance(items, total, alpha):
 def test_calibration_inverts(accounting, items, total):
     keywords = {"items": items, "total": total, "delta": 1e-6, "accounting": accounting}
     try:
-        item_alpha = calibrate_item_alpha(2.0, **keywords)
+        item_alpha = shuffling.calibrate_item_alpha(2.0, **keywords)
     except DesignError:
         assert accounting == "closed-form" and total == 30
         return
-    assert shuffled_alpha(item_alpha, **keywords) <= 2.0
+    assert shuffling.shuffled_alpha(item_alpha, **keywords) <= 2.0
     if accounting != "closed-form":  # there the condition on α₀ may stop it first
-        assert shuffled_alpha(item_alpha * 1.001, **keywords) > 2.0  # levels are found to 1e-4
+        assert shuffling.shuffled_alpha(item_alpha * 1.001, **keywords) > 2.0  # levels are found to 1e-4

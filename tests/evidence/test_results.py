@@ -34,7 +34,7 @@ UNIFORM = stats.uniform(-1, 2)
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.fractions(),
+        st.none() | st.lists(st.booleans()) | st.integers() | st.floats() | st.text() | st.fractions(),
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.dictionaries(st.text(), inner, max_size=3)

@@ -24,17 +24,8 @@ from scipy import special, stats
 import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import dumps
+from mechdesign.vectors import sphere
 from mechdesign.vectors.design import cap_error
-from mechdesign.vectors.sphere import (
-    ExactRotation,
-    FastRotation,
-    direction_words,
-    directions,
-    nearest,
-    top_sum,
-    vertex_products,
-    weighted_sums,
-)
 from mechdesign.verifier.verify import verify
 from tests.campaign.vector_oracles import ratio_kept, signs
 
@@ -182,7 +173,7 @@ def test_the_draw_is_of_the_integers() -> None:
 @given(
     st.integers(2, 140),
     st.integers(1, 140),
-    st.sampled_from([ExactRotation, FastRotation]),
+    st.sampled_from([sphere.ExactRotation, sphere.FastRotation]),
     st.integers(0, 2**128 - 1),
 )
 def test_rotations_are_orthogonal(d: int, kept: int, kind: Any, seed: int) -> None:
@@ -196,7 +187,7 @@ def test_rotations_are_orthogonal(d: int, kept: int, kind: Any, seed: int) -> No
 
 def test_rotations_have_the_uniform_law() -> None:
     """Second moments of Q e₁ over seeds; each draw of its own."""
-    turned = np.array([ExactRotation(4, 3).turned(np.eye(4)[:1], [(9, i)])[0] for i in range(4000)])
+    turned = np.array([sphere.ExactRotation(4, 3).turned(np.eye(4)[:1], [(9, i)])[0] for i in range(4000)])
     assert turned.T @ turned / len(turned) == pytest.approx(np.eye(3) / 4, abs=0.02)
     assert turned.mean(axis=0) == pytest.approx(np.zeros(3), abs=0.03)
 
@@ -253,14 +244,14 @@ def direction(dimension: int, seed: int, vector: int, code: int) -> list[float]:
 @pytest.mark.parametrize("dimension", [2, 3, 4, 5, 10, 101])
 def test_same_bits_as_a_scalar_program(dimension: int) -> None:
     seed, vector = 12345678901234567890123456789012345678, 1 << 60
-    found = directions(dimension, direction_words(dimension, seed, vector, 5, 25))
+    found = sphere.directions(dimension, sphere.direction_words(dimension, seed, vector, 5, 25))
     assert found.tolist() == [direction(dimension, seed, vector, code) for code in range(5, 25)]
 
 
 @pytest.mark.parametrize("dimension", [2, 3, 4, 7])
 def test_uniform_law(dimension: int) -> None:
     count = 40_000
-    found = directions(dimension, direction_words(dimension, 9, 0, 0, count))
+    found = sphere.directions(dimension, sphere.direction_words(dimension, 9, 0, 0, count))
     assert abs((found**2).sum(axis=1) - 1).max() < 1e-14
     deviation = 4.5 / math.sqrt(count)
     assert abs(found.mean(axis=0)).max() < deviation
@@ -301,7 +292,9 @@ def test_probabilities_are_exact(
     assert 1 < more / less <= exp_upper(share) and k * more + (m - k) * less == 1
     assert math.log(more / less) == pytest.approx(float(share), rel=1e-9)
     gain = float(mechanism.power - 1) if messages else math.expm1(epsilon)
-    held = [nearest(mechanism.working, m, i)[0] if messages else top_sum(m, i) for i in range(1, m)]
+    held = [
+        sphere.nearest(mechanism.working, m, i)[0] if messages else sphere.top_sum(m, i) for i in range(1, m)
+    ]
     worth = [v / (i * gain + m) for i, v in enumerate(held, 1)]
     assert worth[k - 1] >= max(worth) * (1 - 1e-12)
     assert mechanism.error >= cap_error(d, epsilon) * (1 - 1e-9)
@@ -380,11 +373,11 @@ def test_in_no_rotation_is_an_error_more_than_is_proved() -> None:
         m = md.SphereQuantizer(11, bits, md.PureDP(epsilon), rotation="fast")
         more, less = map(float, m.probabilities)
         for seed, x in itertools.product(range(10), np.vstack([np.eye(12), np.full(12, 12**-0.5)])):
-            products = vertex_products(m._turn.turned(x[None], [(seed, 0)]))[0]
+            products = sphere.vertex_products(m._turn.turned(x[None], [(seed, 0)]))[0]
             law = np.full(m.outputs, less)
             law[np.argsort(-products)[: m.near]] = more
             answers = m.factor * m._turn.turned_back(
-                weighted_sums(np.eye(m.outputs)), [(seed, 0)] * m.outputs
+                sphere.weighted_sums(np.eye(m.outputs)), [(seed, 0)] * m.outputs
             )
             worst.append(law @ np.square(answers - x).sum(axis=1) / m.proved_error)
     assert 0.9 < max(worst) <= 1 + 1e-9

@@ -166,7 +166,7 @@ class Separable:
         scales = power(self.sensitivity, m / (p + m))
         if self.weight is not None:
             scales /= power(self.weight, 1 / (p + m))
-        total = weighted_moment(scales, p, self.weight)
+        total = self._spent(scales)
         # 2e-14 more keeps the budget by `spent` at once
         scales *= (total / self.budget) ** (1 / m) * (1 + 2e-14)
         if not scales.max() < math.inf:

@@ -12,8 +12,8 @@ PACKAGE = ROOT / "mechdesign"
 
 # Rooms of one floor do not import each other.
 FLOORS: dict[str, int] = {
-    "doubles": 0, "errors": 0, "verifier": 0,
-    "plotting": 1, "typing": 1,
+    "doubles": 0, "errors": 0, "typing": 0, "verifier": 0,
+    "checks": 1, "plotting": 1,
     "solvers": 2,
     "evidence": 3,
     "problem": 4,

@@ -14,7 +14,7 @@ from functools import cache
 import house
 
 MOST_RETURNS, MOST_CLIMBS = 15, 3
-CHECKS = {"mechdesign.errors", "mechdesign.typing", "mechdesign.problem.checks"}
+CHECKS = {"mechdesign.errors", "mechdesign.typing", "mechdesign.checks"}
 Place = tuple[str, str]  # module and qualified name
 
 

@@ -22,11 +22,11 @@ import numpy as np
 from flint import arb, ctx
 from scipy import special
 
+from mechdesign.checks import instance, levels
 from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import least_kept, round_down
-from mechdesign.problem.checks import levels
 from mechdesign.problem.privacy import (
     ApproximateDP,
     GaussianDP,
@@ -35,7 +35,7 @@ from mechdesign.problem.privacy import (
     ZeroConcentratedDP,
     points_of,
 )
-from mechdesign.typing import Array, Numbers, Values, instance
+from mechdesign.typing import Array, Numbers, Values
 
 _LARGEST, _LEAST = 1e300, 1e-150
 Coordinates = tuple[int, float, float, int]

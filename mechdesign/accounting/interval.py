@@ -27,12 +27,12 @@ from mechdesign.accounting.gaussian import enclosed_gaussian
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
 from mechdesign.accounting.profile import enclosed_delta, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
+from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, probability
 from mechdesign.doubles import ROUNDED, SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import inside, instance, integer, non_negative, number, one_of, probability
 from mechdesign.problem.law_moments import is_gaussian
 from mechdesign.solvers.deadline import Deadline
 

@@ -31,8 +31,8 @@ import numpy as np
 from flint import arb
 from scipy import stats
 
+from mechdesign.checks import UP, Checked, field, integer, listed, positive
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import UP, Checked, field, integer, listed, positive
 from mechdesign.problem.law_moments import Generator, Tail, frozen_parts, inverse_of, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Numbers
 

@@ -7,8 +7,8 @@ import math
 from mechdesign.accounting.composition import plan_grid
 from mechdesign.accounting.grids import MOST, discretise
 from mechdesign.accounting.losses import NoiseTerm, loss_of
+from mechdesign.checks import one_of, positive
 from mechdesign.errors import DesignError, MissingExtra
-from mechdesign.problem.checks import one_of, positive
 from mechdesign.typing import FrozenLaw
 
 try:

@@ -48,11 +48,11 @@ from mechdesign.accounting.losses import (
     TailForm,
     loss_of,
 )
+from mechdesign.checks import instance, levels, probability
 from mechdesign.doubles import UNIT
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, least_kept, round_up
-from mechdesign.problem.checks import instance, levels, probability
 from mechdesign.problem.law_moments import Generator, frozen_parts, of_scipy, panel_integrals
 from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP, points_of
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values

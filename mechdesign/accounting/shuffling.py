@@ -60,10 +60,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from mechdesign.checks import inside, integer, magnitude, non_negative, one_of, positive
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, least_kept, safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import inside, integer, magnitude, non_negative, one_of, positive
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mechdesign.channels.channel import Channel, check_prior, integer_rows, private_weights
+from mechdesign.checks import field, instance, integer, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
 from mechdesign.evidence.results import Accuracy, Result, SolveReport
@@ -35,7 +36,6 @@ from mechdesign.model.problem import Minimize
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, bound_of
 from mechdesign.plotting import draw_matrix
-from mechdesign.problem.checks import field, instance, integer, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP
 from mechdesign.problem.sensitivity import neighbours_field

@@ -53,6 +53,7 @@ from mechdesign.channels.channel import (
     loss_matrix,
     private_weights,
 )
+from mechdesign.checks import DOWN, array, field, instance, number, one_of, positive, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
@@ -66,7 +67,6 @@ from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof, proved_bounds
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
-from mechdesign.problem.checks import DOWN, array, field, instance, number, one_of, positive, settle
 from mechdesign.problem.priors import weights_words
 from mechdesign.problem.privacy import FARTHEST, SHOWN, Description, MetricDP, PureDP, never_sent, points_of
 from mechdesign.problem.spine import Bound, Clock, Law

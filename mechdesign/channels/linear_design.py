@@ -48,6 +48,7 @@ from mechdesign.channels.linear_report import (
     margins,
 )
 from mechdesign.channels.responses import TOP, level
+from mechdesign.checks import field, integer, one_of, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
@@ -55,7 +56,6 @@ from mechdesign.evidence.proofs import Certificate, Claim, ClosedBound, LawProof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix
-from mechdesign.problem.checks import field, integer, one_of, settle
 from mechdesign.problem.privacy import Description, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.workload import Workload

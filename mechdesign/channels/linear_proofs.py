@@ -40,12 +40,12 @@ from mechdesign.channels.linear_report import (
     margins,
     prior_of,
 )
+from mechdesign.checks import Checked, array, field, instance, non_negative
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper, fraction
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named
-from mechdesign.problem.checks import Checked, array, field, instance, non_negative
 from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
 

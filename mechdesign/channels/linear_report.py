@@ -33,12 +33,7 @@ from flint import arb, arb_mat, ctx
 
 from mechdesign.channels.channel import Channel, common_integers
 from mechdesign.channels.responses import TOP, level
-from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exact import log_upper
-from mechdesign.evidence.results import Accuracy
-from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import (
+from mechdesign.checks import (
     Checked,
     array,
     field,
@@ -51,6 +46,11 @@ from mechdesign.problem.checks import (
     positive,
     probability,
 )
+from mechdesign.errors import DataError, DesignError
+from mechdesign.evidence.digits import shown
+from mechdesign.evidence.exact import log_upper
+from mechdesign.evidence.results import Accuracy
+from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Queries, Workload

@@ -21,10 +21,10 @@ from scipy import linalg
 from scipy.spatial import ConvexHull, Delaunay, QhullError
 
 from mechdesign.channels.channel import Channel, Response, private_weights
+from mechdesign.checks import DOWN, Checked, field, integer, positive
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, Checked, field, integer, positive
 from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_size, cluster_matrix
 from mechdesign.typing import Array, Indices, Numbers

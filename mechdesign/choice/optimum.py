@@ -29,6 +29,8 @@ import pandas as pd
 from flint import fmpq
 from scipy import special
 
+from mechdesign import checks
+from mechdesign.checks import UP, field
 from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, chances, names_of, scores_of
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
@@ -42,8 +44,6 @@ from mechdesign.model.exactly import Exact, Face
 from mechdesign.model.problem import Minimize, named
 from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
-from mechdesign.problem import checks
-from mechdesign.problem.checks import UP, field
 from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import NEIGHBOURS

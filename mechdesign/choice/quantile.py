@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mechdesign import checks
+from mechdesign.checks import Checked, field
 from mechdesign.choice.rule import Asked, Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law

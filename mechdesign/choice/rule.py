@@ -38,6 +38,7 @@ import pandas as pd
 from flint import arb, ctx
 from scipy import optimize
 
+from mechdesign.checks import Checked, answers, field, generator, instance, integer, one_of, positive
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence import proofs
@@ -47,7 +48,6 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import Checked, answers, field, generator, instance, integer, one_of, positive
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,

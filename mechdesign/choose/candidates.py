@@ -20,6 +20,7 @@ from mechdesign.channels.linear_design import PUBLISHED
 from mechdesign.channels.linear_proofs import LISTED
 from mechdesign.channels.linear_report import histogram
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
+from mechdesign.checks import instance, one_of, positive, probability
 from mechdesign.choice.optimum import PrivateChoice
 from mechdesign.choice.rule import RULES
 from mechdesign.choice.rule import Asked as RulePrivacy
@@ -34,7 +35,6 @@ from mechdesign.noise.correlated import CorrelatedGaussian
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.optimal import OptimalNoise
-from mechdesign.problem.checks import instance, one_of, positive, probability
 from mechdesign.problem.priors import ClippedPrior
 from mechdesign.problem.privacy import (
     ApproximateDP,

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
+from mechdesign.checks import DOWN, instance, listed, one_of, positive
 from mechdesign.choose import questions
 from mechdesign.choose.candidates import candidates, fewest, solved
 from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
@@ -23,7 +24,6 @@ from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.grid import applied
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import DOWN, instance, listed, one_of, positive
 from mechdesign.problem.privacy import MetricDP, Privacy, PureDP, guarantee
 from mechdesign.quantizers.bins import Alphabet
 from mechdesign.quantizers.optimal import OptimalQuantizer

@@ -11,8 +11,10 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from scipy import stats
 
+from mechdesign import checks
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.linear_design import LocalWorkload
+from mechdesign.checks import Checked, field
 from mechdesign.choice.optimum import PrivateChoice
 from mechdesign.choice.rule import Asked as RulePrivacy
 from mechdesign.choose.clipping import ClippedMean
@@ -24,8 +26,6 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.noise_bounds import paired_staircases
 from mechdesign.noise.optimal import OptimalNoise
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import EmpiricalPrior, Prior, stated_range
 from mechdesign.problem.privacy import (

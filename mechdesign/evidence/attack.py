@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import optimize
 
+from mechdesign.checks import listed
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import fraction_of, round_down
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.typing import listed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 import pandas as pd
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.digits import as_latex, folded, shown, width
 from mechdesign.evidence.files import check_writable, write_whole
 from mechdesign.evidence.serialize import dumps
 from mechdesign.plotting import STYLE
-from mechdesign.typing import instance
 
 if TYPE_CHECKING:
     from jinja2 import Template

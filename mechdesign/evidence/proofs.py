@@ -30,13 +30,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, SolverError
 from mechdesign.evidence.files import check_writable, write_whole
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.serialize import encode, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.solvers.deadline import Deadline, limited, pause
-from mechdesign.typing import Indices, instance
+from mechdesign.typing import Indices
 
 
 class Scope(enum.StrEnum):

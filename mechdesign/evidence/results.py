@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import Attack, TradeOff, share
@@ -23,7 +24,7 @@ from mechdesign.evidence.digits import at_least, at_most, folded, gap_words, mea
 from mechdesign.evidence.page import Exportable, Fact, Page, Section, versions
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, Scope, fitting
 from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
-from mechdesign.typing import Array, Status, instance
+from mechdesign.typing import Array, Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
+from mechdesign.checks import integer, one_of, positive
 from mechdesign.errors import DataError, DesignError
 from mechdesign.learning import plan
 from mechdesign.learning.plan import BoundedEstimator, ClassifierMixin, Labels, Regressor
 from mechdesign.learning.second_moments import noisy_moments
-from mechdesign.problem.checks import integer, one_of, positive
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Flags, Numbers
 

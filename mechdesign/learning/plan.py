@@ -32,10 +32,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mechdesign.checks import array, doubles, instance, one_of
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration import Calibration
-from mechdesign.problem.checks import array, doubles, instance, one_of
 from mechdesign.problem.privacy import CentralPrivacy, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Flags, FrozenLaw, Numbers

@@ -45,6 +45,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, stats
 
+from mechdesign.checks import array, inside, integer, one_of, positive
 from mechdesign.errors import DesignError
 from mechdesign.learning import plan
 from mechdesign.learning.plan import (
@@ -55,7 +56,6 @@ from mechdesign.learning.plan import (
     TransformerMixin,
     check_is_fitted,
 )
-from mechdesign.problem.checks import array, inside, integer, one_of, positive
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import progress_bar

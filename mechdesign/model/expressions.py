@@ -24,11 +24,12 @@ from cvxpy.settings import CPP_CANON_BACKEND, SCIPY_CANON_BACKEND
 from flint import fmpq
 from scipy import sparse
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational
 from mechdesign.evidence.proofs import CLAIMED, PROVED, Claim, agreement
 from mechdesign.model.problem import Further, Requirement, Unknown, labelled, valued
-from mechdesign.typing import Array, Indices, instance
+from mechdesign.typing import Array, Indices
 
 ZERO = fmpq(0)
 _TERMS = 4  # printed terms of a sample row

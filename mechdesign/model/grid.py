@@ -25,14 +25,14 @@ import pandas as pd
 from joblib import parallel
 from scipy import sparse
 
+from mechdesign.checks import no_numbers, one_of
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError, SolverError
 from mechdesign.evidence.files import file_path, lock
 from mechdesign.evidence.results import audit_rows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import one_of
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.solvers.linear_program import LinearProgram
-from mechdesign.typing import Array, Indices, Numbers, Status, no_numbers
+from mechdesign.typing import Array, Indices, Numbers, Status
 
 _USUAL = 10
 """Powers of 2 from 1 within which the costs of a program are left in their unit."""

@@ -27,6 +27,7 @@ import numpy as np
 from flint import fmpq
 from scipy import sparse
 
+from mechdesign.checks import one_of, positive
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import rational
@@ -34,7 +35,6 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import FAR, Block, Declared, Entry, Part
 from mechdesign.model.problem import Requirement, Unknown
 from mechdesign.problem import losses
-from mechdesign.problem.checks import one_of, positive
 from mechdesign.problem.privacy import ApproximateDP, MembershipAdvantage, PureDP, guarantee, pairs_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.typing import Array, Indices

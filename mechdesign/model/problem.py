@@ -28,13 +28,14 @@ import numpy as np
 import pandas as pd
 from cvxpy import Minimize as Minimize
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Claim
 from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
-from mechdesign.typing import Array, instance
+from mechdesign.typing import Array
 
 C = TypeVar("C")
 S = TypeVar("S")

@@ -32,11 +32,11 @@ import numpy as np
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_profile
 from mechdesign.accounting.profile import gaussian_most
+from mechdesign.checks import array, instance, number, one_of, rounded_up
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import log_upper, safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown
-from mechdesign.problem.checks import array, number, one_of, rounded_up
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import (
     GAUSSIAN_ALONE,
@@ -50,7 +50,7 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.sensitivity import NEIGHBOURS, Sensitivity, neighbours_of
 from mechdesign.problem.workload import Workload, span_of
-from mechdesign.typing import Array, Numbers, instance
+from mechdesign.typing import Array, Numbers
 
 SUM_ERROR = 1e-14
 """Bound of the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms, including the terms' (≤ 64 ulps)."""

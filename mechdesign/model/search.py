@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from mechdesign.checks import array, instance, one_of
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, ResultFormatError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, gap_words, width
@@ -28,7 +29,6 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import encode, serializable
 from mechdesign.model.grid import Grid, Programs, Sweep, swept
 from mechdesign.model.problem import Problem
-from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.spine import Design
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 from mechdesign.typing import Array

@@ -23,13 +23,13 @@ import cvxpy as cp
 import numpy as np
 from scipy import sparse
 
+from mechdesign.checks import NARROWEST, array, by_label, integer, no_numbers, one_of, read
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown, named
-from mechdesign.problem.checks import NARROWEST, array, by_label, integer, one_of, read
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.problem.priors import weights_words
 from mechdesign.problem.privacy import (
@@ -43,7 +43,7 @@ from mechdesign.problem.privacy import (
     pairs_of,
 )
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices, Numbers, Weights, no_numbers
+from mechdesign.typing import Array, Indices, Numbers, Weights
 
 Labels = tuple[Any, ...]
 """Numbers, points (tuples of numbers) or names, all of one kind."""

@@ -19,6 +19,7 @@ from flint import fmpq
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
@@ -63,7 +64,7 @@ from mechdesign.solvers.deadline import limited
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.solvers.registry import Solution, solve
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices, Weights, instance
+from mechdesign.typing import Array, Indices, Weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

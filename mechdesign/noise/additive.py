@@ -36,6 +36,7 @@ from scipy import optimize, special
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound, upper_delta
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, loss_of
 from mechdesign.accounting.profile import largest_loss, privacy_profile, profile_epsilon
+from mechdesign.checks import UP, Checked, answers, each, field, integer, positive, refuse, share
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import at_least, at_most, fields_shown, folded
 from mechdesign.evidence.exact import round_up
@@ -44,7 +45,6 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.release import AddedNoise, ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.problem import law_moments
-from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, refuse, share
 from mechdesign.problem.privacy import Consumption, stated
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values

@@ -35,6 +35,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.gaussian import GaussianPrivacy
+from mechdesign.checks import NARROWEST, doubles, instance, integer, one_of, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
@@ -63,7 +64,6 @@ from mechdesign.noise.separable import (
     profile_of,
 )
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
-from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, refuse, settle
 from mechdesign.problem.law_moments import FINITE, absolute_moment
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity, neighbours_of

@@ -31,9 +31,9 @@ import numpy.typing as npt
 from flint import fmpq, fmpz_mat
 from scipy import linalg, optimize, spatial, special
 
+from mechdesign.checks import refuse
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.sampling import accepted
-from mechdesign.problem.checks import refuse
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices, Status, Values

@@ -35,13 +35,13 @@ import numpy.typing as npt
 from flint import arb, arb_mat, ctx
 from scipy import signal, stats
 
+from mechdesign.checks import Checked, answers, field, instance, integer, positive, refuse
 from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.exact import fraction, rational, round_up
 from mechdesign.evidence.files import file_path, write_whole
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.noise.correlated_noise import NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise
-from mechdesign.problem.checks import Checked, answers, field, instance, integer, positive, refuse
 from mechdesign.typing import Array, Numbers
 
 MOST = 10**7

@@ -39,9 +39,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import numpy as np
 import pandas as pd
 
+from mechdesign import checks
 from mechdesign.accounting.interval import DeltaInterval, Rounds, joint_interval, joint_upper
 from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.accounting.sampling import loss_before
+from mechdesign.checks import field
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
@@ -54,8 +56,6 @@ from mechdesign.noise import calibration_search as search
 from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters, worst_cases
 from mechdesign.noise.families import FAMILIES, Family, family_of
 from mechdesign.noise.laws import draw_laws, half_width
-from mechdesign.problem import checks
-from mechdesign.problem.checks import field
 from mechdesign.problem.law_moments import STAIRCASES, frozen_parts, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,

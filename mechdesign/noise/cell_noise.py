@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from mechdesign import checks
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import EXP_BITS, exp_lower, round_up
 from mechdesign.evidence.page import Saved
@@ -40,7 +41,6 @@ from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_intege
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import draw_laws, half_width
 from mechdesign.noise.release import noisy
-from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss, average_costs, tail_side
 from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
 

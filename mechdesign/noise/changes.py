@@ -29,12 +29,12 @@ from itertools import combinations, pairwise, product
 import numpy as np
 from scipy import linalg
 
+from mechdesign.checks import UP, Checked, field, instance, integer, magnitude, one_of, refuse, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated_noise import EXACT, FULL, alike, column_spent, integers, largest_spent
-from mechdesign.problem.checks import UP, Checked, field, instance, integer, magnitude, one_of, refuse, settle
 from mechdesign.problem.sensitivity import Sensitivity, count_of, signed_supports
 from mechdesign.typing import Array
 

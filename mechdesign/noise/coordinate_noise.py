@@ -38,6 +38,7 @@ from scipy.special import logsumexp
 
 from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, loss_of
+from mechdesign.checks import array, instance, one_of, settle
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, least_kept, round_up
@@ -50,7 +51,6 @@ from mechdesign.noise.calibration_search import budget_of, consumed, cost_of
 from mechdesign.noise.families import FAMILIES, Family
 from mechdesign.noise.release import ExactNoise, lattice_of
 from mechdesign.noise.vector_noise import MixedNoise, PerCoordinate, profile_vector
-from mechdesign.problem.checks import array, instance, one_of, settle
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import Consumption, Pointwise, PureDP, pairs_of
 from mechdesign.solvers import Deadline

@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
+from mechdesign.checks import array, field, instance, integer, one_of, refuse, settle
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most
@@ -45,7 +46,6 @@ from mechdesign.noise.correlated_noise import (
 )
 from mechdesign.noise.covariance_bound import ROUNDING, budget_claims, covariance_audit, loss_root, trace_loss
 from mechdesign.noise.strategies import BufferedToeplitz
-from mechdesign.problem.checks import array, field, instance, integer, one_of, refuse, settle
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign

@@ -28,6 +28,7 @@ from scipy import linalg, stats
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget
 from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.checks import answers, array, instance, integer, positive, refuse, settle
 from mechdesign.doubles import TINY
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -37,7 +38,6 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import AddedNoise, ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import answers, array, instance, integer, positive, refuse, settle
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Design
 from mechdesign.problem.workload import Lift, Span, Workload

@@ -38,6 +38,7 @@ from flint import fmpq_mat
 from scipy import sparse
 
 from mechdesign.accounting.profile import gaussian_most
+from mechdesign.checks import array, instance, refuse
 from mechdesign.doubles import TINY, UNIT
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational
@@ -47,9 +48,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.expressions import Linear
 from mechdesign.model.scales import LARGEST_VARIANCE, TOTAL
 from mechdesign.noise.correlated_noise import inverse_rows
-from mechdesign.problem.checks import array, refuse
 from mechdesign.problem.workload import Span
-from mechdesign.typing import Array, instance
+from mechdesign.typing import Array
 
 
 def product(one: Array, other: Array) -> tuple[Array, Array]:

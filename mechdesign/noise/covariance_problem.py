@@ -29,6 +29,7 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.accounting.gaussian import budget_worth
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
@@ -54,7 +55,7 @@ from mechdesign.problem.privacy import SHOWN, Description
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers import Deadline
-from mechdesign.typing import Array, instance
+from mechdesign.typing import Array
 
 MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)
 """How much stricter budget and rows are in the program, relatively; the first margin whose law keeps them is used."""

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from flint import arb
 
+from mechdesign.checks import field, instance, integer, one_of, positive, refuse, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import excess, least_kept, round_down, round_up
@@ -32,7 +33,6 @@ from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, NORMS, KNorm
 from mechdesign.noise.laws import upper_quantile
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import field, instance, integer, one_of, positive, refuse, settle
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,

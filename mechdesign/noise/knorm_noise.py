@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
+from mechdesign import checks
+from mechdesign.checks import Checked, field
 from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import folded
@@ -28,8 +30,6 @@ from mechdesign.noise.balls import Ball, Hull, Polytope, Rows, Vectors
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.radial import RadialLattice, Shells
 from mechdesign.noise.release import AddedNoise, noisy
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
 from mechdesign.typing import Array, Indices, Numbers, Values
 
 MOST_CAPPED = 400

@@ -37,6 +37,7 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 
+from mechdesign.checks import UP, field, instance, integer, one_of, positive, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import rational, round_down, round_up
@@ -51,7 +52,6 @@ from mechdesign.model.program import Program
 from mechdesign.model.table_problem import FiniteProblem
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.vector_noise import CellProduct, on_cells
-from mechdesign.problem.checks import UP, field, instance, integer, one_of, positive, refuse, settle
 from mechdesign.problem.losses import Loss, average_costs, check_loss, lower_costs, outward_decay, round_width
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Description, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of

@@ -24,10 +24,10 @@ from flint import arb
 from scipy import special, stats
 
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, TailForm, UnitLoss, laplace_loss
+from mechdesign.checks import DOWN, UP, non_negative, one_of, positive, refuse
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.serialize import register_law
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
-from mechdesign.problem.checks import DOWN, UP, non_negative, one_of, positive, refuse
 from mechdesign.problem.law_moments import law_variance
 from mechdesign.typing import Array, FrozenLaw, Values
 

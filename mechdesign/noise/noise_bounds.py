@@ -59,6 +59,7 @@ import numpy as np
 from flint import arb, ctx
 from scipy import optimize, special
 
+from mechdesign.checks import instance, integer
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down
 from mechdesign.evidence.proofs import INDEPENDENT_NOISE, Certificate, Claim, MechanismClass, Proof, RowsBound
@@ -67,7 +68,6 @@ from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_intege
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import IntegerNoise
 from mechdesign.noise.lattice import NoiseQuestion
-from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss, outward_decay
 from mechdesign.problem.privacy import ApproximateDP, Pointwise, pairs_of
 from mechdesign.problem.spine import Bound

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from mechdesign.checks import instance, integer, refuse
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most, shown
@@ -64,7 +65,6 @@ from mechdesign.noise.lattice import (
 )
 from mechdesign.noise.laws import draw_laws, truncated_laplace
 from mechdesign.noise.vector_noise import CellProduct
-from mechdesign.problem.checks import instance, integer, refuse
 from mechdesign.problem.law_moments import symmetric_mean
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Description, Pointwise, PureDP

@@ -23,6 +23,7 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import budget_worth, gaussian_privacy
 from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.checks import array, instance, number
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
@@ -49,7 +50,6 @@ from mechdesign.noise.separable import (
 )
 from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, delta_at
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
-from mechdesign.problem.checks import array, number
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import (
     Consumption,
@@ -61,7 +61,7 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.typing import Array, instance
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

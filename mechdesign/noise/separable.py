@@ -45,11 +45,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import fmpq
 
+from mechdesign.checks import array, doubles, instance, number, one_of, refuse, rounded_up
 from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import fraction, rational, safe_root
 from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy
-from mechdesign.problem.checks import array, doubles, instance, number, one_of, refuse, rounded_up
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices, Numbers
 

@@ -45,6 +45,7 @@ from numpy.polynomial import chebyshev
 from scipy import fft, linalg, optimize, signal
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
+from mechdesign.checks import UP, field, instance, integer, magnitude, one_of, refuse
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
@@ -64,7 +65,6 @@ from mechdesign.noise.buffered_noise import (
 )
 from mechdesign.noise.changes import ChangeSet, Participation, Patterns
 from mechdesign.noise.correlated_noise import FULL, GaussianDesign
-from mechdesign.problem.checks import UP, field, instance, integer, magnitude, one_of, refuse
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Law

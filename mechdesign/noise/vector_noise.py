@@ -27,10 +27,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
+from mechdesign import checks
 from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.grids import discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm
+from mechdesign.checks import doubles, field, inside, integer, listed, one_of, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import folded
@@ -41,8 +43,6 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.release import AddedNoise, ExactNoise, noisy
-from mechdesign.problem import checks
-from mechdesign.problem.checks import doubles, field, inside, integer, listed, one_of, settle
 from mechdesign.problem.law_moments import absolute_moment, is_gaussian
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity

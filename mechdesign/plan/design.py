@@ -15,6 +15,7 @@ import numpy as np
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.checks import UP, field, inside, instance, integer, number, one_of, settle
 from mechdesign.choice.rule import Choosing
 from mechdesign.errors import DesignError, InfeasibleError, unlike
 from mechdesign.evidence import proofs
@@ -39,7 +40,6 @@ from mechdesign.plan.mechanism import (
 )
 from mechdesign.plan.search import FAMILIES, VARIANCES, Choice, Item, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
-from mechdesign.problem.checks import UP, field, inside, instance, integer, number, one_of, settle
 from mechdesign.problem.privacy import ApproximateDP, PureDP, guarantee
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law

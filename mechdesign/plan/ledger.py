@@ -34,6 +34,7 @@ import pandas as pd
 from flint import arb, ctx
 from scipy import optimize
 
+from mechdesign.checks import instance, one_of, read
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
@@ -43,7 +44,6 @@ from mechdesign.evidence.proofs import CLAIMED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import before_noise
 from mechdesign.evidence.serialize import decode, dumps, encode
-from mechdesign.problem.checks import one_of, read
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -53,7 +53,6 @@ from mechdesign.problem.privacy import (
     guarantee,
 )
 from mechdesign.problem.spine import Design
-from mechdesign.typing import instance
 
 _HEAD = b'{"format": "mechdesign-ledger"'
 _END = 72

@@ -19,6 +19,7 @@ from scipy import interpolate, special, stats
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.checks import instance, one_of, positive
 from mechdesign.choice.rule import Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -33,7 +34,6 @@ from mechdesign.noise.families import opendp_measurement
 from mechdesign.plan.search import Item, spent, tally, together
 from mechdesign.plan.tasks import Count, Histogram, LinearQueries, Part, Sum, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import instance, one_of, positive
 from mechdesign.problem.law_moments import frozen_parts, is_gaussian
 from mechdesign.problem.privacy import (
     ApproximateDP,

@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from mechdesign import checks
+from mechdesign.checks import Checked, field
 from mechdesign.choose.questions import NumericQuery
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
@@ -31,8 +33,6 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.changes import Changes
 from mechdesign.noise.correlated import MatrixMechanism
 from mechdesign.noise.correlated_noise import StrategyNoise, released
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity

@@ -25,10 +25,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from mechdesign.checks import Checked, field, non_negative
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.problem.checks import Checked, field, non_negative
 from mechdesign.typing import Array, Indices, Numbers
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from mechdesign.checks import generator
 from mechdesign.errors import DesignError
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
-from mechdesign.problem.checks import generator
 from mechdesign.typing import Array, Indices, Numbers, Randomness, Weights
 
 

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from mechdesign.checks import Checked, array, field, interval, number, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import fields_shown, law_shown, shown
 from mechdesign.evidence.serialize import register_law, serializable
-from mechdesign.problem.checks import Checked, array, field, interval, number, settle
 from mechdesign.problem.law_moments import (
     frozen_parts,
     has_closed_form,

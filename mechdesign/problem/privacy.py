@@ -28,13 +28,13 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
+from mechdesign import checks
+from mechdesign.checks import Checked, field, instance
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field, instance
 from mechdesign.typing import Array, Numbers
 
 

@@ -29,12 +29,12 @@ from typing import Any
 
 import numpy as np
 
+from mechdesign import checks
+from mechdesign.checks import Checked, field
 from mechdesign.doubles import DOWN
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
 from mechdesign.typing import Array, Indices, Numbers
 
 NEIGHBOURS = ("add-remove", "replace")

@@ -27,13 +27,13 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
+from mechdesign.checks import Checked, inside, one_of
 from mechdesign.errors import DesignError, MechdesignError, SolverError, unlike
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import Checked, inside, one_of
 from mechdesign.problem.privacy import Consumption, Description, PureDP, guarantee, points_of, stated
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.solvers.deadline import Deadline, has_outer_bar, progress_bar, too_late

@@ -23,19 +23,9 @@ import flint
 import numpy as np
 from scipy import linalg
 
+from mechdesign.checks import Checked, answers, array, field, instance, integer, listed, one_of, settle
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import (
-    Checked,
-    answers,
-    array,
-    field,
-    instance,
-    integer,
-    listed,
-    one_of,
-    settle,
-)
 from mechdesign.typing import Array, Numbers
 
 Lift = tuple[tuple[Fraction, ...], ...]

@@ -46,10 +46,10 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
+from mechdesign.checks import integer, one_of, positive, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import integer, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, FloorSolution, pieces
 from mechdesign.quantizers.newton import LEAST_GAP, uncapped

@@ -49,11 +49,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import fmpq
 
+from mechdesign.checks import array, increasing, number, one_of, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_upper, fraction, round_down, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.problem.checks import array, increasing, number, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.moments import BITS, Cell, Moments, rational
 from mechdesign.solvers.deadline import pause

@@ -40,6 +40,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
+from mechdesign.checks import instance, integer, non_negative, number, settle
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import (
@@ -54,7 +55,6 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.grid import Grid
-from mechdesign.problem.checks import instance, integer, non_negative, number, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP

@@ -54,6 +54,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from mechdesign import checks
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
 from mechdesign.evidence.page import Saved
@@ -61,7 +62,6 @@ from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers import table as tables

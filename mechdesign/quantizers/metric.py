@@ -32,6 +32,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from mechdesign.checks import field, increasing, instance, integer, interval, one_of, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import fraction, rational, round_down
@@ -55,7 +56,6 @@ from mechdesign.model.exactly import audit_table
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, proved_bounds
-from mechdesign.problem.checks import field, increasing, instance, integer, interval, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of

@@ -27,12 +27,12 @@ import cvxpy as cp
 import numpy as np
 from scipy import optimize, sparse, stats
 
+from mechdesign.checks import array, field, instance, integer, positive, settle
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem
-from mechdesign.problem.checks import array, field, instance, integer, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP

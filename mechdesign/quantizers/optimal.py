@@ -35,6 +35,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
+from mechdesign.checks import array, field, integer, non_negative, one_of, positive, settle
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.proofs import MechanismClass, every, menu
 from mechdesign.evidence.results import Result, SolveReport
@@ -43,7 +44,6 @@ from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
-from mechdesign.problem.checks import array, field, integer, non_negative, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP

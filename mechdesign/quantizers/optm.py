@@ -25,13 +25,13 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
+from mechdesign.checks import field, integer, one_of, settle
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.model.grid import Grid, swept
 from mechdesign.model.search import Row, Sweeping
-from mechdesign.problem.checks import field, integer, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP

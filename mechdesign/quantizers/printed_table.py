@@ -28,6 +28,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
+from mechdesign.checks import array, instance, integer, non_negative, number, one_of
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, folded, shown
 from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
@@ -35,7 +36,6 @@ from mechdesign.evidence.proofs import RowsBound
 from mechdesign.model.problem import named
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
-from mechdesign.problem.checks import array, instance, integer, non_negative, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP, guarantee
 from mechdesign.problem.spine import Bound, Clock

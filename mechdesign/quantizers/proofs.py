@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, fraction, round_down, round_up
@@ -47,7 +48,6 @@ from mechdesign.evidence.results import ACTIVE, Accuracy, Result, audit_rows
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
-from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior, prior_words
 from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP, never_sent

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 
+from mechdesign.checks import instance, integer
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.files import check_writable
@@ -29,7 +30,6 @@ from mechdesign.model.expressions import rows_of
 from mechdesign.model.grid import Block, Programs, Sweep, audited
 from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import parameters_of
-from mechdesign.problem.checks import integer
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.quantizers.exact_law import ExactLaw, SelectionLaw, excess_loss, tightened
@@ -50,7 +50,7 @@ from mechdesign.quantizers.selection_program import (
 from mechdesign.quantizers.table import RESOLVED, smallest_epsilon, solved_epsilon
 from mechdesign.solvers import Solution
 from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Array, Indices, instance
+from mechdesign.typing import Array, Indices
 
 _ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients", "curved")
 _POSITIVE = 1e-12  # least probability at which tangents are taken

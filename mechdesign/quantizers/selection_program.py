@@ -29,16 +29,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from mechdesign.checks import instance, integer, number, one_of
 from mechdesign.errors import DesignError
 from mechdesign.model.declared import Declared
 from mechdesign.model.grid import Grid
 from mechdesign.model.problem import Requirement, Unknown, named
-from mechdesign.problem.checks import integer, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP, guarantee
 from mechdesign.quantizers.table import check_bins, check_range, mirrored_bins, symmetric_bins
-from mechdesign.typing import Array, Indices, Numbers, instance
+from mechdesign.typing import Array, Indices, Numbers
 
 Flags = npt.NDArray[np.bool_]
 Pieces = list[tuple[int, Array]]

@@ -29,16 +29,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mechdesign import checks
+from mechdesign.checks import FINITE, as_given, check_preserved, increasing, one_of, settle
+from mechdesign.checks import doubles as as_doubles
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.results import Accuracy, quantile
-from mechdesign.problem import checks
-from mechdesign.problem.checks import FINITE, check_preserved, increasing, one_of, settle
-from mechdesign.problem.checks import doubles as as_doubles
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
-from mechdesign.typing import Array, Indices, Numbers, as_given
+from mechdesign.typing import Array, Indices, Numbers
 
 LARGEST = 1e100
 """Largest magnitude: beyond it, or below its inverse, squares and products with them leave the range of doubles."""

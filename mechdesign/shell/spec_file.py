@@ -40,11 +40,11 @@ from scipy import stats
 
 import mechdesign
 from mechdesign import choose
+from mechdesign.checks import instance, interval, number, one_of
 from mechdesign.choose.questions import Question
 from mechdesign.errors import DesignError, InfeasibleError, unlike
 from mechdesign.model.grid import Grid
 from mechdesign.problem import privacy
-from mechdesign.problem.checks import instance, interval, number, one_of
 from mechdesign.problem.priors import clipped, truncated
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Design

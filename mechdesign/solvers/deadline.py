@@ -14,8 +14,8 @@ from functools import lru_cache
 from multiprocessing import current_process
 from typing import Any, TypeVar
 
+from mechdesign.checks import instance, no_numbers
 from mechdesign.errors import DesignError, MechdesignError, SolverError
-from mechdesign.typing import instance, no_numbers
 
 T = TypeVar("T")
 _LOOK = 0.1

@@ -26,10 +26,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.solvers.deadline import Deadline, heard
 from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, get, solve
-from mechdesign.typing import Array, Numbers, Status, instance
+from mechdesign.typing import Array, Numbers, Status
 
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,

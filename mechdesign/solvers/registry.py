@@ -22,9 +22,10 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
+from mechdesign.checks import instance
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.solvers.deadline import Deadline, heard
-from mechdesign.typing import Array, instance
+from mechdesign.typing import Array
 from mechdesign.typing import Status as Status
 
 

@@ -30,10 +30,10 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
+from mechdesign import checks
+from mechdesign.checks import Checked, array, field, finite, indices, instance, integer, listed
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, array, field, finite, indices, instance, integer, listed
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Numbers
 

@@ -57,13 +57,13 @@ from functools import cached_property
 
 import numpy as np
 
+from mechdesign import checks
 from mechdesign.channels.channel import Channel, Response
+from mechdesign.checks import Checked, field
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import RoundedSum
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
 from mechdesign.spaces.space import MetricSpace, emd, numbered
 from mechdesign.typing import Array, Numbers, Randomness
 

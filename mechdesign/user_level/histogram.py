@@ -46,6 +46,8 @@ import numpy as np
 import pandas as pd
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
+from mechdesign import checks
+from mechdesign.checks import Checked, field
 from mechdesign.errors import DataError, DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
@@ -56,8 +58,6 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.privacy import Consumption, Description, points_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.spaces.space import MetricSpace

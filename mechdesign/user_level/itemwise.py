@@ -43,14 +43,14 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from mechdesign import checks
 from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse
+from mechdesign.checks import Checked, field, settle
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field, settle
 from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace

@@ -59,15 +59,15 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
+from mechdesign import checks
 from mechdesign.accounting.gaussian import gaussian_mu
+from mechdesign.checks import Checked, field
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm_noise import KNormNoise, norm_order
 from mechdesign.noise.release import RoundedSum
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Numbers, Randomness

@@ -18,10 +18,10 @@ from functools import cached_property
 
 import numpy as np
 
+from mechdesign.checks import NARROWEST, Checked, answers, integer, one_of
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.page import Saved
-from mechdesign.problem.checks import NARROWEST, Checked, answers, integer, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
 

@@ -34,11 +34,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from mechdesign.errors import DataError, DesignError, MissingExtra, ResultFormatError
-from mechdesign.evidence.page import Saved
-from mechdesign.evidence.sampling import IntegerWeights, below, random_words, uniform_integers
-from mechdesign.evidence.serialize import dumps
-from mechdesign.problem.checks import (
+from mechdesign.checks import (
     Checked,
     answers,
     field,
@@ -50,6 +46,10 @@ from mechdesign.problem.checks import (
     one_of,
     read,
 )
+from mechdesign.errors import DataError, DesignError, MissingExtra, ResultFormatError
+from mechdesign.evidence.page import Saved
+from mechdesign.evidence.sampling import IntegerWeights, below, random_words, uniform_integers
+from mechdesign.evidence.serialize import dumps
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 Source = np.random.Generator | None  # for simulation; None is the operating system's randomness

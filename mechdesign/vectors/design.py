@@ -44,6 +44,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
+from mechdesign.checks import field, generator, instance, integer, magnitude, one_of
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import exp_lower
@@ -63,7 +64,6 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import field, generator, instance, integer, magnitude, one_of
 from mechdesign.problem.privacy import Description, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.typing import Array, Numbers, Randomness

@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from mechdesign.checks import Checked, field, generator, instance, one_of, positive, read
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import Checked, field, generator, instance, one_of, positive, read
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.sampling import segment_finder
 from mechdesign.quantizers.table import doubles, inside

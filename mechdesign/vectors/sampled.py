@@ -33,12 +33,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import optimize
 
+from mechdesign import checks
+from mechdesign.checks import Checked, field, integer, magnitude, one_of, settle
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field, integer, magnitude, one_of, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.exact_law import RationalTable
 from mechdesign.quantizers.mechanism import Quantizer

@@ -86,9 +86,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, special
 
+from mechdesign.checks import field, generator, integer, magnitude, one_of
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import field, generator, integer, magnitude, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Indices, Numbers, Randomness

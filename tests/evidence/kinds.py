@@ -28,8 +28,8 @@ import numpy as np
 import pandas as pd
 
 import mechdesign.evidence
+from mechdesign import checks
 from mechdesign.evidence import serialize
-from mechdesign.problem import checks
 
 INDEX = Path(mechdesign.evidence.__file__).with_name("kinds.json")
 PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")

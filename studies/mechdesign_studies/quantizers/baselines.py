@@ -17,8 +17,8 @@ import numpy as np
 from scipy import integrate
 
 import mechdesign as md
+from mechdesign.checks import DOWN, generator, positive, settle
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import DOWN, generator, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.table import inside

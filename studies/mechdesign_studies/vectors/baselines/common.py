@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from mechdesign.checks import generator, instance, integer, magnitude, settle
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.problem.checks import generator, instance, integer, magnitude, settle
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 from mechdesign.vectors.ball import checked_dimension, checked_vectors

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from mechdesign.checks import generator, integer
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.problem.checks import generator, integer
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array, Indices
 from mechdesign.vectors.coded import ModularSum, checked_seed

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from scipy import special, stats
 
-from mechdesign.problem.checks import integer
+from mechdesign.checks import integer
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.typing import Array
 from mechdesign.vectors.sphere import FastRotation

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mechdesign.problem.checks import integer, one_of
+from mechdesign.checks import integer, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array
 from mechdesign.vectors.ball import power_of_e

@@ -14,6 +14,17 @@ from typing import Any
 class MechdesignError(Exception):
     """Base class of every error this package raises on purpose."""
 
+    @classmethod
+    def when(cls, broken: object, message: str) -> None:
+        """Raise the error with this message if a condition is broken.
+
+        Examples
+        --------
+        >>> MechdesignError.when(2 < 1, "two must not be less than one")
+        """
+        if broken:
+            raise cls(message)
+
 
 class DesignError(MechdesignError, ValueError):
     """An argument is not acceptable; the message names it, its value and what is allowed."""

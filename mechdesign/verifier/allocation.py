@@ -37,7 +37,7 @@ from mechdesign.verifier import calibration, reading
 from mechdesign.verifier.arithmetic import between, decimal
 from mechdesign.verifier.calibration import Changes, Term, changes_of, delta_of
 from mechdesign.verifier.composition import ONE, PI, PLACES, ROUND, SLACK, ZERO, gamma, normal
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
 from mechdesign.verifier.table import MISSED, Own, own_rows, rows_hold, tangents_of
 
 EXACT = 2000
@@ -166,8 +166,7 @@ def largest_budget(need: Need, laplace: bool) -> Decimal:
 def lower_bound(asked: Question, proof: Json, bound: float, value: float, account: Account) -> None:
     """Check that no scales cost less than the bound."""
     size, mixes, shares = len(asked.weights), proof["mixes"], proof["shares"]
-    if min(proof["multipliers"]) < 0:
-        raise Refused("a multiplier of a requirement that is negative")
+    refuse(min(proof["multipliers"]) < 0, "a multiplier of a requirement that is negative")
     profiles = []
     for k, need in enumerate(asked.needs):
         profiles.append(need.sizes)
@@ -293,8 +292,7 @@ def separated(asked: Question, proof: Json, profiles: list[list[float]], value: 
         for g, v in zip(groups.member, profile, strict=True):
             spent[g] += y * Decimal(v) ** asked.spend
     for (equal, terms, offset), of_two, nu in zip(groups.coupled, ratio, map(Decimal, multipliers)):
-        if nu < 0 and not equal:
-            raise Refused("a multiplier of an inequality that is negative")
+        refuse(nu < 0 and not equal, "a multiplier of an inequality that is negative")
         if of_two and logarithmic:
             (b, h), (a, g) = sorted((a, g) for g, a in terms.items())
             log[g], log[h] = log[g] + nu, log[h] - nu
@@ -303,8 +301,7 @@ def separated(asked: Question, proof: Json, profiles: list[list[float]], value: 
         fixed.append(nu * decimal(offset))
         for g, factor in terms.items():
             slope[g] += nu * decimal(factor)
-    if logarithmic and min(slope) < 0:
-        raise Refused("multipliers that leave a function which is not convex")
+    refuse(logarithmic and min(slope) < 0, "multipliers that leave a function which is not convex")
     parts = []
     for g, (low, high) in enumerate(zip(groups.low, groups.high)):
         start, end = decimal(low), None if high is None else decimal(high)
@@ -408,8 +405,7 @@ def allocation(result: Json, account: Account) -> None:
             "groups part the coordinates", sorted(reading.flat(design["groups"])) == list(range(size))
         )
     if result["lower_bound"] is not None:
-        if mixed:
-            raise Refused("a lower bound of a search over types, which has none")
+        refuse(mixed, "a lower bound of a search over types, which has none")
         lower_bound(asked, proof, result["lower_bound"], result["value"], account)
 
 
@@ -433,8 +429,7 @@ def private(
     changes = None if several is None else changes_of(several, len(lam))
     if changes is not None:
         account.agrees("sensitivities are those of the bounds", [Fraction(l) for l in lam] == changes.sizes)
-        if proof is None or noise == "mixed":
-            raise Refused("several bounds without a proof of what they consume")
+        refuse(proof is None or noise == "mixed", "several bounds without a proof of what they consume")
     prices = None if proof is None or proof["prices"] is None else proof["prices"][k]
 
     def left_of(budget: Fraction) -> Fraction:
@@ -479,8 +474,7 @@ def largest_square(privacy: Json, side: int = 0) -> Fraction:
     if privacy[""] == "gaussian-dp":
         return Fraction(privacy["mu"]) ** 2
     points = reading.points_of(privacy)
-    if not all(0 < d < 1 for _, d in points):
-        raise Refused("Gaussian noise under pure privacy")
+    refuse(not all(0 < d < 1 for _, d in points), "Gaussian noise under pure privacy")
     with localcontext(prec=PLACES):
         return min(Fraction(normal_ends(Decimal(e), Decimal(d))[side]) for e, d in points)
 

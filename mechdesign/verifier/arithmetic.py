@@ -12,7 +12,7 @@ from fractions import Fraction
 from operator import mul
 from typing import Any, TypeVar
 
-from mechdesign.verifier.reading import Json, NotCovered, Refused
+from mechdesign.verifier.reading import Json, NotCovered, refuse
 
 Number = TypeVar("Number", float, Decimal)
 
@@ -90,8 +90,7 @@ def whole(matrix: Matrix) -> tuple[list[list[int]], int]:
 
 def times(one: Matrix, other: Matrix) -> list[list[Any]]:
     """The product of two matrices; refused where their shapes do not fit."""
-    if {*map(len, one)} != {len(other)}:
-        raise Refused("a matrix of another shape")
+    refuse({*map(len, one)} != {len(other)}, "a matrix of another shape")
     columns = transposed(other)
     return [[sum(map(mul, row, column)) for column in columns] for row in one]
 
@@ -103,8 +102,7 @@ def transposed(matrix: Matrix) -> list[list[Any]]:
 def inverse(matrix: Matrix) -> list[list[float]]:
     """In doubles, by elimination with row exchanges; rows and columns are scaled first."""
     size = len(matrix)
-    if any(len(row) != size for row in matrix):
-        raise Refused("a matrix that is not square")
+    refuse(any(len(row) != size for row in matrix), "a matrix that is not square")
     scale = [max(map(abs, row)) or 1.0 for row in matrix]
     rows = [
         [x / s for x in row] + [float(i == j) for j in range(size)]
@@ -113,8 +111,7 @@ def inverse(matrix: Matrix) -> list[list[float]]:
     for k in range(size):
         pivot = max(range(k, size), key=lambda i: abs(rows[i][k]))
         rows[k], rows[pivot] = rows[pivot], rows[k]
-        if rows[k][k] == 0:
-            raise Refused("a matrix that has no inverse")
+        refuse(rows[k][k] == 0, "a matrix that has no inverse")
         head = [x / rows[k][k] for x in rows[k]]
         rows[k] = head
         for i in range(size):
@@ -130,8 +127,7 @@ def cholesky(matrix: Matrix) -> list[list[float]]:
         found.append([0.0] * len(matrix))
         for j in range(i + 1):
             left = row[j] - math.fsum(map(mul, found[i][:j], found[j][:j]))
-            if i == j and left <= 0:
-                raise Refused("a matrix that is not positive definite")
+            refuse(i == j and left <= 0, "a matrix that is not positive definite")
             found[i][j] = math.sqrt(left) if i == j else left / found[j][j]
     return found
 

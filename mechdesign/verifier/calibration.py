@@ -40,7 +40,7 @@ from typing import NamedTuple, TypeAlias
 from mechdesign.verifier import composition, reading
 from mechdesign.verifier.arithmetic import between, decimal
 from mechdesign.verifier.composition import HALF, ONE, ROUND, SLACK, WHOLE, ZERO, Cell, Grid, Losses
-from mechdesign.verifier.reading import STAIRS, Account, Json, NotCovered, Refused, TooLarge
+from mechdesign.verifier.reading import STAIRS, Account, Json, NotCovered, Refused, TooLarge, refuse
 
 BITS = 800
 MOST_EXACT = 2000
@@ -200,15 +200,13 @@ def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | Non
     if not isinstance(sensitivity, dict):
         return [(Fraction(sensitivity), dimension)], None, None
     count, each = sensitivity["l0"] or dimension, coordinates(sensitivity)
-    if count > dimension:
-        raise Refused("more coordinates that change than there are")
+    refuse(count > dimension, "more coordinates that change than there are")
     if sensitivity["each"] is None:
         return [(each[0], count)], *norms(sensitivity)
     if len(each) != dimension or min(sensitivity["each"]) < 0:
         raise Refused("bounds of other coordinates than the answer's, or negative ones")
     sizes = Counter(sorted((size for size in each if size > 0), reverse=True)[:count])
-    if not sizes:
-        raise Refused("bounds that allow no change")
+    refuse(not sizes, "bounds that allow no change")
     return sorted(sizes.items(), reverse=True), *norms(sensitivity)
 
 
@@ -558,8 +556,7 @@ def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
     shapes, scale = tuple(map(Decimal, law["args"])), Decimal(law.get("scale", 1))
     if not all(x.is_finite() for x in (*shapes, scale)) or not 0 < scale < Decimal("1e154"):
         raise Refused("a scale that is not positive, or whose square no double holds")
-    if not proper(name, shapes):
-        raise Refused(f"a shape that no law {name} has")
+    refuse(not proper(name, shapes), f"a shape that no law {name} has")
     return name, shapes, scale
 
 
@@ -609,13 +606,11 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
                 shares.append((used / budget_of(part), sharp))
         return max(shares)[0], all(sharp for _, sharp in shares)
     if privacy[""] == "gaussian-dp":
-        if rate < 1 or name != "norm":
-            raise Refused("a requirement that normal noise alone meets, without samples")
+        refuse(rate < 1 or name != "norm", "a requirement that normal noise alone meets, without samples")
         account.at_most(f"mu at most {privacy['mu']!r}", cases[0].ratio, Decimal(privacy["mu"]) ** 2 * ROUND)
         return cases[0].ratio.sqrt(), len(cases) == 1
     if privacy[""] == "zcdp":
-        if rate < 1:
-            raise Refused("a sampling rate under zero-concentrated privacy")
+        refuse(rate < 1, "a sampling rate under zero-concentrated privacy")
         if name not in ("norm", "discrete_gaussian"):
             raise NotCovered(f"zero-concentrated privacy of noise of the law {name}")
         claim = f"rho at most {privacy['rho']!r}" + (

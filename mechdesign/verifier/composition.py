@@ -46,7 +46,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import between, exp_bounds, series
-from mechdesign.verifier.reading import Account, Json, Refused
+from mechdesign.verifier.reading import Account, Json, Refused, refuse
 
 PI = Decimal(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211"
@@ -597,8 +597,7 @@ def staircase_atoms(shapes: tuple[Decimal, ...], shift: Decimal) -> tuple[list[C
 
     A third shape is a point mass at 0, which no shift moves onto itself: the mass whose loss is infinite.
     """
-    if shift > 1:
-        raise Refused("a change of more than one step of the staircase")
+    refuse(shift > 1, "a change of more than one step of the staircase")
     epsilon, gamma, answered = (*shapes, ZERO)[:3]
     b, rest = (-epsilon).exp(), 1 - answered
     level = rest * (1 - b) / (2 * (gamma + b * (1 - gamma)))

@@ -61,7 +61,7 @@ from mechdesign.verifier.allocation import largest_square, smallest_beyond
 from mechdesign.verifier.arithmetic import root_above, times, transposed, whole
 from mechdesign.verifier.composition import PLACES, ROUND
 from mechdesign.verifier.local_report import answers
-from mechdesign.verifier.reading import Account, Json, Refused, asked, counts_of, flat, proofs_of
+from mechdesign.verifier.reading import Account, Json, Refused, asked, counts_of, flat, proofs_of, refuse
 from mechdesign.verifier.table import MISSED, Own, family_holds, objective_is, own_rows, tangents_of
 
 ROOM = 1e-11
@@ -125,8 +125,7 @@ def exactly(matrix: Json) -> list[list[Fraction]]:
 def lifted(spans: Json, weights: Json) -> list[list[float]]:
     """Return EᵀWE, the weights of errors of the coordinates that get noise."""
     lift = [[float(x) for x in row] for row in spans]
-    if weights is not None and weights != transposed(weights):
-        raise Refused("weights that are no symmetric matrix")
+    refuse(weights is not None and weights != transposed(weights), "weights that are no symmetric matrix")
     return times(transposed(lift), lift if weights is None else times(weights, lift))
 
 
@@ -190,11 +189,9 @@ def counts(result: Json, account: Account) -> None:
     design, law, stated = result["design"], result["mechanism"], result["value"]
     changes = design["changes"]
     n, c, a, signed = changes["size"], changes["l0"], Fraction(changes["most"]), changes["signed"]
-    if changes[""] != "count-changes" or design["weights"] is not None:
-        raise Refused("counts that are not alike")
+    refuse(changes[""] != "count-changes" or design["weights"] is not None, "counts that are not alike")
     rows = sorted(law["whitening"], reverse=True)  # in any order they whiten alike
-    if not 1 <= c <= n <= 10_000 or len(rows) != n:
-        raise Refused("noise of other counts than the design's")
+    refuse(not 1 <= c <= n <= 10_000 or len(rows) != n, "noise of other counts than the design's")
     if rows[0][0] < rows[0][-1]:
         rows.reverse()
     account.takes(n * n)
@@ -238,8 +235,7 @@ def counts(result: Json, account: Account) -> None:
 
 def covariance_problem(result: Json, account: Account) -> None:
     design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
-    if law[""] != "correlated-gaussian-noise":
-        raise Refused("another mechanism than correlated noise")
+    refuse(law[""] != "correlated-gaussian-noise", "another mechanism than correlated noise")
     changes, r = design["changes"], law["whitening"]
     n = len(changes[0])
     plain = law["lift"] is None and law["coordinates"] in (None, list(range(n)))
@@ -254,11 +250,9 @@ def covariance_problem(result: Json, account: Account) -> None:
     account.bounds("no change consumes more than the budget", most_of(r, changes), law["budget"])
     rows, witness = own_rows(design, n * n), proofs["law-proof"]["given"]
     costs = [Fraction(c) for c in design["cost"]]
-    if len(witness) != len(costs) - n * n:
-        raise Refused("further columns without values")
+    refuse(len(witness) != len(costs) - n * n, "further columns without values")
     spread = Spread(r)
-    if spread.off >= Fraction(1, 2):
-        raise Refused("a whitening that doubles cannot invert")
+    refuse(spread.off >= Fraction(1, 2), "a whitening that doubles cannot invert")
     curved = tangents_of(design)
     for label in design["labels"]:
         left = (left_of_row(row, spread, witness) for row in rows if row.label == label)
@@ -333,13 +327,11 @@ def problem_bound(
     account.takes(2 * k * m * (n + m) + 4 * m * n * n, 400)
     total, constant = list(costs), Fraction(design["constant"])
     for nu, row in zip(multipliers, rows):
-        if nu < 0 and not row.equal:
-            raise Refused("a multiplier of an inequality that is negative")
+        refuse(nu < 0 and not row.equal, "a multiplier of an inequality that is negative")
         constant += nu * row.offset
         for j, a in row.terms:
             total[j] += nu * a
-    if any(total[n * n :]):
-        raise Refused("multipliers that do not pay for a further column")
+    refuse(any(total[n * n :]), "multipliers that do not pay for a further column")
     shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
     account.at_most("the weights are above a sum of squares", 0, arithmetic.dominance(factor, shifted))
     (x, one), (q, two), (v, three) = map(whole, (factor, contraction, changes))
@@ -431,16 +423,14 @@ class Changed(NamedTuple):
 
 def changed(changes: Json, size: int) -> Changed:
     """Return how one person changes so many counts."""
-    if changes["size"] != size:
-        raise Refused("changes of other counts than the workload's")
+    refuse(changes["size"] != size, "changes of other counts than the workload's")
     if changes[""] == "count-changes":
         asked = Changed(changes["l0"], changes["signed"])
     else:
         often = changes["participation"]
         every = often["every"] or 1
         asked = Changed(often["times"], changes["signed"], often["apart"] or every, every, not often["fewer"])
-    if not 1 <= asked.most <= -(-size // asked.apart):
-        raise Refused("more counts that change than there are")
+    refuse(not 1 <= asked.most <= -(-size // asked.apart), "more counts that change than there are")
     return asked
 
 
@@ -556,8 +546,7 @@ MOST_STEPS = 10_000
 def stream(result: Json, account: Account) -> None:
     """Running totals of counts of which some change, at least b apart."""
     design, law = result["design"], result["mechanism"]
-    if law[""] != "buffered-noise":
-        raise Refused("another mechanism than the design's")
+    refuse(law[""] != "buffered-noise", "another mechanism than the design's")
     fits(law, account)
     steps, often = design["size"], design["participation"]
     asked = law["size"] == steps and len(law["poles"]) <= design["buffers"] <= MOST_BUFFERS
@@ -579,8 +568,7 @@ def stream(result: Json, account: Account) -> None:
     if result["lower_bound"] is None:
         return
     claim = f"no Toeplitz strategy costs less than {result['lower_bound']:.12g}"
-    if often["times"] > 1:
-        raise Refused("a lower bound of counts of which several change")
+    refuse(often["times"] > 1, "a lower bound of counts of which several change")
     if not largest and steps > MOST_STEPS:
         account.claimed(claim)
         return

@@ -43,7 +43,7 @@ from mechdesign.verifier import calibration
 from mechdesign.verifier.arithmetic import between, hypergeometric
 from mechdesign.verifier.calibration import widths
 from mechdesign.verifier.composition import HALF, ONE, PI, PLACES, left_after
-from mechdesign.verifier.reading import LOST, Account, Json, Refused
+from mechdesign.verifier.reading import LOST, Account, Json, Refused, refuse
 
 NEARLY = 1 - 10 * LOST
 """The share of a lower bound that is shown: sums of doubles show no more."""
@@ -191,8 +191,7 @@ def knorm(result: Json, account: Account) -> None:
     bounds, l1, l2 = ([], None, None) if listed else calibration.bounds_of(design["sensitivity"], k)
     account.takes(10 * len(bounds) + (0 if plain else 10 * k), 3000)
     account.takes(16 * k if design["loss"] == "absolute" else 0)
-    if law["largest"] is None:
-        raise Refused("noise that does not say for which changes it is")
+    refuse(law["largest"] is None, "noise that does not say for which changes it is")
     scale, largest = Fraction(law["scale"]), Fraction(law["largest"])
     widths = law["widths"] and tuple(map(Fraction, law["widths"]))
     hull = Hull(law, account) if law["vertices"] else None
@@ -251,8 +250,7 @@ def within_budget(design: Json, loss: Fraction, radial: bool, account: Account) 
 
 def simulated_error(result: Json, scale: Fraction, account: Account) -> None:
     """Claim an error that is simulated, and check that it is at least what each coordinate's largest change implies."""
-    if result["lower_bound"] is not None:
-        raise Refused("a bound of noise whose moments are simulated")
+    refuse(result["lower_bound"] is not None, "a bound of noise whose moments are simulated")
     design, stated = result["design"], result["value"]
     k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
     each = (max(abs(Fraction(v[i])) for v in design["sensitivity"]) for i in range(k))
@@ -568,8 +566,7 @@ class Stairs:
     def moment(self, order: int, gamma: float) -> float:
         self.start()
         above, below = self.sums(gamma, self.dimension + order, self.dimension)
-        if below <= LEAST_SUM:
-            raise Refused("a first level that no double resolves at this scale")
+        refuse(below <= LEAST_SUM, "a first level that no double resolves at this scale")
         return above / below
 
     def ripple(self, n: int) -> float:

@@ -36,7 +36,7 @@ from operator import mul
 from mechdesign.verifier import arithmetic
 from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.quantizer import left_of_ratio
-from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of
+from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of, refuse
 
 LISTED = 16
 BITS = 128
@@ -46,8 +46,7 @@ Whole = list[list[int]]
 
 def local_report(result: Json, account: Account) -> None:
     design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
-    if law[""] not in ("linear-report", "subset-report"):
-        raise Refused("a law of something else than local reports")
+    refuse(law[""] not in ("linear-report", "subset-report"), "a law of something else than local reports")
     worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
     account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
     outputs, left, cost = (subsets if law[""] == "subset-report" else tables)(result, account)
@@ -74,8 +73,7 @@ def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     """Return the number of outputs of a table of weights, its slack of e^ε, and its loss."""
     design, law = result["design"], result["mechanism"]
     worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
-    if law["prior"] is not None and not worst:
-        raise Refused("a decoder for other data than the design's")
+    refuse(law["prior"] is not None and not worst, "a decoder for other data than the design's")
     rows = table(law, account)
     full, below = gram(law["workload"], account)
     found, scale = centred(full, below)
@@ -137,8 +135,7 @@ def moments_of_sets(
         for i, g in enumerate(entries):
             form = (held - other - 2 * pair + 2 * two) * g + (other - two) * trace
             found[i] += math.ceil(square * form * UNIT)
-    if scale <= 0:
-        raise Refused("sets by which counts cannot be told")
+    refuse(scale <= 0, "sets by which counts cannot be told")
     return Fraction(scale, UNIT), [Fraction(each * UNIT, scale**2) for each in found]
 
 
@@ -170,8 +167,7 @@ def part_gram(part: Json, full: bool, account: Account) -> tuple[Callable[[int, 
     n, kind = part["size"], part["kind"]
     if kind == "matrix":
         account.takes((n if full else 4) * len(part["matrix"]) * n, 200)
-        if not part["matrix"] or any(len(row) != n for row in part["matrix"]):
-            raise Refused("queries on other counts")
+        refuse(not part["matrix"] or any(len(row) != n for row in part["matrix"]), "queries on other counts")
         rows, bits = arithmetic.whole(part["matrix"])
         columns, totals = arithmetic.transposed(rows), [sum(row) for row in rows]
         sums = [sum(map(mul, column, totals)) for column in columns]
@@ -213,14 +209,12 @@ def table(law: Json, account: Account) -> Whole:
     if len(rows) != size or len({len(row) for row in rows}) != 1 or size < 2:
         raise Refused("a table of another size than the workload")
     prior = law["prior"]
-    if prior is not None and (len(prior) != size or min(prior) <= 0):
-        raise Refused("a prior that is none")
+    refuse(prior is not None and (len(prior) != size or min(prior) <= 0), "a prior that is none")
     account.takes(size * len(rows[0]), 200)
     totals = [*map(sum, rows)]
     off = 1 - Fraction(max(totals), min(totals) or 1)
     account.agrees("rows sum to 1", not off and min(map(min, rows)) >= 0, off)
-    if min(map(sum, zip(*rows))) <= 0:
-        raise Refused("a report that nobody sends")
+    refuse(min(map(sum, zip(*rows))) <= 0, "a report that nobody sends")
     return list(rows)
 
 
@@ -292,8 +286,7 @@ def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account
     norm = Fraction(sum(map(abs, flat(held))), unit)
     left = sum(map(abs, flat(residual(moments, held, unit)))) + size * size
     off = Fraction(left, unit) + Fraction(2 * size, unit) * norm
-    if off >= 1:
-        raise Refused("a table by which counts cannot be told")
+    refuse(off >= 1, "a table by which counts cannot be told")
     longest = Fraction(max(map(sum, columns)) + size, unit)
     weight = Fraction(sum(found[x][x] for x in range(size)), scale) + 1  # at least |W|
     error = weight * (norm * off / (1 - off) * longest + norm * Fraction(size, unit))
@@ -325,16 +318,14 @@ def below_all(
     form, unit = arithmetic.times(arithmetic.times(arithmetic.transposed(near), found), near), 4**bits * scale
     cost, growth = Fraction(sum(prices), 2**price_bits), exp_bounds(epsilon)[1]
     if proof["products"] is not None:
-        if worst:
-            raise Refused("a matrix inequality for the worst case")
+        refuse(worst, "a matrix inequality for the worst case")
         cost += paid(proof, [[Fraction(x, unit) for x in row] for row in form], growth, account)
     else:
         two = 2 * sum(prior) << price_bits
         pairs = [[(a * q + b * p) * unit for b, q in zip(prices, prior)] for a, p in zip(prices, prior)]
         rows = [[x - two * y for x, y in zip(*pair)] for pair in zip(pairs, form)]
         account.at_most("the prices of all rays are enough", 0, least_ray(rows, growth, account))
-    if cost <= 0:
-        raise Refused("prices that are not positive")
+    refuse(cost <= 0, "prices that are not positive")
     trace = Fraction(sum(sum(map(mul, row, column)) for row, column in zip(found, zip(*near))), scale << bits)
     return trace**2 / cost - Fraction(sum(p * found[x][x] for x, p in enumerate(prior)), sum(prior) * scale)
 
@@ -342,8 +333,7 @@ def below_all(
 def least_ray(rows: Whole, growth: Fraction, account: Account) -> Fraction:
     """The least uᵀ(rows)u of all u of 1 and ρ that are not constant, as a share of Σ |rows|: in the order of Gray, one entry changes at a time."""
     size = len(rows)
-    if size > LISTED:
-        raise Refused("rays of so many categories are not listed")
+    refuse(size > LISTED, "rays of so many categories are not listed")
     account.takes(2**size * (size + 4), 300)
     low = 1 << 64
     step = -(-growth.numerator * low // growth.denominator) - low
@@ -371,8 +361,7 @@ def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Acc
     if any(x < 0 for x in flat(parts)) or any(part[i][i] for part in parts for i in range(size)) or slack < 0:
         raise Refused("products that are negative, or of one category with itself")
     prices, square = [[Fraction(x) for x in proof[name] or ()] for name in ("prices", "squares")]
-    if len(square) != size:
-        raise Refused("squares of another number of categories")
+    refuse(len(square) != size, "squares of another number of categories")
     account.divides(20 * size * size, 200)
     account.takes(size**3, 100)
     matrix = [[slack * (i == j) for j in range(size + 1)] for i in range(size + 1)]

@@ -44,7 +44,7 @@ from typing import NamedTuple
 from mechdesign.verifier.arithmetic import exp_bounds, peak
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import WHOLE
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of, refuse
 from mechdesign.verifier.table import Own, Row, bound_within, increasing, keeps_rows, lower_bound, zeros
 
 MOST = 128
@@ -170,8 +170,7 @@ class Lattice(NamedTuple):
             at, terms = y - reach, dict[Json, Fraction]()
             repeated = abs(at) > self.side
             here, there = self.place(at, repeated), self.place(at + shifts[k], repeated)
-            if here is None or (there is None and self.free):
-                raise Refused("a row that the problem has not")
+            refuse(here is None or (there is None and self.free), "a row that the problem has not")
             for found, factor in ((here, Fraction(1)), (there, -growth)):
                 if found is not None:
                     terms[found[0]] = terms.get(found[0], Fraction(0)) + factor * found[1]
@@ -282,8 +281,7 @@ def lattice_noise(result: Json, account: Account) -> None:
         raise Refused("a budget for which no such noise is made")
     whole = design["integer"]
     moved, several = design["l0"] or design["dimension"], law[""] not in ("cell-noise", "integer-noise")
-    if not 1 <= moved <= design["dimension"]:
-        raise Refused("more numbers that change than there are")
+    refuse(not 1 <= moved <= design["dimension"], "more numbers that change than there are")
     if several:
         alike = (law["dimension"], law.get("l0") or law["dimension"]) == (design["dimension"], moved)
         if law[""] == "additive-noise":
@@ -293,8 +291,7 @@ def lattice_noise(result: Json, account: Account) -> None:
         law = law["law"]
     elif design["dimension"] != 1 or moved != 1:
         raise Refused("noise of one number for several")
-    if whole != (law[""] == "integer-noise"):
-        raise Refused("noise for numbers of the other kind, whole or not")
+    refuse(whole != (law[""] == "integer-noise"), "noise for numbers of the other kind, whole or not")
     law = on_cells(law) if whole else law
     total = total_of(law)
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
@@ -306,8 +303,7 @@ def lattice_noise(result: Json, account: Account) -> None:
         claim = f"delta at most {d!r} at epsilon = {e!r}"
         account.at_most(claim, largest_excess(law, low, account) * Fraction(moved) / total, Fraction(d))
     sides = [(start + j * width, start + (j + 1) * width) for j in range(len(cells))]
-    if r and (sides[n - 1][1] > 0 or sides[-n][0] < 0):
-        raise Refused("tails that reach across zero")
+    refuse(r and (sides[n - 1][1] > 0 or sides[-n][0] < 0), "tails that reach across zero")
     decays = [r if min(j, len(cells) - 1 - j) < n else 0 for j in range(len(cells))]
     costs = (cost(*side, loss, whole, decay, n * width) for side, decay in zip(sides, decays))
     spent: Json = sum(map(mul, cells, costs))
@@ -346,14 +342,12 @@ def changes(design: Json) -> Fraction:
 def total_of(law: Json) -> Fraction:
     """Return the weight of all cells, repetitions included; refuse weights and tails that are no law."""
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
-    if n < 1 or n > len(cells) + 100:
-        raise Refused("more shifts than the law has use for")
+    refuse(n < 1 or n > len(cells) + 100, "more shifts than the law has use for")
     if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and (spike or len(cells) < 2 * n)):
         raise Refused("weights that are none")
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
     total = sum(cells) + spike + (sum(cells[:n]) + sum(cells[-n:])) * (r / (1 - r))
-    if total <= 0:
-        raise Refused("weights that are none")
+    refuse(total <= 0, "weights that are none")
     return Fraction(total)
 
 
@@ -455,8 +449,7 @@ def lattice_problem(result: Json, account: Account) -> None:
     """Check a problem on the masses of noise, and its law."""
     design, proofs = result["design"], proofs_of(result)
     n, side = design["change"], (len(design["outputs"]) - 1) // 2
-    if not 1 <= n <= 2 * side or len(design["outputs"]) != 2 * side + 1:
-        raise Refused("a lattice that is none")
+    refuse(not 1 <= n <= 2 * side or len(design["outputs"]) != 2 * side + 1, "a lattice that is none")
     total, weights, points = private_on_lattice(result, side, account)
     r = Fraction(design["decay"])
     lattice = Lattice(side, n, r)
@@ -500,8 +493,7 @@ def private_on_lattice(result: Json, side: int, account: Account) -> tuple[Fract
     alike = (law["cells_per_shift"], law["decay"], law["width"]) == (n, r, step) and not (odd or pad < 0)
     account.agrees("the noise is on the problem's lattice", alike and centred and not (r and pad))
     wrong = not alike or law["spike"] or (r and (pad or n > side))
-    if wrong or (whole and not step == 1 <= design["sensitivity"]):
-        raise Refused("noise on another lattice")
+    refuse(wrong or (whole and not step == 1 <= design["sensitivity"]), "noise on another lattice")
     if (design["tails"] is None) == (r > 0) or (r and not decays(r, Fraction(design["tails"]))):
         raise Refused("a decay that is not that of the tails")
     sensitivity = Fraction(design["sensitivity"])

@@ -32,7 +32,7 @@ from mechdesign.verifier.calibration import law_of, most_lost, terms_of
 from mechdesign.verifier.composition import COSTS, ROUND, ZERO, left_after
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, largest_of, unbiased
 from mechdesign.verifier.local_report import answers
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked, refuse
 from mechdesign.verifier.table import SPREADS
 
 RULES = ("permute-and-flip", "exponential mechanism", "report noisy max")
@@ -53,8 +53,7 @@ def plan(result: Json, account: Account) -> None:
     if design["chosen"] and (design["privacy"][""] in BY_MU or design["targets"]):
         raise Refused("choices in a plan that counts no ε and no ρ, or that seeks the least budget")
     taken = design["rounds"] * with_noise(law, neighbours, design["privacy"][""], account)
-    if groups and neighbours != "add-remove":
-        raise Refused("disjoint groups between which a person may move")
+    refuse(groups and neighbours != "add-remove", "disjoint groups between which a person may move")
     asked_for, settled = dict(design["tasks"]), law["tasks"] if same else ()
     offered = [(name, task) for name, task in settled if is_offered(name, task, asked_for[name], account)]
     parts = {name: parts_of(task, neighbours, account) for name, task in offered}
@@ -70,8 +69,7 @@ def plan(result: Json, account: Account) -> None:
     if design["targets"]:
         granted[budget] = value
     if taken:
-        if (left := Fraction(granted[budget]) - taken) <= 0:
-            raise Refused("choices that leave nothing for noise")
+        refuse((left := Fraction(granted[budget]) - taken) <= 0, "choices that leave nothing for noise")
         near = float(left)
         granted[budget] = near if Fraction(near) <= left else math.nextafter(near, 0.0)
     apart = {name for group in groups for name in group}
@@ -309,8 +307,7 @@ def assigned(law: Json, account: Account) -> bool:
 def allocated(result: Json, account: Account) -> None:
     """Check an allocation of noise of one family."""
     design, law, value = result["design"], result["mechanism"], result["value"]
-    if result["lower_bound"] is not None:
-        raise Refused("a lower bound of a search over laws, which has none")
+    refuse(result["lower_bound"] is not None, "a lower bound of a search over laws, which has none")
     own = all(unit["law"]["name"] == design["noise"] for unit in law["units"])
     account.agrees("the noise is the design's", own)
     account.agrees("it is for the design's changes", law["sensitivities"] == design["sensitivities"])
@@ -390,8 +387,7 @@ def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
         same = law[""] == "choice-rule" and design["largest"] is None and law["choose"] == times
     same = same and law["candidates"] == candidates
     account.agrees("the rule is for the candidates of the design", same)
-    if not same:
-        raise Refused("a rule for other candidates")
+    refuse(not same, "a rule for other candidates")
     loss = Fraction(law["rate"]) * spread
     each = {
         k: Fraction(v) / times if isinstance(v, (int, float)) else v for k, v in design["privacy"].items()
@@ -404,12 +400,10 @@ def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
 def rule(result: Json, account: Account) -> None:
     """Check the privacy of a rule, and its regret."""
     law = result["mechanism"]
-    if result["lower_bound"] is not None:
-        raise Refused("a lower bound on the regret of rules, of which there is none")
+    refuse(result["lower_bound"] is not None, "a lower bound on the regret of rules, of which there is none")
     size, unit = by_rule(result["design"], law, account)
     times = result["design"].get("choose", 1)
-    if not 1 <= times <= min(size, 1000):
-        raise Refused("more choices than candidates")
+    refuse(not 1 <= times <= min(size, 1000), "more choices than candidates")
     regret = math.fsum(worst_regret(law["rule"], size - k) for k in range(times)) / law["rate"] / unit
     claim = f"the expected regret is at most {result['value']!r}{' where all others are equally far behind' * (law['rule'] == RULES[2])}"
     account.at_most(claim, regret * (1 - 1e-13), result["value"], "recomputed")
@@ -421,8 +415,7 @@ def with_noise(law: Json, neighbours: str, budget: str, account: Account) -> Fra
     account.agrees("every choice has its rule", len(dict(law["chosen"])) == len(law["rules"]))
     for (name, design), own in zip(dict(law["chosen"]).items(), law["rules"]):
         part = account.part()
-        if design[""] not in ("private-choice", "private-quantile"):
-            raise Refused(f"{name}: no choice")
+        refuse(design[""] not in ("private-choice", "private-quantile"), f"{name}: no choice")
         by_rule(design, own, part)
         account.join(name, part)
         replaced = "replace" if design["neighbours"].startswith("replace") else "add-remove"

@@ -55,9 +55,9 @@ from itertools import accumulate, pairwise, permutations
 from operator import mul
 from typing import NamedTuple
 
-from mechdesign.verifier import quantizer_bound
+from mechdesign.verifier import quantizer_bound, reading
 from mechdesign.verifier.arithmetic import exp_bounds
-from mechdesign.verifier.reading import LOST, NEAR, Account, Json, NotCovered, Refused, flat, proofs_of
+from mechdesign.verifier.reading import LOST, NEAR, Account, Json, Refused, flat, proofs_of, refuse
 from mechdesign.verifier.table import increasing, left_between, own_rows, rows_hold, tangents_of
 
 
@@ -81,8 +81,7 @@ class Segments(NamedTuple):
 
 def segments_of(law: Json, account: Account) -> Segments:
     """The segments of a law of any of the three kinds."""
-    if law is None or law[""] not in LAWS:
-        raise Refused("no exact law")
+    refuse(law is None or law[""] not in LAWS, "no exact law")
     found = LAWS[law[""]](law, account)
     if len(found.knots) < 2 or len(found.rows) != 2 * len(found.knots) - 2:
         raise Refused("segments that are not those between the knots")
@@ -91,8 +90,7 @@ def segments_of(law: Json, account: Account) -> Segments:
 
 def rational_table(law: Json, account: Account) -> Segments:
     rows = [law[name][k] for k in range(len(law["starts"])) for name in ("starts", "ends")]
-    if len(law["starts"]) != len(law["ends"]):
-        raise Refused("a table with more starts than ends, or fewer")
+    refuse(len(law["starts"]) != len(law["ends"]), "a table with more starts than ends, or fewer")
     return over_common(law["knots"], rows, account)
 
 
@@ -169,8 +167,7 @@ def block_fill_law(law: Json, account: Account) -> Segments:
                 knots.pop()
             if not knots or x - knots[-1][0] >= nearest:
                 knots.append((x, s + (t - s) * (x - mean) / (following - mean)))
-    if [knots[0][0], knots[-1][0]] != [lower, upper]:
-        raise Refused("floors whose means are not all of the inputs")
+    refuse([knots[0][0], knots[-1][0]] != [lower, upper], "floors whose means are not all of the inputs")
     scale, rows = math.lcm(*(place.denominator for _, place in knots)), []
     account.takes(4 * len(knots) * len(bins), unit.bit_length() + scale.bit_length())
     for start in (int(place * scale) for _, place in knots):
@@ -329,8 +326,7 @@ def bound_of_duals(
     listed = isinstance(grid, dict) and "step" in grid and not duals["between"]
     if listed and not (len(own) > steps_of(grid) and on_grid(grid, own)):
         raise Refused("a lower bound for other outputs than the question has")
-    if duals["cap_price"] and (cap is None or moments is None):
-        raise Refused("a price of a cap that is not there")
+    refuse(duals["cap_price"] and (cap is None or moments is None), "a price of a cap that is not there")
     inputs = law.knots[0], law.knots[-1]
     found = quantizer_bound.dual_bound(design, duals, bins, inputs, ratio, moments, account)
     return found - Fraction(duals["cap_price"]) * Fraction(cap or 0)
@@ -365,8 +361,7 @@ LAST_DIGITS = 1e-15
 def quantizer(result: Json, account: Account) -> None:
     """Check the law of a quantizer, then its cost and lower bound."""
     design, mechanism = result["design"], result["mechanism"]
-    if mechanism[""] != "quantizer":
-        raise Refused("a mechanism that is no quantizer")
+    refuse(mechanism[""] != "quantizer", "a mechanism that is no quantizer")
     if len(proofs_of(result)["quantizer-proof"]["witness"]) != design.get("columns", 0):
         raise Refused("further columns without their values")
     law = segments_of(mechanism["law"], account)
@@ -435,7 +430,7 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
         account.bounds(f"privacy loss at most {float(epsilon)!r}", 0, left_of_ratio(law.rows, epsilon))
         return
     elif kind == "metric-dp" and privacy["metric"] not in ("absolute", "squared"):
-        raise NotCovered(f"the metric {privacy['metric']!s:.40}, a function of the user's")
+        raise reading.NotCovered(f"the metric {privacy['metric']!s:.40}, a function of the user's")
     elif kind == "metric-dp":
         power, unit = {"absolute": (1, "|x - x'|"), "squared": (2, "|x - x'|²")}[privacy["metric"]]
         which = "all inputs" if design["inputs"] is None else "the inputs of the grid"
@@ -505,8 +500,7 @@ def selection_problem(result: Json, account: Account) -> None:
     law = result["mechanism"]["law"]
     if not design["labels"]:
         return
-    if law[""] != "selection-law":
-        raise Refused("another law than a selection")
+    refuse(law[""] != "selection-law", "another law than a selection")
     left, right = law["left"], law["right"]
     symmetric = design["families"] == "symmetric"
     mirrored = all(

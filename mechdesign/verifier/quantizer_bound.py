@@ -44,7 +44,7 @@ from typing import NamedTuple, TypeAlias
 
 from mechdesign.verifier.arithmetic import decimal, exp_bounds, hypergeometric, series
 from mechdesign.verifier.composition import HALF, ONE, PI, ZERO
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, refuse
 from mechdesign.verifier.table import Own, Point, bound
 
 Triple: TypeAlias = tuple[Decimal, Decimal, Decimal]
@@ -174,8 +174,7 @@ Piece: TypeAlias = tuple[Fraction, Fraction, Fraction]
 
 def check_scale(scale: Json) -> None:
     """Refuse a scale that is not positive."""
-    if not scale > 0:
-        raise Refused("a law whose scale is not positive")
+    refuse(not scale > 0, "a law whose scale is not positive")
 
 
 def parameters(law: Json, shapes: int) -> tuple[list[Json], Json, Json]:
@@ -274,8 +273,7 @@ class Moments:
         if self.exact is not None:
             return [self.integral(u, v) for u, v in spans]
         bounds = pairs(self.stated[name])
-        if len(bounds) != 3 * len(spans):
-            raise Refused(f"moments stated of other {name}")
+        refuse(len(bounds) != 3 * len(spans), f"moments stated of other {name}")
         stated = [bounds[k : k + 3] for k in range(0, len(bounds), 3)]
         if self.known is not None:
             self.account.takes(2 * WORK * len(spans))
@@ -302,8 +300,7 @@ def pairs(numbers: list[int]) -> list[Bounds]:
     bounds = [
         (Fraction(a, UNIT), Fraction(b, UNIT)) for a, b in zip(numbers[::2], numbers[1::2], strict=True)
     ]
-    if any(low > high for low, high in bounds):
-        raise Refused("a lower bound of a mass or moment above the upper one")
+    refuse(any(low > high for low, high in bounds), "a lower bound of a mass or moment above the upper one")
     return bounds
 
 
@@ -400,15 +397,13 @@ def pieces_of(
     origin, nu = Fraction(duals["origin"]), duals["multipliers"]
     own, table = [Fraction(b) for b in duals.get("outputs") or bins], duals["pieces"]
     held = all(own[0] <= b <= own[-1] if duals.get("between") else b in own for b in bins)
-    if not held or own != sorted({*own}):
-        raise Refused("a lower bound for other outputs")
+    refuse(not held or own != sorted({*own}), "a lower bound for other outputs")
     pieces = [list(map(Fraction, piece)) for piece in table]
     account.takes(8 * len(pieces) * len(own))
     good = all(share >= 0 and u <= v for u, v, share, *_ in pieces)
     if moments is None:
         good = good and all(reach[0] <= origin + u <= reach[1] for u, *_ in pieces)
-        if any(u < v for u, v, *_ in pieces):
-            raise Refused("multipliers of stretches where no prior is")
+        refuse(any(u < v for u, v, *_ in pieces), "multipliers of stretches where no prior is")
     if not good or [*map(len, nu)] != [len(own)] * 2 or min(map(min, nu)) < 0 or duals["cap_price"] < 0:
         raise Refused("multipliers that are none")
     return own, pieces
@@ -424,8 +419,7 @@ def masses_of(table: list[Priced], origin: Fraction, moments: Moments | None) ->
         else:
             used[None if moments is None else nearest(moments, origin + u)[0]] += share
     covered = accumulate(change for _, change in sorted(changes.items()))
-    if max([0, *covered, *used.values()]) > 1:
-        raise Refused("a part of the prior is counted twice")
+    refuse(max([0, *covered, *used.values()]) > 1, "a part of the prior is counted twice")
     spans = sorted({(u, v) for u, v, *_ in table if u < v})
     known = moments.over([(origin + u, origin + v) for u, v in spans], "spans") if moments else []
     return dict(zip(spans, known))
@@ -451,8 +445,7 @@ def rows_bound(design: Json, proof: Json, moments: Moments | None, account: Acco
     if len(places) != len(weights) or not inside or min(weights, default=0) < 0 or sum(weights) > 1:
         raise Refused("weights of inputs that are none")
     if moments is not None:
-        if law:
-            raise Refused("weights of inputs where the prior has them")
+        refuse(law, "weights of inputs where the prior has them")
         spans = [*pairwise(sorted({*x, *(b for b in bins if x[0] < b < x[-1])}))]
         law = [(u, v, masses) for (u, v), masses in zip(spans, moments.over(spans, "cells"), strict=True)]
         law += [(place, place, [mass]) for place, mass in moments.atoms]

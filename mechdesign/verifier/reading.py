@@ -83,6 +83,12 @@ class Refused(Exception):
         return self if self.placed or not place else Refused(f"{self} ({word} {place})", placed=True)
 
 
+def refuse(when: object, said: str) -> None:
+    """Raise Refused if what a file must not hold is there."""
+    if when:
+        raise Refused(said)
+
+
 class Members(dict[str, Json]):
     """The members of an object of a file. All objects of a file share `last`, the place that was read last, which refusals name."""
 
@@ -222,8 +228,7 @@ def read(text: str) -> Json:
         raise Refused("half of a surrogate pair") from None
     except ValueError:
         raise Refused("a number that is not finite") from None
-    if hashlib.sha256(canonical).hexdigest() != document["sha256"]:
-        raise Refused("the checksum does not match")
+    refuse(hashlib.sha256(canonical).hexdigest() != document["sha256"], "the checksum does not match")
     payload = document["payload"]
     kind = payload.get("$kind") if isinstance(payload, dict) else None
     return plain(payload, str(kind or "payload")[:40], [])
@@ -231,8 +236,7 @@ def read(text: str) -> Json:
 
 def once(pairs: list[tuple[str, Json]]) -> Json:
     found = dict(pairs)
-    if len(found) < len(pairs):
-        raise Refused("a key stands twice in one object")
+    refuse(len(found) < len(pairs), "a key stands twice in one object")
     return found
 
 
@@ -264,8 +268,7 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
     if tag == "$kind":
         if value not in MEMBERS:
             raise NotCovered(f"a kind that mechdesign does not have, or a newer one: {value!s:.80}")
-        if set(node["fields"]) != set(MEMBERS[value]):
-            raise Refused(f"{value} with other members than its own")
+        refuse(set(node["fields"]) != set(MEMBERS[value]), f"{value} with other members than its own")
         for name, words in MEMBERS[value].items():
             if not any(is_what(word, node["fields"][name]) for word in words.split("|")):
                 raise Refused(f"{value}: its {name} is none of {words}")
@@ -283,13 +286,11 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
     if tag == "$array":
         return shaped(plain(value, place, last), node["dtype"], node["shape"])
     if tag == "$law":
-        if not isinstance(value, str):
-            raise Refused("a law without a name")
+        refuse(not isinstance(value, str), "a law without a name")
         args, named = plain(node["args"], place, last), dict(plain(node["kwds"], place, last))
         if not {*map(type, args[:2])} - {list} | {*map(type, named.values())} <= {int, float}:
             raise Refused("a law with a parameter that is no number")
-        if {"", "name", "args"} & {*named}:
-            raise Refused("a law with a parameter that has no name of its own")
+        refuse({"", "name", "args"} & {*named}, "a law with a parameter that has no name of its own")
         return Members({**named, "": "law", "name": value, "args": args}, place, last)
     if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
         raise Refused("a key that stands twice")
@@ -523,8 +524,7 @@ def proofs_of(result: Json) -> dict[str, Json]:
 def counts_of(workload: Json) -> int:
     """Return the number of counts that every block of a workload asks about."""
     sizes = [[part["size"] for part in block] for block in workload["blocks"]]
-    if any(block != sizes[0] for block in sizes):
-        raise Refused("blocks of a workload on other counts")
+    refuse(any(block != sizes[0] for block in sizes), "blocks of a workload on other counts")
     return math.prod(sizes[0])
 
 
@@ -593,8 +593,7 @@ def spoken_of(result: Json) -> str:
                 return MENU if sought(design) == MENU else EVERY
             return EVERY if duals["between"] else MENU
         if proof[""] == "closed-bound" and design[""] == "calibration":
-            if not 0 <= proof["given"] <= 1:
-                raise Refused("a share of the scale that is none")
+            refuse(not 0 <= proof["given"] <= 1, "a share of the scale that is none")
             if proof["given"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
             return INDEPENDENT if result["mechanism"]["law"]["name"] in STAIRS else LOG_CONCAVE
@@ -630,10 +629,8 @@ FILE = re.compile(r'href="data:application/gzip;base64,([A-Za-z0-9+/=]*)"')
 
 def file_of(name: str, data: bytes) -> tuple[str, str | None]:
     """The text of a result file, and the page that carried it, if one did; Refused or TooLarge says in a sentence why there is none."""
-    if data[:2] in (b"\x89P", b"\xff\xd8", b"GI") or data[:4] == b"%PDF":
-        raise Refused(
-            f"{name} is a picture or a printed page: give the result file or the report page itself"
-        )
+    said = f"{name} is a picture or a printed page: give the result file or the report page itself"
+    refuse(data[:2] in (b"\x89P", b"\xff\xd8", b"GI") or data[:4] == b"%PDF", said)
     if data[:2] == b"\x1f\x8b":
         data = unpacked(name, data)
     text = text_of(name, data)

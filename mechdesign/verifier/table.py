@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 
 from mechdesign.verifier import reading
 from mechdesign.verifier.arithmetic import exp_bounds
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
 
 Column = Hashable
 Row = tuple[list[tuple[Column, Fraction]], Fraction, bool, Fraction]
@@ -65,8 +65,7 @@ def lower_bound(
     """Return the bound that the multipliers prove, of columns of which some are `none`; refuse them if they prove none."""
     reduced, bound = dict[Column, Fraction](costs), Fraction(0)
     for terms, right, equal, multiplier in rows:
-        if multiplier < 0 and not equal:
-            raise Refused("a multiplier of an inequality that is negative")
+        refuse(multiplier < 0 and not equal, "a multiplier of an inequality that is negative")
         bound -= multiplier * right
         for column, factor in terms:
             reduced[column] = reduced.get(column, Fraction(0)) + multiplier * factor
@@ -137,12 +136,10 @@ class Point(NamedTuple):
 
 def table(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
-    if law[""] != "table-mechanism":
-        raise Refused("another mechanism than a table")
+    refuse(law[""] != "table-mechanism", "another mechanism than a table")
     same = all(repr(law[name]) == repr(design[name]) for name in ("inputs", "outputs"))
     account.agrees("inputs and outputs are those of the problem", same)
-    if not same:
-        raise Refused("a table that is not of its problem")
+    refuse(not same, "a table that is not of its problem")
     declared(design, result, account, "table within these constraints")
 
 
@@ -152,8 +149,7 @@ def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     n, m, totals = len(design["inputs"]), len(design["outputs"]), [sum(row) for row in weights]
     whole = len(weights) == n and all(len(row) == m and min(row) >= 0 < sum(row) for row in weights)
     account.agrees("weights are rows of probabilities, of each input one of each output", whole)
-    if not whole:
-        raise Refused("a table that is not of its problem")
+    refuse(not whole, "a table that is not of its problem")
     points = list(private_points(design, n, m, account))
     bits = max(total.bit_length() for total in totals)
     for point in points:
@@ -255,8 +251,7 @@ def keeps_rows(
     rows, v = own_rows(design, len(cells)), [*cells, *proofs["table-proof"]["witness"]]
     objective_is(design, rows, named, len(cells), account)
     costs = [Fraction(c) for c in design["cost"]]
-    if len(v) != len(costs):
-        raise Refused("further columns without values")
+    refuse(len(v) != len(costs), "further columns without values")
     account.divides(sum(len(row.terms) for row in rows) + len(v), bits)
     curved = tangents_of(design)
     rows_hold(rows, design["labels"], v, account, curved)
@@ -290,8 +285,7 @@ def left_of(row: Own, v: list[Fraction]) -> Fraction:
 def tangents_of(design: Json) -> list[str]:
     """Return the families whose rows are tangents of convex functions."""
     curved: list[str] = design["curved"]
-    if not set(curved) <= set(design["labels"]):
-        raise Refused("tangents of families that are none")
+    refuse(not set(curved) <= set(design["labels"]), "tangents of families that are none")
     return curved
 
 
@@ -316,13 +310,11 @@ def own_rows(design: Json, cells: int) -> list[Own]:
     """Return the user's rows, in the order of their numbers."""
     asked = design["privacy"] if isinstance(design["privacy"], list) else []
     families = [*design["labels"], *(one["label"] for one in asked)]
-    if len(set(families)) < len(families):
-        raise Refused("two families of one name")
+    refuse(len(set(families)) < len(families), "two families of one name")
     count = len(design["family"])
     terms: list[list[tuple[int, Fraction]]] = [[] for _ in range(count)]
     for (i, j), a in zip(design["places"], design["coefficients"], strict=True):
-        if not (0 <= i < count and 0 <= j < len(design["cost"])):
-            raise Refused("a coefficient in no row or column")
+        refuse(not (0 <= i < count and 0 <= j < len(design["cost"])), "a coefficient in no row or column")
         terms[i].append((j, Fraction(a)))
     if len(design["cost"]) < cells or any(j <= i for row in terms for (i, _), (j, _) in pairwise(row)):
         raise Refused("rows that are not of the table, out of order, or with two coefficients in a column")
@@ -336,21 +328,18 @@ def own_rows(design: Json, cells: int) -> list[Own]:
 def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[Point]:
     """Yield each point (ε, δ) of each requirement, with the number of its first row."""
     first = len(design["family"])
-    if not design["privacy"]:
-        raise Refused("a problem without privacy")
+    refuse(not design["privacy"], "a problem without privacy")
     account.takes(n * n * (1 + len(design["privacy"])))
     for one in design["privacy"]:
         privacy, between, far = one["privacy"], one["between"], one["distances"]
         every = sorted((a, b) for a in range(n) for b in range(n) if a != b)
         if isinstance(between, str):
-            if between not in ("all", "adjacent"):
-                raise Refused("pairs of inputs that are none")
+            refuse(between not in ("all", "adjacent"), "pairs of inputs that are none")
             pairs = [p for p in every if between == "all" or abs(p[0] - p[1]) == 1]
         else:
             listed = {tuple(pair) for pair in between}
             pairs = [(a, b) for a, b in every if (a, b) in listed or (b, a) in listed]
-            if not pairs or not listed <= set(every):
-                raise Refused("pairs of inputs that are none")
+            refuse(not pairs or not listed <= set(every), "pairs of inputs that are none")
         if (far is not None) != (privacy[""] == "metric-dp"):
             raise Refused("distances where none are asked for, or none where they are")
         if far is not None:
@@ -471,8 +460,7 @@ def channel(result: Json, account: Account) -> None:
     """Check a channel as a table that is private at alpha times the distance."""
     design, law, space = result["design"], result["mechanism"], result["design"]["space"]
     far = reading.proofs_of(result)["table-proof"]["distances"]
-    if law[""] != "channel" or far is None:
-        raise Refused("no channel, or no distances")
+    refuse(law[""] != "channel" or far is None, "no channel, or no distances")
     items = range(len(far))
     account.agrees("the channel is on the design's space", repr(law["space"]) == repr(space))
     sides = not space["shape"] or math.prod(space["shape"]) == len(far)

@@ -52,7 +52,7 @@ from operator import mul
 
 from mechdesign.verifier import quantizer
 from mechdesign.verifier.arithmetic import GAUSS, between, exp_bounds, integral, least, peak
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
 
 ROOM = 1e-11
 """Relative, for the roundings of sums in doubles."""
@@ -131,8 +131,7 @@ def best_near(m: int, power: Fraction, sums: Callable[[int], float]) -> int:
 def rotated_simplex(law: Json, account: Account) -> tuple[int, float]:
     bits, dimension, ball = law["bits"], law["dimension"], law["inputs"] == "ball"
     working, m = int(dimension + ball), 1 << bits
-    if m > working + 1:
-        raise Refused("more vertices than a simplex of these dimensions has")
+    refuse(m > working + 1, "more vertices than a simplex of these dimensions has")
     low = best_near(m, power_of(law), lambda k: largest_normals(m, k)[0])
     more, less = near_codes(law, low, account)
     total, squares = largest_normals(m, low)
@@ -153,8 +152,7 @@ def rotated_simplex(law: Json, account: Account) -> tuple[int, float]:
 def random_directions(law: Json, account: Account) -> tuple[int, float]:
     bits, dimension, messages, ball = law["bits"], law["dimension"], law["messages"], law["inputs"] == "ball"
     working, m = int(dimension + ball), 1 << bits
-    if messages * m * working > 1 << 27:
-        raise Refused("more directions than an encoder draws")
+    refuse(messages * m * working > 1 << 27, "more directions than an encoder draws")
     power = power_of(law)
     if working > 2:
         account.takes(100 * len(heights(working, m)))
@@ -171,8 +169,7 @@ def random_directions(law: Json, account: Account) -> tuple[int, float]:
 
 def sampled_signs(law: Json, account: Account) -> tuple[int, float]:
     bits, dimension = law["bits"], law["dimension"]
-    if bits > dimension:
-        raise Refused("more signs than coordinates")
+    refuse(bits > dimension, "more signs than coordinates")
     power = exp_bounds(Fraction(law["privacy"]["epsilon"]))[0]
 
     def texts(flips: int) -> int:

@@ -45,7 +45,7 @@ from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.noise import lattice_noise, lattice_problem
 from mechdesign.verifier.plan import allocated, plan, rule
 from mechdesign.verifier.quantizer import quantizer, selection_problem
-from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, TooLarge
+from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, TooLarge, refuse
 from mechdesign.verifier.table import bounded, channel, choice, table
 from mechdesign.verifier.vectors import vectors
 
@@ -316,8 +316,7 @@ def each(results: Iterable[tuple[str, Json]], account: Account, check: Check) ->
     """Check every result, and name it in each claim."""
     for name, one in results:
         own = account.part()
-        if not isinstance(one, dict) or one[""] != "result":
-            raise Refused(f"{name}: no result")
+        refuse(not isinstance(one, dict) or one[""] != "result", f"{name}: no result")
         try:
             check(one, own)
         except NotCovered as error:
@@ -449,8 +448,7 @@ def evidence(held: Json, account: Account) -> None:
     kind = held["design"][""]
     if kind not in CHECKS:
         raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
-    if not isinstance(held["proofs"], list):
-        raise Refused("proofs that are no list")
+    refuse(not isinstance(held["proofs"], list), "proofs that are no list")
     complete = are_complete(held)
     account.agrees("one proof is there of the law, one of the lower bound if one is stated", complete)
     for proof in held["proofs"]:

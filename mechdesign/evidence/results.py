@@ -6,7 +6,7 @@ import enum
 import html
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from importlib import metadata
@@ -47,6 +47,19 @@ def audit_rows(
     """Return the rows of a family as audits list them."""
     held = slack <= ACTIVE if active is None else active
     return pd.DataFrame(dict(zip(AUDIT_COLUMNS, (family, index, lhs, rhs, slack, dual, held))))
+
+
+def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:
+    """Return rows of a program in the form of an audit, from each family's name, labels, both sides, and multipliers.
+
+    Both sides are sums of doubles: differences within their rounding count as 0.
+    """
+    parts = []
+    for name, labels, lhs, rhs, dual in families:
+        slack = rhs - lhs
+        slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
+        parts.append(audit_rows(name, labels, lhs, rhs, slack, dual=dual))
+    return pd.concat(parts, ignore_index=True)
 
 
 @serializable("accuracy")

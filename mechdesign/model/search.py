@@ -27,10 +27,11 @@ from mechdesign.evidence.digits import folded, gap_words, width
 from mechdesign.evidence.page import Exportable, Page, Section, versions
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import encode, serializable
-from mechdesign.model.grid import Grid, Programs, Sweep, swept
+from mechdesign.model.grid import Grid, swept
 from mechdesign.model.problem import Problem
 from mechdesign.problem.spine import Design
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
+from mechdesign.solvers.linear_program import Programs, Sweep
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:

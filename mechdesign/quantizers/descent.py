@@ -44,7 +44,7 @@ import pandas as pd
 from scipy import sparse
 
 from mechdesign.errors import InfeasibleError, SolverError
-from mechdesign.model.grid import audited
+from mechdesign.evidence.results import audited
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import Quantizer, SelectionFamilies

@@ -481,15 +481,15 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
 
     def _table(self, alphabets: list[tuple[float, ...]], rows: list[Row]) -> pd.DataFrame:
         """Tabulate for each choice of bins reached the best box, its score, and the numbers of feasible and of all programs."""
-        columns = self.boxes.columns()
+        boxes = self.boxes.frame()
         found = []
         for bins, row in zip(alphabets, rows):
             scores = np.array([*row, None], dtype=float)  # NaN if no box was reached or feasible
             best, feasible = int(np.argmin(np.nan_to_num(scores, nan=np.inf))), np.isfinite(scores).sum()
-            level = [values[best] if feasible else 0.0 for values in columns.values()]
+            level = boxes.iloc[best] if feasible else [0.0] * len(boxes.columns)
             found.append((*bins, *level, scores[best], int(feasible), len(row)))
         names = [f"bin {i}" for i in range(1, len(alphabets[0]) + 1)]
-        return pd.DataFrame(found, columns=[*names, *columns, "value", "feasible", "programs"])
+        return pd.DataFrame(found, columns=[*names, *boxes, "value", "feasible", "programs"])
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:
         """Return the definition that a store must match."""

@@ -23,11 +23,10 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.files import check_writable
 from mechdesign.evidence.proofs import Claim, MechanismClass, family
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audited
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.expressions import rows_of
-from mechdesign.model.grid import Block, Programs, Sweep, audited
 from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import parameters_of
 from mechdesign.problem.privacy import Description
@@ -50,6 +49,7 @@ from mechdesign.quantizers.selection_program import (
 from mechdesign.quantizers.table import RESOLVED, smallest_epsilon, solved_epsilon
 from mechdesign.solvers import Solution
 from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.solvers.linear_program import Block, Programs, Sweep
 from mechdesign.typing import Array, Indices
 
 _ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients", "curved")

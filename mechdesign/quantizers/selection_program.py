@@ -47,9 +47,13 @@ Boxes = tuple[Array, Array]
 """Lower and upper bounds of all unknowns, shape (*shape of the unknown, boxes)."""
 
 
+LEVELS = np.arange(1, 100) / 100
+"""The o of the published boxes at m = 4, whose u is o + 0.01."""
+
+
 def authors_boxes() -> Grid:
-    """Return the published grid of boxes at m = 4: o = 0.01, …, 0.99 and u = o + 0.01."""
-    return Grid(level=np.arange(1, 100) / 100, width=[0.01])
+    """Return the published grid of boxes at m = 4."""
+    return Grid(level=LEVELS, width=[0.01])
 
 
 def check_boxes(name: str, grid: object) -> None:
@@ -86,14 +90,16 @@ def grid_boxes(open_: Flags, used: Flags, grid: Grid | None) -> Boxes:
         return whole(open_)
     if grid is None:
         steps = np.arange(1, 20) / 20
-        grid = authors_boxes() if len(rows) < 2 else Grid(level=steps, level_right=steps, width=[0.01])
-    check_boxes("box", grid)
+        axes: dict[str, Any] = {"level": LEVELS} if len(rows) < 2 else {"level": steps, "level_right": steps}
+    else:
+        check_boxes("box", grid)
+        axes = dict(grid.axes)
     if len(rows) > 2 or (open_[rows].sum(axis=1) != 2).any():
         raise DesignError.of("box", grid, "a grid needs at most two free bounds")
-    points = grid.columns()
-    width = points.get("width", np.full(len(grid), 0.01))
-    levels = [points["level"], points.get("level_right", points["level"])]
-    o, u = (np.repeat(side, len(grid), axis=2) for side in whole(open_))
+    points = dict(zip(axes, (side.ravel() for side in np.meshgrid(*axes.values(), indexing="ij"))))
+    level, width = points["level"], points.get("width", 0.01)
+    levels = [level, points.get("level_right", level)]
+    o, u = (np.repeat(side, len(level), axis=2) for side in whole(open_))
     for row, level in zip(rows, levels):
         o[row, :2] = level, np.maximum(1.0 - level - width, 0.0)
         u[row, :2] = np.minimum(level + width, 1.0), 1.0 - level

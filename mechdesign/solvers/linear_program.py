@@ -1,7 +1,8 @@
-r"""One linear program in numbers, held inside HiGHS, and bounds that any duals prove.
+r"""Linear programs in numbers, held inside HiGHS: one that changes, a sweep of many alike, and bounds that any duals prove.
 
 A `LinearProgram` has columns and rows in families with names. It grows, its numbers change, and each solve starts from the
-last basis: cutting planes, column generation, grids of boxes and successive linearisation are all such programs.
+last basis: cutting planes, column generation and successive linearisation are such programs. A `Sweep` solves the `Programs` of a
+grid of boxes, which have one structure, by changing the numbers of one such program.
 
 For :math:`\min c^\top x` subject to :math:`E x = e`, :math:`A x \le b`, :math:`l \le x \le u`, any y and any
 :math:`z \le 0` give, with the reduced costs :math:`r = c - E^\top y - A^\top z`,
@@ -16,9 +17,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import highspy
@@ -30,7 +31,7 @@ from mechdesign.checks import instance
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.solvers.deadline import Deadline, heard
 from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, get, solve
-from mechdesign.typing import Array, Numbers, Status
+from mechdesign.typing import Array, Indices, Numbers, Status
 
 _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
@@ -41,6 +42,8 @@ _STATUS = {
 }
 _LONG = 500
 """Rows plus columns from which a solve runs in a thread of its own."""
+_USUAL = 10
+"""Powers of 2 from 1 within which the costs of a program are left in their unit."""
 _BLOWN_UP = 2.0**24
 """Factor by which a refinement step scales the correction."""
 
@@ -409,3 +412,167 @@ class LinearProgram:
     def word(self) -> str:
         """HiGHS's status of the last run."""
         return str(self.highs.modelStatusToString(self.highs.getModelStatus()))
+
+
+# -- many programs of one structure --------------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """A family of rows ``sum(a x) <= right`` (or equal), for many points if arrays have a first axis for them.
+
+    Parameters
+    ----------
+    name : str
+    rows, columns : int arrays, shape (t,)
+        Places of the coefficients.
+    values : array, shape (t,) or (points, t)
+    right : array, shape (count,) or (points, count)
+    equal : bool, or an array with one for each row
+    """
+
+    name: str
+    rows: Indices
+    columns: Indices
+    values: Array
+    right: Array
+    equal: Any = False
+
+    @classmethod
+    def of(cls, name: str, matrix: Any, right: Any, *, equal: bool = False) -> Block:
+        """Return a family with the same coefficients at all points."""
+        entries = sparse.coo_array(matrix)
+        rows, columns = (place.astype(np.int64) for place in entries.coords)
+        shape = (*np.shape(right)[:-1], entries.shape[0])
+        return cls(name, rows, columns, entries.data, np.broadcast_to(np.asarray(right, float), shape), equal)
+
+    @classmethod
+    def below(cls, name: str, parts: list[Any]) -> Block:
+        """Return rows ``sum(a x) <= 0`` of stacked matrices, with a first axis for points where they vary."""
+        if sparse.issparse(parts[0]):
+            return cls.of(name, sparse.vstack(parts), 0.0)
+        points = max((len(part) for part in parts if part.ndim > 2), default=0)
+        if points:
+            parts = [np.broadcast_to(part, (points, *part.shape[-2:])) for part in parts]
+        matrix = np.concatenate(parts, axis=-2)
+        rows, columns = np.nonzero(matrix.any(axis=0) if points else matrix)
+        return cls(name, rows, columns, matrix[..., rows, columns], np.zeros(matrix.shape[-2]))
+
+
+@dataclass(frozen=True, eq=False)
+class Programs:
+    """The programs of all points: their common data, and the rows, some of which vary.
+
+    Parameters
+    ----------
+    cost : array, shape (columns,)
+    constant : float
+    lower, upper : arrays
+        Bounds of the columns.
+    blocks : sequence of Block
+    """
+
+    cost: Array
+    constant: float
+    lower: Array
+    upper: Array
+    blocks: Sequence[Block]
+
+    @property
+    def count(self) -> int:
+        """Number of points."""
+        moving = [len(v) for b in self.blocks for v, still in ((b.values, 1), (b.right, 1)) if v.ndim > still]
+        return max(moving, default=1)
+
+    def structure(self) -> bytes:
+        """Return a key that is equal for programs that differ in numbers only."""
+        names = ",".join(f"{b.name}{b.right.shape[-1]}{b.equal}" for b in self.blocks).encode()
+        places = [part.tobytes() for b in self.blocks for part in (b.rows, b.columns)]
+        return b"|".join([names, *places, self.lower.tobytes(), self.upper.tobytes()])
+
+    def in_unit(self) -> tuple[float, Programs]:
+        """Return a unit of costs, a power of 2, and the programs in it: the tolerances of HiGHS are absolute, and costs of another size are brought to about 1."""
+        size = float(np.abs(self.cost).max(initial=0.0))
+        if not size or abs(math.log2(size)) < _USUAL:
+            return 1.0, self
+        unit = 2.0 ** (math.frexp(size)[1] - 1)
+        return unit, replace(self, cost=self.cost / unit, constant=self.constant / unit)
+
+    def stacked(self) -> Block:
+        """Return all rows as one family, whose numbers have a first axis for points."""
+        blocks, count = self.blocks, self.count
+        sizes = [b.right.shape[-1] for b in blocks]
+        rows = np.concatenate([first + b.rows for first, b in zip(np.cumsum([0, *sizes]), blocks)])
+        values, right = (
+            np.hstack([np.broadcast_to(v, (count, v.shape[-1])) for v in side])
+            for side in zip(*((b.values, b.right) for b in blocks))
+        )
+        equal = np.repeat([b.equal for b in blocks], sizes)
+        return Block("rows", rows, np.concatenate([b.columns for b in blocks]), values, right, equal)
+
+    def program(self, point: int = 0, **options: Any) -> LinearProgram:
+        """Return the program of one point."""
+        found = LinearProgram("program of the sweep", **options)
+        found.constant = self.constant
+        found.add_columns("x", self.cost, lower=self.lower, upper=self.upper)
+        for b in self.blocks:
+            values, right = (v[point] if v.ndim > 1 else v for v in (b.values, b.right))
+            matrix = sparse.coo_array((values, (b.rows, b.columns)), shape=(len(right), len(self.cost)))
+            found.add_rows(b.name, {"x": matrix}, lower=np.where(b.equal, right, -np.inf), upper=right)
+        return found
+
+
+class Sweep:
+    """Solves the points of `Programs`; those of one structure are solved by changing one program inside HiGHS.
+
+    Parameters
+    ----------
+    deadline : Deadline, optional
+        Points after it have no answer.
+
+    Attributes
+    ----------
+    failed : list of str
+        HiGHS's status of points that it could not solve.
+    """
+
+    def __init__(self, deadline: Deadline | None = None) -> None:
+        self._deadline = deadline
+        self._held: dict[bytes, tuple[LinearProgram, Array]] = {}  # and its coefficients
+        self.failed: list[str] = []
+
+    def __call__(self, programs: Programs) -> tuple[Array, Array]:
+        """Return objective values (points,) and solutions (points, columns), from a cold start; NaN if infeasible, or too late.
+
+        Raises
+        ------
+        SolverError
+            HiGHS failed, and no point has an answer.
+        """
+        key, count = programs.structure(), programs.count
+        unit, scaled = programs.in_unit()
+        rows = scaled.stacked()
+        if key not in self._held:
+            lp = replace(scaled, blocks=[rows]).program(deadline=self._deadline)
+            self._held[key] = lp, rows.values[0]
+        lp, now = self._held[key]
+        lp.constant = scaled.constant
+        lp.change_costs("x", scaled.cost)
+        lp.forget_basis()
+        values, found = np.full(count, np.nan), np.full((count, len(programs.cost)), np.nan)
+        lower = np.where(rows.equal, rows.right, -np.inf)
+        sides = np.arange(len(rows.equal), dtype=np.int32)
+        for k, coefficients in enumerate(rows.values):
+            for i in np.flatnonzero(coefficients != now).tolist():
+                lp.highs.changeCoeff(rows.rows[i], rows.columns[i], coefficients[i])
+            lp.highs.changeRowsBounds(len(sides), sides, lower[k], rows.right[k])
+            now = coefficients
+            status = lp.run()
+            if status is Status.OPTIMAL:
+                values[k], found[k] = unit * lp.value, lp.x
+            elif status not in (Status.INFEASIBLE, Status.LIMIT):
+                self.failed.append(lp.word)
+        self._held[key] = lp, now
+        if self.failed and np.isnan(values).all():
+            said = f"HiGHS failed in {len(self.failed)} of {count} programs ({self.failed[-1]})"
+            raise SolverError(said, solver="highs", status=self.failed[-1])
+        return values, found

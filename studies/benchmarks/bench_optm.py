@@ -15,10 +15,10 @@ import numpy as np
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.model.grid import Programs
 from mechdesign.quantizers.optm import authors_bins
 from mechdesign.quantizers.selection_problem import BoxSearch
 from mechdesign.quantizers.selection_program import authors_boxes
+from mechdesign.solvers.linear_program import Programs
 from studies.benchmarks.turns import Ratio
 
 UNIFORM = stats.uniform(-1, 2)

@@ -51,9 +51,9 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, FloorSolution, pieces
+from mechdesign.quantizers.floors import FloorProblem, FloorSolution, pieces
 from mechdesign.quantizers.newton import LEAST_GAP, uncapped
-from mechdesign.quantizers.table import mean_loss, smallest_epsilon
+from mechdesign.quantizers.table import MOST_OUTPUTS, mean_loss, smallest_epsilon
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

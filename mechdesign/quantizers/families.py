@@ -68,7 +68,7 @@ from mechdesign.quantizers.mechanism import (
     rqm_family,
     summing_to_one,
 )
-from mechdesign.quantizers.optimal import loss_bounds
+from mechdesign.quantizers.newton import loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
 from mechdesign.quantizers.table import (
     LARGEST,

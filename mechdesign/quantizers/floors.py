@@ -10,8 +10,8 @@ position s makes the mean equal x,
 
 .. math:: m(s) = \sum_i a_i B_i + \int_s^{s+W} B(t)\,dt = x,
 
-and m is increasing and piecewise linear, with kinks where an end of the block meets a cell boundary. So the
-best mechanism with floors a is piecewise affine in x with at most 2m knots, for every loss and prior.
+m increases, with kinks where an end of the block meets a cell's boundary, so the best mechanism with floors a is
+piecewise affine in x with at most 2m knots.
 
 The means that floors a can reach, all x in [lo, hi], are linear constraints on a:
 
@@ -33,7 +33,7 @@ against the prior,
   :math:`f(x_s)\,(\mu^+_s - \mu^-_s)\, d_s d_s^\top`, with :math:`d_s = \partial x_s/\partial a`;
 - over **all** mechanisms with these outputs,
   :math:`\text{loss} \ge \int (\lambda + \mu x)\,dF + \min_{a \in A} \sum_k a_k G_k`,
-  A the polytope of `range_constraints`: a proved bound for the continuum, for duals from any floors.
+  for duals from any floors, A the polytope of `range_constraints`.
 
 For losses :math:`w_1|t| + w_2 t^2` only partial moments of order 0–2 enter, summed by prefix sums in O(m);
 other convex losses are integrated by adaptive quadrature to 1e-12.
@@ -44,10 +44,9 @@ other convex losses are integrated by adaptive quadrature to 1e-12.
 .. math:: s(x) = \mathrm{clamp}\bigl(s_0(x),\; m^{-1}(x - b),\; m^{-1}(x + b)\bigr),
 
 with :math:`s_0(x)` the best position without a constraint on the mean (μ = 0), at which the two ends of the block
-cost the same. Between consecutive breakpoints the row is affine in x (clamped) or constant (free), so the
-mechanism is still piecewise affine, now with jumps.
+cost the same. The mechanism is still piecewise affine, now with jumps.
 
-**Every method returns** a `FloorSolution`: floors, and slopes that prove a lower bound: `chords` on intervals of inputs, `lines` at single ones.
+**Every method returns** a `FloorSolution`: floors, and slopes that prove a lower bound, `chords` on intervals of inputs and `lines` at single ones.
 """
 
 from __future__ import annotations
@@ -62,11 +61,8 @@ import numpy as np
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.dual_pieces import DualPieces
-from mechdesign.quantizers.table import PiecewiseTable, cell_edges
+from mechdesign.quantizers.table import PiecewiseTable, cell_edges, mirrored_bins
 from mechdesign.typing import Array, Indices
-
-MOST_OUTPUTS = 1025
-"""Most outputs: with more, one step of any method, cubic in their number, exceeds a time limit (4,096 outputs: 200 s for a limit of 100 s)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +73,8 @@ class BlockFill:
     ----------
     bins, floors : ndarray (m,)
     rho : float
-    starts : ndarray (K + 1,)
-        Block starts s at the knots, increasing.
-    means : ndarray (K + 1,)
-        The mean m(s) there: the knots in x, non-decreasing.
+    starts, means : ndarray (K + 1,)
+        Block starts s, increasing, and the means m(s) there: the knots in x.
     left, right : ndarray (K,)
         Fractional bins i ≤ j at the two ends of the block on each segment (0-based).
     """
@@ -253,6 +247,18 @@ class FloorProblem:
     bias: float = 0.0
     objective: str = "mean"
     max_mse: float | None = None
+
+    @classmethod
+    def of(
+        cls, outputs: Array, epsilon: float, prior: Prior, loss: Loss, input_range: tuple[float, float],
+        units: tuple[float, float], bias: float = 0.0, objective: str = "mean", max_mse: float | None = None,
+    ) -> FloorProblem:  # fmt: skip
+        """State the problem of mechanisms with these outputs, measured from a centre in a unit."""
+        centre, unit = units
+        lower, upper = ((v - centre) / unit for v in input_range)
+        bins, cap = mirrored_bins((outputs - centre) / unit), None if max_mse is None else max_mse / unit**2
+        law, costs = prior.standardised(centre, unit), loss.in_units(unit)
+        return cls(bins, math.exp(epsilon), lower, upper, law, costs, bias / unit, objective, cap)
 
     @cached_property
     def scale(self) -> float:

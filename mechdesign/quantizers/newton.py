@@ -1,4 +1,4 @@
-r"""Methods for the floors of the optimal quantizer, each with a proved gap: interior point and cutting planes; and the choice of a method.
+r"""The least loss over the floors, by an interior point or `planes`, and the lower bound for all mechanisms that it proves.
 
 **Interior point**, a few dozen Newton steps. The problem is :math:`\min F(a) + \sum_n \omega_n \ell_n \cdot p_n`, F from `floors`: the density's part is
 smooth with a known Hessian; each point mass x_n keeps its row p_n as variables, because there the loss has kinks.
@@ -21,26 +21,6 @@ The result does not depend on the convergence of this iteration: every step's fl
 fill (the value), and every step's duals give a bound that holds for all mechanisms; the best
 of each is kept.
 
-**Cutting planes**, for every convex loss, expected or worst. The loss of the best mechanism with floors a is a sum of convex functions, :math:`F = \sum_g F_g`, and the fill's
-duals at any floors give planes below each of them,
-
-.. math:: F_g(a) \ge \int_g (\lambda + \mu x - b|\mu|)\,dF + \sum_k a_k \int_g h(c_k)\,dF,
-
-so the linear program
-
-.. math:: \min \sum_g \theta_g \quad\text{subject to}\quad
-          \theta_g \ge \text{constant} + \text{gradient} \cdot a \;\text{(planes found so far)}, \quad a \in A
-
-is a lower bound that rises, and every a it visits gives a mechanism (Benders 1962; Kelley 1960, one epigraph variable
-per group of inputs). New planes are taken at the program's solution. HiGHS keeps its basis between rounds. They serve samples as prior, for which the loss is piecewise
-linear (Newton's method took up to 73 times as long: line *cutting planes* of results/ablations), bias budgets, the worst case, and problems on which the Newton iteration stalls.
-
-In the worst case, :math:`\min_{a \in A} \max_{x \in [lo, hi]} V(x; a)`, V(·; a) of the block fill is a quadratic on each piece (polynomial losses), so all its local maxima
-are found exactly. Each one gives a plane :math:`z \ge \lambda + \mu x - b|\mu| + \sum_k a_k h(c_k)` below the maximum: an exchange of worst inputs as in Remez's algorithm, with
-the floors as the only variables. The multipliers ω ≥ 0, Σω = 1 of the planes are a prior on finitely many inputs, and the planes averaged
-with them bound the *expected* loss of every mechanism under that prior from below, hence the worst case too: the same
-bound as in `floors`, exact for the continuum. A handful of rounds suffices, whatever the number of outputs.
-
 **Methods** are tried in order until the gap is proved, and their results merged (`uncapped`).
 """
 
@@ -49,31 +29,31 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, optimize
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.quantizers.dual_pieces import DualPieces
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.spine import Bound
+from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.floors import (
     Continuum,
     FloorProblem,
     FloorSolution,
-    Pieces,
-    chords,
     fill_proof,
-    lines,
     lower_bound,
-    multipliers_of,
     patience,
     pieces,
+    range_constraints,
 )
-from mechdesign.quantizers.table import loss_peaks, smallest_epsilon
-from mechdesign.solvers import LinearProgram
-from mechdesign.solvers.deadline import Deadline, one_thread
-from mechdesign.typing import Array, Indices, Status
+from mechdesign.quantizers.planes import cutting_planes
+from mechdesign.quantizers.proofs import QuantizerDesign, proved_bound
+from mechdesign.quantizers.table import check_outputs, check_range, smallest_epsilon, solved_epsilon, units_of
+from mechdesign.solvers.deadline import Deadline, limited, one_thread
+from mechdesign.typing import Array, Numbers
 
 Solver = Callable[[Array], Array]
 
@@ -363,215 +343,6 @@ def newton(
     return FloorSolution(floors, value, bound, count, nu, methods=("newton",), proof=proof, margin=margin)
 
 
-# -- cutting planes ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Planes:
-    """Planes below the groups' losses, found at some floors.
-
-    Attributes
-    ----------
-    value : float
-        The loss of the best mechanism with these floors.
-    group : ndarray (N,)
-    constants, gradients : ndarray (N,) and (N, m)
-    table : Pieces
-        The fill.
-    inputs : ndarray
-        The ends of the groups; for the worst case, the input of each plane.
-    owner : ndarray, optional
-        The group of each of the prior's point masses; None for the worst case.
-    """
-
-    value: float
-    group: Indices
-    constants: Array
-    gradients: Array
-    table: Pieces
-    inputs: Array
-    owner: Indices | None = None
-
-
-def expected_planes(problem: FloorProblem, table: Pieces, edges: Array) -> Planes:
-    """Return the planes of the groups between `edges`; point masses belong to the group they lie in."""
-    groups, m = len(edges) - 1, len(problem.bins)
-    constants, gradients = np.zeros(groups), np.zeros((groups, m))
-    if problem.has_density:
-        constants, gradients = table.planes(problem, edges)
-    points, weights = problem.atoms
-    owner = np.clip(np.searchsorted(edges, points, side="right") - 1, 0, groups - 1)
-    chunk = max(1, 1_000_000 // m)
-    for first in range(0, len(points), chunk):
-        part = slice(first, first + chunk)
-        x, w, at = points[part], weights[part], owner[part]
-        head, reduced = table.duals(problem, x, table.at(x))
-        np.add.at(constants, at, w * head)
-        # Points are sorted, so groups are runs.
-        runs = np.flatnonzero(np.diff(at, prepend=-1))
-        gradients[at[runs]] += np.add.reduceat(w[:, None] * reduced, runs, axis=0)
-    # The planes touch the loss at their own floors.
-    value = float(constants.sum() + (gradients @ table.fill.floors).sum())
-    return Planes(value, np.arange(groups), constants, gradients, table, edges, owner)
-
-
-class Bundle:
-    """The planes found so far, the linear program over them, and the best floors.
-
-    Parameters
-    ----------
-    problem : FloorProblem
-    groups : int
-        Number of epigraph variables θ.
-    unit : float
-        Unit of the loss in the program.
-    deadline : Deadline
-    """
-
-    def __init__(self, problem: FloorProblem, groups: int, unit: float, deadline: Deadline) -> None:
-        self.problem, self.unit = problem, unit
-        (C, self.reach), n = problem.constraints, len(problem.bins)
-        self.program = LinearProgram("cutting-plane program", deadline=deadline)
-        self.floors = self.program.add_columns("floors", np.zeros(n), upper=1.0)
-        # Only a callable loss can be negative.
-        self.bounded = problem.loss.polynomial
-        self.heights = self.program.add_columns(
-            "heights", np.ones(groups), lower=0.0 if self.bounded else -1e6
-        )
-        self.program.add_rows("reach", {"floors": C}, lower=self.reach)
-        self.group = np.zeros(0, dtype=int)
-        self.constants, self.gradients = np.zeros(0), np.zeros((0, n))
-        self.found: list[Planes] = []
-        self.best, self.value, self.lower_bound, self.margin = np.zeros(n), math.inf, -math.inf, 0.0
-        self.multipliers, self.weights = np.zeros(len(self.reach)), np.zeros(0)
-
-    def add(self, floors: Array, found: Planes) -> None:
-        """Add the planes found at `floors`."""
-        if found.value < self.value:
-            self.best, self.value = floors, found.value
-        above = np.zeros((len(found.group), len(self.heights)))
-        above[np.arange(len(found.group)), found.group] = 1.0
-        blocks = {"floors": -found.gradients / self.unit, "heights": above}
-        self.program.add_rows("planes", blocks, lower=found.constants / self.unit)
-        self.group = np.append(self.group, found.group)
-        self.constants = np.append(self.constants, found.constants)
-        self.gradients = np.concatenate([self.gradients, found.gradients])
-        self.found.append(found)
-
-    @property
-    def proof(self) -> DualPieces | None:
-        """Return the planes that the bound averages: chords on their groups' inputs, lines at point masses or worst inputs."""
-        return multipliers_of(self.problem, self._averaged(), self.multipliers)
-
-    def _averaged(self) -> Iterator[Array]:
-        ends = np.cumsum([len(planes.group) for planes in self.found])
-        for planes, share in zip(self.found, np.split(self.weights, ends)):
-            if not share.any():
-                continue
-            table, x = planes.table, planes.inputs
-            if planes.owner is not None:
-                yield chords(self.problem, table, x, share)
-                x, share = self.problem.atoms[0], share[planes.owner]
-            yield lines(self.problem, x, share, *self.problem.slopes(x, *table.outputs(x)))
-
-    def solve(self) -> Array | None:
-        """Solve the program, raise the lower bound, and return the floors; None if the deadline came first."""
-        if self.program.solve() is not Status.OPTIMAL:
-            return None
-        fixed = self.program.row_dual[: len(self.reach)] * self.unit
-        weights = np.maximum(self.program.row_dual[len(self.reach) :], 0.0)
-        sums = np.bincount(self.group, weights, len(self.heights))
-        if self.bounded or np.all(sums > 0):
-            weights = weights / np.where(sums > 0, sums, 1.0)[self.group]
-            nu = np.maximum(fixed, 0.0)
-            constant, gradient = float(weights @ self.constants), weights @ self.gradients
-            bound, margin = lower_bound(self.problem, constant, gradient, nu)
-            # Weights are rounded down, so that they sum to at most one.
-            lost = 2e-13 * self.problem.scale
-            if bound - lost > self.lower_bound:
-                self.lower_bound, self.margin = bound - lost, margin + lost
-                self.multipliers, self.weights = nu, weights
-        return self.problem.inside(np.maximum(self.program.x[self.floors], 0.0))
-
-
-def worst_planes(problem: FloorProblem, table: Pieces) -> Planes:
-    """Return a plane for each local maximum."""
-    where, height = loss_peaks(table.table, problem.loss)
-    x = np.unique(where)
-    constants, gradients = table.duals(problem, x, table.at(x))
-    return Planes(float(height.max()), np.zeros(len(x), dtype=int), constants, gradients, table, x)
-
-
-def cutting_planes(
-    problem: FloorProblem,
-    *,
-    gap: float = 1e-6,
-    start: Array | None = None,
-    deadline: Deadline | None = None,
-    steps: int = 400,
-) -> FloorSolution:
-    """Minimise the expected or the worst-case loss over the floors by cutting planes, the first of them at `start`.
-
-    Parameters
-    ----------
-    problem : FloorProblem
-        For the worst case its prior is not used.
-    gap : float
-        Relative gap at which to stop.
-    start : ndarray (m,), optional
-    deadline : Deadline, optional
-    steps : int
-        Most programs.
-
-    Examples
-    --------
-    Two outputs leave no choice; the worst input of Duchi et al.'s mechanism is the centre:
-
-    >>> from scipy import stats
-    >>> from mechdesign.problem.losses import Loss
-    >>> from mechdesign.problem.priors import Prior
-    >>> A = (np.e + 1) / (np.e - 1)
-    >>> problem = FloorProblem(np.array([-A, A]), np.e * (1 + 1e-12), -1.0, 1.0,
-    ...                        Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"), objective="worst")
-    >>> round(cutting_planes(problem).value - A, 9)
-    0.0
-    """
-    worst, parts = problem.objective == "worst", int(np.clip(4 * len(problem.bins), 16, 64))
-    edges = np.linspace(problem.lower, problem.upper, parts + 1)
-
-    def oracle(floors: Array) -> Planes:
-        table = pieces(problem, floors)
-        return worst_planes(problem, table) if worst else expected_planes(problem, table, edges)
-
-    floors = problem.centre if start is None else problem.inside(start)
-    found = oracle(floors)
-    # In units of a tiny loss, costs times ρ would exceed HiGHS's limit of 1e15.
-    unit = max(abs(found.value), 1e-5 * problem.scale)
-    bundle = Bundle(problem, 1 if worst else parts, unit, deadline or Deadline(None))
-    narrowest, stalled = math.inf, 0
-    for _ in range(steps):
-        bundle.add(floors, found)
-        answer = bundle.solve()
-        distance = bundle.value - bundle.lower_bound
-        stalled = 0 if distance < 0.9 * narrowest else stalled + 1
-        narrowest = min(narrowest, distance)
-        # HiGHS solves to 1e-10: below that, cuts accumulate without progress.
-        enough = stalled > patience(bundle.value, bundle.lower_bound, bundle.margin)
-        if answer is None or distance <= gap * abs(bundle.value) or enough:
-            break
-        floors, found = answer, oracle(answer)
-    return FloorSolution(
-        bundle.best,
-        bundle.value,
-        bundle.lower_bound,
-        len(bundle.found),
-        bundle.multipliers,
-        ("exchange" if worst else "cutting-planes",),
-        bundle.proof,
-        bundle.margin,
-    )
-
-
 # -- which method finds the floors ----------------------------------------------------------------------------------
 
 Method = Callable[..., FloorSolution]
@@ -665,3 +436,175 @@ def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[M
     if problem.objective == "worst" or problem.bias > 0 or not problem.has_density:
         return [cutting_planes]
     return [cutting_planes, newton] if guessed else [newton, cutting_planes]
+
+
+# -- the lower bound for all mechanisms ----------------------------------------------------------------------
+
+_COARSE, _FINE = 32, 192  # cells of the input range, on the first grid and at most
+_SHARE = 0.1  # width of a cell relative to the expected error
+_ATOMS = 64  # most point masses that are outputs of the grid
+_POINTS = 10_000  # most point masses: more take seconds to verify
+_ENTRIES = 300_000  # most cells times point masses
+_STEPS = 30  # most steps on one grid: enough for Newton's method; cutting planes for a thousand samples may need 45, 11 s
+
+
+def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> DualPieces | None:
+    """Return multipliers of a lower bound for all mechanisms that a design of quantizers may choose; None if none are found.
+
+    Parameters
+    ----------
+    design : Design
+        Design with privacy (`PureDP`), prior, loss, input range, perhaps a largest bias, and the `output_space` that it searches.
+    bins : array
+        The mechanism's outputs, to which the bound is limited if nothing is searched.
+    deadline : Deadline
+        Time limit: given outputs take half of the rest, the fine grid all of it; the coarse one is solved to its gap in a tenth of a second.
+    """
+    if not design.loss.polynomial or len(design.prior.atoms[0]) > _POINTS:
+        return None
+    try:
+        return _multipliers_of_space(design, design.output_space, bins, deadline)
+    except InfeasibleError:  # no mechanism exists, so there is nothing to bound
+        return None
+    except MechdesignError as error:
+        deadline.failed(error, "no lower bound is stated of mechanisms with any such outputs")
+        return None
+
+
+def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> Iterator[Bound]:
+    """Yield the lower bound for all mechanisms that a `QuantizerDesign` may choose, if one above 0 is proved; `bins` as in `any_outputs`."""
+
+    def proved(part: Deadline) -> Iterator[Bound]:
+        duals = any_outputs(design, bins, part)
+        if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
+            yield bound
+
+    try:
+        with limited(deadline):
+            found = list(proved(deadline.part(0.5)))
+    except SolverError as error:
+        if error.status != "limit":
+            raise
+        found = list(proved(Deadline(1e-3)))  # few multipliers are proved at once
+    yield from found
+
+
+def _multipliers_of_space(
+    design: QuantizerDesign, space: OutputSpace | None, bins: Numbers, deadline: Deadline
+) -> DualPieces | None:
+    if space is None or not space.between:
+        found = _solved(design, bins if space is None else space.points, deadline.part(0.5))
+        return found and (replace(found[0], outputs=None) if space is None else found[0])
+    (low, high), most = design.input_range, _ENTRIES // max(1, len(design.prior.atoms[0]))
+    found = _solved(design, _grid(design, space, (high - low) / min(_COARSE, most)), Deadline(None))
+    if found is None:
+        return None
+    cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / min(_FINE, most))
+    if cell < (high - low) / _COARSE and not deadline.passed:
+        found = _solved(design, _grid(design, space, cell), deadline) or found
+    return _lowered(design, replace(found[0], between=True), found[1].rho)
+
+
+def _solved(
+    design: QuantizerDesign, bins: Numbers, deadline: Deadline
+) -> tuple[DualPieces, FloorProblem, float] | None:
+    """Return multipliers with these outputs, the problem on the floors in its own units, and its value."""
+    outputs = check_outputs(bins)
+    bias = design.largest_bias(outputs.tolist())
+    lower, upper = check_range(design.input_range, outputs)
+    epsilon = solved_epsilon(design.privacy.epsilon, smallest_epsilon(outputs, lower + bias, upper - bias))
+    units = units_of((lower, upper))
+    problem = FloorProblem.of(outputs, epsilon, design.prior, design.loss, (lower, upper), units, bias)
+    check_feasible(problem, design.privacy.epsilon, units)
+    solution = uncapped(problem, 1e-4, deadline=deadline, steps=_STEPS)
+    if solution.proof is None or not math.isfinite(solution.lower_bound):
+        return None
+    proof = solution.proof
+    if len(problem.atoms[0]) > _ATOMS:  # one line for each, instead of one per cut
+        proof = fill_proof(problem, solution.floors, solution.multipliers) or proof
+    return replace(proof.in_units(*units), outputs=outputs), problem, solution.value
+
+
+def _error(loss: Loss, value: float) -> float:
+    """Return the error whose loss is `value`; 0 if rounding makes the loss negative."""
+    if value <= 0:
+        return 0.0
+    first, second = loss.absolute, loss.squared
+    return 2 * value / (first + math.sqrt(first * first + 4 * second * value))
+
+
+def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
+    """Return a grid of outputs: even on the input range; for a squared loss even for some way beyond it, then with growing cells."""
+    low, high = design.input_range
+    half = (high - low) / 2
+    inner = np.linspace(low, high, 1 + math.ceil((high - low) / cell))
+    atoms = design.prior.atoms[0]
+    if len(atoms) <= _ATOMS:
+        inner = np.union1d(inner, atoms[(atoms > low) & (atoms < high)])
+        inner = inner[np.diff(inner, prepend=-math.inf) > 1e-9 * half]
+    if design.loss.squared:
+        farthest = max(low - space.points[0], space.points[-1] - high)
+        # outputs of the least squared error, and 16 even cells more
+        used = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1) + 16 * cell
+        even = max(cell, used / _COARSE)
+        steps, place = [], 0.0
+        while place < farthest:
+            place += max(even, 0.1 * (place - used))  # cells grow from there on
+            steps.append(place)
+        beyond = np.array(steps)
+        inner = np.concatenate([low - beyond[::-1], inner, high + beyond])
+    found = space.with_ends(inner)
+    return found.compress(np.concatenate([[True], np.diff(found[:-1]) > 1e-9 * half, [True]]))
+
+
+def _lowered(design: QuantizerDesign, duals: DualPieces, rho: float) -> DualPieces:
+    """Return the lines lowered by the κ that proves most: .3% of the bound at ε = 1, 2 to 11% at ε = 2 to 4, all at 8.
+
+    Doubles suffice to find κ, as the bound is valid for any.
+    """
+    assert duals.outputs is not None
+    if not len(duals.pieces):  # nothing is proved
+        return duals
+    u, v, share, L0, L1, M0, M1 = duals.pieces.T
+    bins, loss = duals.outputs - duals.origin, design.loss
+    prior = design.prior.standardised(duals.origin, 1.0)
+    edges = np.unique(np.concatenate([u, v]))
+    below = np.zeros((len(edges), 2))
+    below[1:] = np.cumsum(prior.continuous_moments(edges)[:, :2], axis=0)
+    mass, first = share * (below[np.searchsorted(edges, v)] - below[np.searchsorted(edges, u)]).T
+    points, weights = prior.atoms
+    if len(points) and (single := u == v).any():
+        after = np.searchsorted(points, u[single])
+        pairs = np.stack([after - 1, after]).clip(0, len(points) - 1)
+        closer = np.abs(points[pairs] - u[single]).argmin(axis=0)
+        nearest = np.take_along_axis(pairs, closer[None], axis=0)[0]
+        mass[single] = share[single] * weights[nearest]
+        first[single] = mass[single] * u[single]
+    later = (first - u * mass) / np.where(v > u, v - u, 1.0)
+    steps = np.diff(bins)
+    reductions = loss.squared * np.maximum(np.append(0.0, steps), np.append(steps, 0.0)) ** 2 / 4
+    turn = np.searchsorted(bins, (u + v) / 2)
+    left = np.searchsorted(bins, u, side="right") - 1
+    nearer = (u + v) / 2 - bins[np.maximum(left, 0)] < bins[np.minimum(turn, len(bins) - 1)] - (u + v) / 2
+    sign = np.where(np.arange(len(bins)) >= np.where(nearer, left, turn + 1)[:, None], 1.0, -1.0)
+    parts = []
+    for y, level, tilt, weight in ((u, L0, M0, mass - later), (v, L1, M1, later)):
+        costs = loss.absolute * sign * (bins - y[:, None]) - tilt[:, None] * bins - level[:, None]
+        parts.append((weight, costs + loss.squared * bins**2 - reductions))
+    priced = duals.multipliers.ravel() @ range_constraints(bins, rho, *design.input_range)[0][2:]
+
+    def lost(kappa: float) -> float:
+        rest = -priced
+        for weight, costs in parts:
+            high = costs + kappa
+            rest = rest + weight @ np.where(high > 0, high, rho * high)
+        least = float(rest.min())
+        return kappa * float(mass.sum()) - (least / rho if least > 0 else least)
+
+    most = 2 * float(mass @ np.abs(parts[0][1]).min(axis=1)) + float(reductions.max())
+    most = max(1e-300, most + loss.absolute * float(steps.min()))
+    found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options={"maxiter": 16})
+    kappa = float(found.x) if found.fun < lost(0.0) else 0.0
+    table = duals.pieces.copy()
+    table[:, 3:5] -= kappa
+    return replace(duals, pieces=table)

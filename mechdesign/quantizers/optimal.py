@@ -33,10 +33,9 @@ from typing import Any, ClassVar
 import cvxpy as cp
 import numpy as np
 import pandas as pd
-from scipy import optimize
 
 from mechdesign.checks import array, field, integer, non_negative, one_of, positive, settle
-from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.proofs import MechanismClass, every, menu
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -57,31 +56,29 @@ from mechdesign.quantizers.bins import (
     expected,
     search_bins,
 )
-from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.exact_law import exact_law, widened
 from mechdesign.quantizers.floors import (
-    MOST_OUTPUTS,
     FloorProblem,
     FloorSolution,
     fill_proof,
     lines,
     multipliers_of,
     pieces,
-    range_constraints,
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
-from mechdesign.quantizers.newton import METHODS, check_feasible, uncapped
+from mechdesign.quantizers.newton import METHODS, check_feasible
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.table import (
     check_bins,
+    check_outputs,
     check_range,
     largest_loss,
-    mirrored_bins,
     smallest_epsilon,
     solved_epsilon,
+    units_of,
 )
-from mechdesign.solvers.deadline import Deadline, limited
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Numbers
 
 _ANY_OUTPUTS = "any outputs (lower bound)"
@@ -152,9 +149,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             raise DesignError.of("max_mse", self.max_mse, 'goes with objective="mean" only')
         prior, given = Prior.ranged(self.prior, self.input_range)
         if not isinstance(self.bins, (BinSearch, Alphabet)):
-            settle(self, bins=tuple(mirrored_bins(check_bins(self.bins)).tolist()))
-            if (size := len(self.bins)) > MOST_OUTPUTS:
-                raise DesignError.of("bins", f"{size} outputs", f"must be at most {MOST_OUTPUTS}")
+            settle(self, bins=tuple(check_outputs(self.bins).tolist()))
         ends = self._outputs[[0, -1]]
         check_bins(ends)
         lower, upper = check_range(given, ends)
@@ -185,9 +180,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     @cached_property
     def units(self) -> tuple[float, float]:
         """Centre and unit, a power of two, in which the methods measure inputs and outputs."""
-        lower, upper = self.input_range
-        centre = lower / 2 + upper / 2 if isinstance(self.bins, tuple) else 0.0
-        return centre, 2.0 ** math.floor(math.log2(upper / 2 - lower / 2))
+        return units_of(self.input_range, isinstance(self.bins, tuple))
 
     @cached_property
     def solved_epsilon(self) -> float:
@@ -199,19 +192,16 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     @cached_property
     def floor_problem(self) -> FloorProblem:
         """The design in terms of floors, centred and scaled, for the methods."""
-        centre, unit = self.units
-        lower, upper = ((v - centre) / unit for v in self.input_range)
-        prior, loss = self.prior.standardised(centre, unit), self.loss.in_units(unit)
-        return FloorProblem(
-            mirrored_bins((self._outputs - centre) / unit),
-            math.exp(self.solved_epsilon),
-            lower,
-            upper,
-            prior,
-            loss,
-            self.max_bias / unit,
+        return FloorProblem.of(
+            self._outputs,
+            self.solved_epsilon,
+            self.prior,
+            self.loss,
+            self.input_range,
+            self.units,
+            self.max_bias,
             self.objective,
-            None if self.max_mse is None else self.max_mse / unit**2,
+            self.max_mse,
         )
 
     def problem(self, knots: Numbers = 33) -> TableProblem:
@@ -449,168 +439,3 @@ def _multipliers(solution: FloorSolution) -> pd.DataFrame:
     families = ["total"] * 2 + ["upper end"] * m + ["lower end"] * m
     index = [1, 2, *range(1, m + 1), *range(1, m + 1)]
     return pd.DataFrame({"family": families, "index": index, "dual": solution.multipliers})
-
-
-_COARSE, _FINE = 32, 192  # cells of the input range, on the first grid and at most
-_SHARE = 0.1  # width of a cell relative to the expected error
-_ATOMS = 64  # most point masses that are outputs of the grid
-_POINTS = 10_000  # most point masses: more take seconds to verify
-_ENTRIES = 300_000  # most cells times point masses
-_STEPS = 30  # most steps on one grid: enough for Newton's method; cutting planes for a thousand samples may need 45, 11 s
-
-
-def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> DualPieces | None:
-    """Return multipliers of a lower bound for all mechanisms that a design of quantizers may choose; None if none are found.
-
-    Parameters
-    ----------
-    design : Design
-        Design with privacy (`PureDP`), prior, loss, input range, perhaps a largest bias, and the `output_space` that it searches.
-    bins : array
-        The mechanism's outputs, to which the bound is limited if nothing is searched.
-    deadline : Deadline
-        Time limit: given outputs take half of the rest, the fine grid all of it; the coarse one is solved to its gap in a tenth of a second.
-    """
-    if not design.loss.polynomial or len(design.prior.atoms[0]) > _POINTS:
-        return None
-    try:
-        return _multipliers_of_space(design, design.output_space, bins, deadline)
-    except InfeasibleError:  # no mechanism exists, so there is nothing to bound
-        return None
-    except MechdesignError as error:
-        deadline.failed(error, "no lower bound is stated of mechanisms with any such outputs")
-        return None
-
-
-def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> Iterator[Bound]:
-    """Yield the lower bound for all mechanisms that a `QuantizerDesign` may choose, if one above 0 is proved; `bins` as in `any_outputs`."""
-
-    def proved(part: Deadline) -> Iterator[Bound]:
-        duals = any_outputs(design, bins, part)
-        if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
-            yield bound
-
-    try:
-        with limited(deadline):
-            found = list(proved(deadline.part(0.5)))
-    except SolverError as error:
-        if error.status != "limit":
-            raise
-        found = list(proved(Deadline(1e-3)))  # few multipliers are proved at once
-    yield from found
-
-
-def _multipliers_of_space(
-    design: QuantizerDesign, space: OutputSpace | None, bins: Numbers, deadline: Deadline
-) -> DualPieces | None:
-    if space is None or not space.between:
-        found = _solved(design, bins if space is None else space.points, deadline.part(0.5))
-        return found and (found[0] if space is None else replace(found[0], outputs=np.array(found[1].bins)))
-    (low, high), most = design.input_range, _ENTRIES // max(1, len(design.prior.atoms[0]))
-    found = _solved(design, _grid(design, space, (high - low) / min(_COARSE, most)), Deadline(None))
-    if found is None:
-        return None
-    cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / min(_FINE, most))
-    if cell < (high - low) / _COARSE and not deadline.passed:
-        found = _solved(design, _grid(design, space, cell), deadline) or found
-    return _lowered(found[1], replace(found[0], outputs=np.array(found[1].bins), between=True))
-
-
-def _solved(
-    design: QuantizerDesign, bins: Numbers, deadline: Deadline
-) -> tuple[DualPieces, OptimalQuantizer, float] | None:
-    """Return multipliers for some outputs, their design, and its value."""
-    bias = design.largest_bias(np.asarray(bins).tolist())
-    question = OptimalQuantizer(
-        bins, design.privacy, design.prior, design.loss, max_bias=bias, input_range=design.input_range
-    )
-    check_feasible(question.floor_problem, design.privacy.epsilon, question.units)
-    solution = uncapped(question.floor_problem, 1e-4, deadline=deadline, steps=_STEPS)
-    if solution.proof is None or not math.isfinite(solution.lower_bound):
-        return None
-    proof = solution.proof
-    if len(question.floor_problem.atoms[0]) > _ATOMS:  # one line for each, instead of one per cut
-        proof = fill_proof(question.floor_problem, solution.floors, solution.multipliers) or proof
-    return proof.in_units(*question.units), question, solution.value
-
-
-def _error(loss: Loss, value: float) -> float:
-    """Return the error whose loss is `value`; 0 if rounding makes the loss negative."""
-    if value <= 0:
-        return 0.0
-    first, second = loss.absolute, loss.squared
-    return 2 * value / (first + math.sqrt(first * first + 4 * second * value))
-
-
-def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
-    """Return a grid of outputs: even on the input range; for a squared loss even for some way beyond it, then with growing cells."""
-    low, high = design.input_range
-    half = (high - low) / 2
-    inner = np.linspace(low, high, 1 + math.ceil((high - low) / cell))
-    atoms = design.prior.atoms[0]
-    if len(atoms) <= _ATOMS:
-        inner = np.union1d(inner, atoms[(atoms > low) & (atoms < high)])
-        inner = inner[np.diff(inner, prepend=-math.inf) > 1e-9 * half]
-    if design.loss.squared:
-        farthest = max(low - space.points[0], space.points[-1] - high)
-        # outputs of the least squared error, and 16 even cells more
-        used = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1) + 16 * cell
-        even = max(cell, used / _COARSE)
-        steps, place = [], 0.0
-        while place < farthest:
-            place += max(even, 0.1 * (place - used))  # cells grow from there on
-            steps.append(place)
-        beyond = np.array(steps)
-        inner = np.concatenate([low - beyond[::-1], inner, high + beyond])
-    found = space.with_ends(inner)
-    return found.compress(np.concatenate([[True], np.diff(found[:-1]) > 1e-9 * half, [True]]))
-
-
-def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
-    """Return the lines lowered by the κ that proves most, in floats, as the bound is valid for any κ; it gains .3% of the bound at ε = 1, 2 to 11% at ε = 2 to 4, all at 8."""
-    assert duals.outputs is not None
-    if not len(duals.pieces):  # nothing is proved
-        return duals
-    u, v, share, L0, L1, M0, M1 = duals.pieces.T
-    bins, loss, rho = duals.outputs - duals.origin, question.loss, math.exp(question.solved_epsilon)
-    prior = question.prior.standardised(duals.origin, 1.0)
-    edges = np.unique(np.concatenate([u, v]))
-    below = np.zeros((len(edges), 2))
-    below[1:] = np.cumsum(prior.continuous_moments(edges)[:, :2], axis=0)
-    mass, first = share * (below[np.searchsorted(edges, v)] - below[np.searchsorted(edges, u)]).T
-    points, weights = prior.atoms
-    if len(points) and (single := u == v).any():
-        after = np.searchsorted(points, u[single])
-        pairs = np.stack([after - 1, after]).clip(0, len(points) - 1)
-        closer = np.abs(points[pairs] - u[single]).argmin(axis=0)
-        nearest = np.take_along_axis(pairs, closer[None], axis=0)[0]
-        mass[single] = share[single] * weights[nearest]
-        first[single] = mass[single] * u[single]
-    later = (first - u * mass) / np.where(v > u, v - u, 1.0)
-    steps = np.diff(bins)
-    reductions = loss.squared * np.maximum(np.append(0.0, steps), np.append(steps, 0.0)) ** 2 / 4
-    turn = np.searchsorted(bins, (u + v) / 2)
-    left = np.searchsorted(bins, u, side="right") - 1
-    nearer = (u + v) / 2 - bins[np.maximum(left, 0)] < bins[np.minimum(turn, len(bins) - 1)] - (u + v) / 2
-    sign = np.where(np.arange(len(bins)) >= np.where(nearer, left, turn + 1)[:, None], 1.0, -1.0)
-    parts = []
-    for y, level, tilt, weight in ((u, L0, M0, mass - later), (v, L1, M1, later)):
-        costs = loss.absolute * sign * (bins - y[:, None]) - tilt[:, None] * bins - level[:, None]
-        parts.append((weight, costs + loss.squared * bins**2 - reductions))
-    priced = duals.multipliers.ravel() @ range_constraints(bins, rho, *question.input_range)[0][2:]
-
-    def lost(kappa: float) -> float:
-        rest = -priced
-        for weight, costs in parts:
-            high = costs + kappa
-            rest = rest + weight @ np.where(high > 0, high, rho * high)
-        least = float(rest.min())
-        return kappa * float(mass.sum()) - (least / rho if least > 0 else least)
-
-    most = 2 * float(mass @ np.abs(parts[0][1]).min(axis=1)) + float(reductions.max())
-    most = max(1e-300, most + loss.absolute * float(steps.min()))
-    found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options={"maxiter": 16})
-    kappa = float(found.x) if found.fun < lost(0.0) else 0.0
-    table = duals.pieces.copy()
-    table[:, 3:5] -= kappa
-    return replace(duals, pieces=table)

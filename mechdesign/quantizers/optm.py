@@ -40,7 +40,8 @@ from mechdesign.quantizers.descent import Descent, LinearisedPoint, SelectionBlo
 from mechdesign.quantizers.dual_pieces import OutputSpace
 from mechdesign.quantizers.exact_law import excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer
-from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
+from mechdesign.quantizers.newton import loss_bounds
+from mechdesign.quantizers.optimal import OptimalQuantizer
 from mechdesign.quantizers.proofs import QuantizerDesign, outermost, proved_law
 from mechdesign.quantizers.selection_problem import BoxSearch, SelectionProblem
 from mechdesign.quantizers.selection_program import (

@@ -33,7 +33,7 @@ from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.quantizers.exact_law import ExactLaw, SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer, SelectionFamilies
-from mechdesign.quantizers.optimal import loss_bounds
+from mechdesign.quantizers.newton import loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, QuantizerProof, proved_law
 from mechdesign.quantizers.selection_program import (
     MEANING,

@@ -483,6 +483,24 @@ def check_range(input_range: object, bins: Array | None = None) -> tuple[float, 
     return lower, upper
 
 
+MOST_OUTPUTS = 1025
+"""Most outputs: with more, one step of any method, cubic in their number, exceeds a time limit (4,096 outputs: 200 s for a limit of 100 s)."""
+
+
+def check_outputs(outputs: Numbers) -> Array:
+    """Return outputs as `check_bins` does, symmetric where they are so up to rounding, or raise DesignError if there are too many."""
+    found = mirrored_bins(check_bins(outputs))
+    if len(found) > MOST_OUTPUTS:
+        raise DesignError.of("bins", f"{len(found)} outputs", f"must be at most {MOST_OUTPUTS}")
+    return found
+
+
+def units_of(input_range: tuple[float, float], centred: bool = True) -> tuple[float, float]:
+    """Return the range's centre, or 0, and a unit, a power of two, in which the methods measure inputs and outputs."""
+    lower, upper = input_range
+    return lower / 2 + upper / 2 if centred else 0.0, 2.0 ** math.floor(math.log2(upper / 2 - lower / 2))
+
+
 def symmetric_bins(bins: Array) -> bool:
     """Whether the bins are exactly symmetric about zero."""
     return bool(np.all(bins == -bins[::-1]))

@@ -1,9 +1,9 @@
+from .biased import BiasedQuantizer as BiasedQuantizer
 from .bins import Alphabet as Alphabet
 from .bins import BinSearch as BinSearch
 from .families import ERM as ERM
 from .families import RQM as RQM
 from .families import BiasedSelection as BiasedSelection
-from .mechanism import BiasedQuantizer as BiasedQuantizer
 from .mechanism import Quantizer as Quantizer
 from .mechanism import duchi as duchi
 from .metric import MetricQuantizer as MetricQuantizer

@@ -59,25 +59,19 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.quantizers.biased import BiasedQuantizer
 from mechdesign.quantizers.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism import (
-    BiasedQuantizer,
     Quantizer,
     SelectionFamilies,
+    SelectionPlaces,
     erm_families,
     rqm_family,
     summing_to_one,
 )
 from mechdesign.quantizers.newton import loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
-from mechdesign.quantizers.table import (
-    LARGEST,
-    SelectionPlaces,
-    check_bins,
-    check_range,
-    loss_from_floats,
-    symmetric_bins,
-)
+from mechdesign.quantizers.table import LARGEST, check_bins, check_range, loss_from_floats, symmetric_bins
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 

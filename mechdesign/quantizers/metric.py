@@ -60,17 +60,19 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law
-from mechdesign.quantizers.exact_law import ExactLaw, RationalTable, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
+from mechdesign.quantizers.pairwise import PairwisePrivacy
 from mechdesign.quantizers.proofs import OUTERMOST, QuantizerDesign, certified_value
 from mechdesign.quantizers.table import (
-    PairwisePrivacy,
+    ExactLaw,
     PiecewiseTable,
+    RationalTable,
     check_bins,
     check_range,
     loss_peaks,
     mirrored_bins,
+    outermost_law,
 )
 from mechdesign.typing import Array, Indices, Numbers, Weights
 

@@ -39,12 +39,11 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.bins import BinSearch
 from mechdesign.quantizers.dual_pieces import OutputSpace
-from mechdesign.quantizers.exact_law import RationalTable
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.newton import loss_bounds
 from mechdesign.quantizers.optimal import OptimalQuantizer
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
-from mechdesign.quantizers.table import MOST_OUTPUTS, RESOLVED, check_bins, check_range
+from mechdesign.quantizers.table import MOST_OUTPUTS, RESOLVED, RationalTable, check_bins, check_range
 from mechdesign.solvers import Deadline, LinearProgram
 from mechdesign.typing import Array, Numbers, Status, Weights
 

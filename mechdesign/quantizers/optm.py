@@ -38,7 +38,6 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.descent import Descent, LinearisedPoint, SelectionBlocks
 from mechdesign.quantizers.dual_pieces import OutputSpace
-from mechdesign.quantizers.exact_law import excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.newton import loss_bounds
 from mechdesign.quantizers.optimal import OptimalQuantizer
@@ -52,7 +51,7 @@ from mechdesign.quantizers.selection_program import (
     check_theorem,
     checked_selection,
 )
-from mechdesign.quantizers.table import mirrored_bins
+from mechdesign.quantizers.table import excess_loss, mirrored_bins, tightened
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array, Indices
 

@@ -52,11 +52,11 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior, prior_words
 from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP, never_sent
 from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.quantizers.biased import BiasedQuantizer
 from mechdesign.quantizers.dual_pieces import Asked, DualPieces, OutputSpace, bound_words
-from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law
-from mechdesign.quantizers.mechanism import BiasedQuantizer, Quantizer, duchi
+from mechdesign.quantizers.mechanism import Quantizer, duchi
 from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, rational
-from mechdesign.quantizers.table import LARGEST
+from mechdesign.quantizers.table import LARGEST, ExactLaw, excess_loss, outermost_law
 from mechdesign.typing import Numbers
 
 if TYPE_CHECKING:

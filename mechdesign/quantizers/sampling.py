@@ -27,7 +27,7 @@ import numpy.typing as npt
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.quantizers import table as tables
-from mechdesign.quantizers.exact_law import ExactLaw
+from mechdesign.quantizers.table import ExactLaw
 from mechdesign.typing import Array, Indices
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import parameters_of
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
-from mechdesign.quantizers.exact_law import ExactLaw, SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer, SelectionFamilies
 from mechdesign.quantizers.newton import loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, QuantizerProof, proved_law
@@ -46,7 +45,15 @@ from mechdesign.quantizers.selection_program import (
     theorem6_boxes,
     unit_vectors,
 )
-from mechdesign.quantizers.table import RESOLVED, smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.table import (
+    RESOLVED,
+    ExactLaw,
+    SelectionLaw,
+    excess_loss,
+    smallest_epsilon,
+    solved_epsilon,
+    tightened,
+)
 from mechdesign.solvers import Solution
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.solvers.linear_program import Block, Programs, Sweep

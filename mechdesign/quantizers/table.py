@@ -1,30 +1,26 @@
-r"""Tables of output probabilities that are affine in the input between knots, their errors and losses, the least ε of outputs, and privacy between rows.
+r"""Tables of output probabilities that are affine in the input between knots, in doubles and in rationals; checks of bins; the least ε of outputs.
 
 .. math:: p(x, i) = (1 - t)\, s_{k,i} + t\, e_{k,i}, \qquad x \in [x_k, x_{k+1}),\; t = \frac{x - x_k}{x_{k+1} - x_k}
 
-Bins and knots together cut the input range into cells, on each of which every probability is affine and every error
-:math:`B_i - x` keeps its sign: :math:`E\,\ell(M(x) - x)` is a quadratic there for absolute and squared losses, smooth for any smooth
-loss, and expected losses are sums over cells.
+Bins and knots cut the input range into cells, on each of which every probability is affine and every error :math:`B_i - x` keeps its
+sign: :math:`E\,\ell(M(x) - x)` is a quadratic there for absolute and squared losses, and smooth for any smooth loss.
 
-**Privacy between rows**, metric or approximate. On the continuum, for rows interpolated linearly between knots, :math:`p(x, i) \le e^{\varepsilon |x - x'|} p(x', i)` for all
-inputs is *equivalent* to neighbouring rows k, l with
-
-.. math:: P_{k,i} \le (1 + \varepsilon |x_k - x_l|)\, P_{l,i} ,
-
-as an affine function is steepest, relative to itself, where it is smallest. On a fixed grid of inputs all pairs are
-compared at :math:`e^{\varepsilon d(x_k, x_l)}`; for :math:`d = |x - x'|` and :math:`|x - x'|^2` chains of neighbours
-imply the others, since :math:`d(x, z) \ge d(x, y) + d(y, z)` for y between.
+An `ExactLaw` is such a table in rationals: certificates describe it, and releases draw from it. Linear constraints that hold for the rows
+at both ends of a segment hold on the whole segment. A law next to a solver's answer may exceed the privacy budget by the solver's
+tolerance: `tightened` solves again for a budget smaller by the excess, until the law is inside.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from itertools import product
-from typing import Any
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +28,13 @@ import numpy.typing as npt
 from mechdesign import checks
 from mechdesign.checks import FINITE, as_given, check_preserved, increasing, one_of, settle
 from mechdesign.checks import doubles as as_doubles
-from mechdesign.errors import DataError, DesignError
+from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.results import Accuracy, quantile
+from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, Numbers, Weights
 
 LARGEST = 1e100
 """Largest magnitude: beyond it, or below its inverse, squares and products with them leave the range of doubles."""
@@ -350,112 +346,6 @@ def largest_loss(table: PiecewiseTable, loss: Loss) -> tuple[float, float]:
 # -- privacy between rows ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PairwisePrivacy:
-    """A privacy notion between the rows at knots.
-
-    Parameters
-    ----------
-    privacy : MetricDP, ApproximateDP or PureDP
-    continuum : bool
-        Whether the rows are interpolated and privacy is required between all inputs, not only the knots.
-
-    Examples
-    --------
-    >>> PairwisePrivacy(MetricDP(2.0), continuum=True).pairs(3)
-    (array([0, 1, 1, 2]), array([1, 0, 2, 1]))
-    """
-
-    privacy: MetricDP | ApproximateDP | PureDP
-    continuum: bool = False
-
-    @property
-    def delta(self) -> float:
-        """Largest sum of the excesses of a pair; 0 except for approximate privacy."""
-        return float(getattr(self.privacy, "delta", 0.0))
-
-    @property
-    def neighbours(self) -> bool:
-        """Whether comparing neighbouring knots suffices."""
-        return isinstance(self.privacy, MetricDP) and not callable(self.privacy.metric)
-
-    def pairs(self, count: int) -> tuple[Indices, Indices]:
-        """Return the pairs (k, l) of `count` knots whose rows are compared: P_k at most a multiple of P_l."""
-        k, l = (v.ravel() for v in np.indices((count, count)))
-        kept = np.abs(k - l) == 1 if self.neighbours else k != l
-        return k[kept], l[kept]
-
-    def _distances(self, x: Array, y: Array) -> Array:
-        if not isinstance(self.privacy, MetricDP):
-            return np.ones(len(x))
-        distance = np.asarray(self.privacy.distance(x, y), dtype=float)
-        if distance.shape != x.shape or not np.isfinite(distance).all() or (distance < 0).any():
-            allowed = "must be vectorised, finite and non-negative on the inputs"
-            raise DesignError.of("metric", self.privacy.metric, allowed)
-        return distance
-
-    def exact_slack(self, knots: list[Fraction], rows: list[list[Fraction]]) -> Fraction:
-        """Return the least slack of all pairs in exact arithmetic, with exponentials rounded down."""
-        if not isinstance(self.privacy, MetricDP):
-            # one ratio for all pairs: the extremes decide whether any excess is positive
-            ratio, delta = _growth(Fraction(self.privacy.epsilon)), Fraction(self.delta)
-            worst: Fraction = min(ratio * min(column) - max(column) for column in zip(*rows))
-            if not delta or worst >= 0:
-                return delta or worst
-            raised = [[ratio * q for q in row] for row in rows]
-            return delta - max(
-                sum((p - q for p, q in zip(row, other) if p > q), Fraction(0))
-                for row, other in product(rows, raised)
-            )
-
-        slacks = list[Fraction]()
-        for k, l in zip(*(v.tolist() for v in self.pairs(len(knots)))):
-            power = Fraction(self.privacy.epsilon) * self._exact_distance(knots[k], knots[l])
-            ratio = 1 + power if self.continuum else _growth(power)
-            slacks += (ratio * q - p for p, q in zip(rows[k], rows[l]))
-        return min(slacks)
-
-    def _exact_distance(self, x: Fraction, y: Fraction) -> Fraction:
-        assert isinstance(self.privacy, MetricDP)
-        if self.privacy.metric == "absolute":
-            return abs(x - y)
-        if self.privacy.metric == "squared":
-            return (x - y) ** 2
-        return Fraction(float(self.privacy.distance(float(x), float(y))))
-
-    def needed(self, knots: Array, rows: Array) -> float:
-        """Return the smallest ε at which the rows satisfy a notion without δ, rounded up."""
-        k, l = self.pairs(len(knots))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            loss = np.log(np.where(rows[k] > 0, rows[k] / rows[l], 1.0)).max(axis=1)
-            per_unit = loss / self._distances(knots[k], knots[l])
-        return float(np.max(np.where(loss > 0, per_unit, 0.0)) * (1 + 1e-13))
-
-    def smallest_epsilon(self, knots: Array, first: float, last: float) -> float:
-        """Return the smallest ε at which some unbiased mechanism with outputs in [first, last] exists; ∞ if none does.
-
-        Splitting every output between the two extreme ones, with means preserved, is post-processing; so the mechanism
-        with those two outputs decides, and its probabilities are affine in the input.
-        """
-        lower, upper = float(knots[0]), float(knots[-1])
-        if self.delta:  # the ends are furthest apart
-            ends = np.array([[last - x, x - first] for x in (lower, upper)]) / (last - first)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                loss = np.log(np.maximum(ends.max(axis=0) - self.delta, 0.0) / ends.min(axis=0))
-            return max(0.0, float(np.nanmax(loss, initial=0.0))) * (1 + 1e-13)
-        if first >= lower or last <= upper:
-            return math.inf
-        if self.continuum:
-            return max(1 / (last - upper), 1 / (lower - first))
-        return self.needed(knots, np.stack([last - knots, knots - first], axis=1) / (last - first))
-
-
-@lru_cache(maxsize=4096)
-def _growth(power: Fraction) -> Fraction:
-    """Return a rational below e^power; for powers beyond 700 one below e^700."""
-    return exp_lower(power if power < 700 else Fraction(700))
-
-
 # -- bins --------------------------------------------------------------------------------------------------
 
 
@@ -515,37 +405,273 @@ def mirrored_bins(bins: Array) -> Array:
     return bins
 
 
-class SelectionPlaces:
-    """Geometry shared by all selection mechanisms with the same bins and input range.
+# -- in exact arithmetic --------------------------------------------------------------------------------
 
-    Parameters
-    ----------
-    bins : array, shape (m,)
-    input_range : (float, float)
+T = TypeVar("T")
+
+
+def common_denominator(values: Iterable[Fraction]) -> int:
+    """Return the least common denominator."""
+    return math.lcm(*(v.denominator for v in values))
+
+
+class ExactLaw(ABC):
+    """A rational quantizer.
 
     Attributes
     ----------
-    knots : array, shape (K + 1,)
-        The range's ends and the bins between them.
+    bins : tuple of Fraction, length m
+    knots : tuple of Fraction, length K + 1
     """
 
-    def __init__(self, bins: Array, input_range: tuple[float, float]) -> None:
-        self.bins, self.knots = bins, cell_edges(bins, np.array(input_range))
-        starts, ends = self.knots[:-1, None], self.knots[1:, None]
-        self._below = np.minimum(np.searchsorted(bins, self.knots[:-1], side="right"), len(bins) - 1)
-        gaps = bins[None, :] - bins[:, None]
-        self._inverse = np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
-        self._ends = [(bins - x, x - bins) for x in (starts, ends)]
+    bins: tuple[Fraction, ...]
+    knots: tuple[Fraction, ...]
 
-    def tables(self, left: Array, right: Array) -> tuple[Array, Array]:
-        """Return the one-sided limits of p at the segments' ends, each (K, m), for two families of selection probabilities."""
-        j, m = self._below, len(self.bins)
-        ql, qr = np.zeros((2, len(j), m))
-        ql[:, :-1] = left[j - 1]
-        qr[:, 1:] = right[m - j - 1, ::-1]
-        # Both factors of every term are non-negative: the bins with ql are left of x, those with qr right of it.
-        first, last = (
-            ql * ((qr * to_right) @ self._inverse.T) + qr * ((ql * to_left) @ self._inverse)
-            for to_right, to_left in self._ends
+    @abstractmethod
+    def row(self, segment: int, end: int) -> list[Fraction]:
+        """Return the probabilities at the start (``end=0``) or the end (``end=1``) of a segment, as one-sided limits."""
+
+    def weights(self, segment: int, end: int) -> tuple[list[int], int]:
+        """Return the row as integers over a common denominator."""
+        row = self.row(segment, end)
+        common = math.lcm(*{p.denominator for p in row})
+        return [p.numerator * (common // p.denominator) for p in row], common
+
+    def at(self, x: Fraction) -> list[Fraction]:
+        """Return the row of a continuous law at any input."""
+        k = min(max(bisect_right(self.knots, x) - 1, 0), len(self.knots) - 2)
+        t = (x - self.knots[k]) / (self.knots[k + 1] - self.knots[k])
+        return [(1 - t) * p + t * q for p, q in zip(self.row(k, 0), self.row(k, 1))]
+
+    def limits(self) -> Iterator[tuple[Fraction, list[int], int]]:
+        """Yield every knot with the row's limits there from either side, as integers over a common denominator."""
+        for k, ends in enumerate(pairwise(self.knots)):
+            for end in (0, 1):
+                yield ends[end], *self.weights(k, end)
+
+    def inner_edges(self, start: Fraction, end: Fraction) -> list[Fraction]:
+        """Return the ends of a segment and the outputs between."""
+        return [start, *self.bins[bisect_right(self.bins, start) : bisect_left(self.bins, end)], end]
+
+    def cell_edges(self) -> list[Fraction]:
+        """Return knots and the outputs between: on each cell the expected loss is a quadratic."""
+        return [self.knots[0], *(x for ends in pairwise(self.knots) for x in self.inner_edges(*ends)[1:])]
+
+    def extremes(self) -> tuple[list[Fraction], list[Fraction]]:
+        """Return the smallest and largest probability of every output over the whole input range."""
+        low: dict[int, list[int]] = {}
+        high: dict[int, list[int]] = {}
+        for _, weights, common in self.limits():
+            low[common] = list(map(min, low.get(common, weights), weights))
+            high[common] = list(map(max, high.get(common, weights), weights))
+        return _extreme(low, 1), _extreme(high, -1)
+
+    def ratio(self) -> Fraction | None:
+        """Return the largest ratio of probabilities of one output over two inputs; None if it is infinite."""
+        low, high = self.extremes()
+        if any(a == 0 < b for a, b in zip(low, high)):
+            return None
+        return max((b / a for a, b in zip(low, high) if a > 0), default=Fraction(1))
+
+    def knot_rows(self) -> list[list[Fraction]]:
+        """Return the rows of a continuous law at its knots."""
+        return [self.row(0, 0), *(self.row(k, 1) for k in range(len(self.knots) - 1))]
+
+    def tables(self) -> tuple[Array, Array]:
+        """Return the rows at the starts and at the ends, rounded to doubles; each of shape (K, m)."""
+        count = len(self.knots) - 1
+        starts, ends = (
+            np.array([[float(p) for p in self.row(k, end)] for k in range(count)]) for end in (0, 1)
         )
-        return first, last
+        return starts, ends
+
+
+def _extreme(rows: dict[int, list[int]], sign: int) -> list[Fraction]:
+    """Return the least (or, for sign −1, largest) entry of every column; the keys are the denominators of the rows."""
+    (common, best), *others = rows.items()
+    kept = [(n, common) for n in best]
+    for d, row in others:
+        kept = [(n, d) if sign * (n * e - b * d) < 0 else (b, e) for n, (b, e) in zip(row, kept)]
+    return [Fraction(n, d) for n, d in kept]
+
+
+@serializable("rational-table")
+@dataclass(frozen=True)
+class RationalTable(ExactLaw):
+    """An exact law given by its rows.
+
+    Parameters
+    ----------
+    bins, knots : tuples of Fraction
+    starts, ends : tuples of K rows of m Fractions
+        One-sided limits at the start and the end of each segment.
+    """
+
+    bins: tuple[Fraction, ...]
+    knots: tuple[Fraction, ...]
+    starts: tuple[tuple[Fraction, ...], ...]
+    ends: tuple[tuple[Fraction, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.starts) == len(self.ends) == len(self.knots) - 1:
+            raise DesignError("a law's rows must be two for each segment between knots")
+
+    def row(self, segment: int, end: int) -> list[Fraction]:
+        return list((self.ends if end else self.starts)[segment])
+
+    @classmethod
+    def continuous(
+        cls, bins: Sequence[Fraction], knots: Sequence[Fraction], rows: Sequence[Sequence[Fraction]]
+    ) -> RationalTable:
+        """Interpolate rows given at the knots themselves."""
+        table = tuple(tuple(row) for row in rows)
+        return cls(tuple(bins), tuple(knots), table[:-1], table[1:])
+
+    @classmethod
+    def interpolated(cls, bins: Iterable[float], knots: Iterable[float], weights: Weights) -> RationalTable:
+        """Interpolate integer weights of rows at the knots."""
+        rows = [[Fraction(w, total) for w in row] for row, total in zip(weights, map(sum, weights))]
+        return cls.continuous(tuple(map(Fraction, bins)), [Fraction(float(x)) for x in knots], rows)
+
+
+@serializable("selection-law")
+@dataclass(frozen=True)
+class SelectionLaw(ExactLaw):
+    r"""The selection family with integer weights.
+
+    For x in :math:`[B_j, B_{j+1})` a left index l ≤ j is drawn with probability ``left[j-1][l-1]/Σ left[j-1]``,
+    a right index r > j with ``right[m-j-1][m-r]/Σ right[m-j-1]``, and the output is :math:`B_l` with
+    probability :math:`(B_r - x)/(B_r - B_l)`, else :math:`B_r`. Rows therefore sum to one and have mean x
+    identically, whatever the weights.
+
+    Parameters
+    ----------
+    bins : tuple of Fraction, length m
+    left, right : tuples of m − 1 tuples of non-negative integers, the n-th of length n
+    lower, upper : Fraction
+        The input range.
+    """
+
+    bins: tuple[Fraction, ...]
+    left: tuple[tuple[int, ...], ...]
+    right: tuple[tuple[int, ...], ...]
+    lower: Fraction
+    upper: Fraction
+
+    def __post_init__(self) -> None:
+        for family in (self.left, self.right):
+            if any(sum(row) <= 0 or min(row) < 0 for row in family):
+                raise DesignError("selection weights must be non-negative integers, not all zero in a row")
+
+    @cached_property
+    def knots(self) -> tuple[Fraction, ...]:  # type: ignore[override]
+        return self.lower, *(b for b in self.bins if self.lower < b < self.upper), self.upper
+
+    def row(self, segment: int, end: int) -> list[Fraction]:
+        """Probabilities at the start (``end=0``) or the end (``end=1``) of a segment, as one-sided limits.
+
+        With all positions scaled to integers b, X, and N_l, N_r the weights of a pair,
+        p(x, l) = N_l Σ_r N_r (b_r − X)/(b_r − b_l) over the product of the two weight totals.
+        """
+        scale = common_denominator((*self.bins, self.lower, self.upper))
+        b = [int(v * scale) for v in self.bins]
+        m, x = len(b), int(self.knots[segment + end] * scale)
+        j = min(sum(v <= self.knots[segment] for v in self.bins), m - 1)
+        nl = self.left[j - 1]
+        nr = self.right[m - j - 1][::-1]  # weights of r = j+1 … m
+        total = sum(nl) * sum(nr)
+        right = [(b[j + k], w) for k, w in enumerate(nr) if w]
+        left = [(b[k], w) for k, w in enumerate(nl) if w]
+        found = [Fraction(0)] * m
+        for first, own, opposite in ((0, nl, right), (j, nr, left)):
+            for k, weight in enumerate(own, start=first):
+                if weight:  # skip bins that are never drawn
+                    gaps = [abs(v - b[k]) for v, _ in opposite]
+                    common = math.lcm(*gaps)
+                    inner = sum(w * abs(v - x) * (common // gap) for (v, w), gap in zip(opposite, gaps))
+                    found[k] = Fraction(weight * inner, common * total)
+        return found
+
+
+def excess_loss(law: ExactLaw, epsilon: float) -> float:
+    """Return the excess of the exact privacy loss of `law` over ε: at most 0 inside, ∞ if the loss is infinite or an entry negative.
+
+    The sign is exact; `tightened` lowers the budget by the size, which is rounded.
+
+    Examples
+    --------
+    >>> half = (Fraction(1, 2), Fraction(1, 2))
+    >>> law = RationalTable.continuous((Fraction(-1), Fraction(1)), (Fraction(0), Fraction(1)), (half, half))
+    >>> excess_loss(law, 1.0)
+    -1.0
+    """
+    low, _ = law.extremes()
+    ratio = law.ratio()
+    if ratio is None or min(low) < 0:
+        return math.inf
+    rho = exp_lower(min(epsilon, 700.0))
+    relative = ratio / rho
+    if relative > Fraction(11, 10) or relative < Fraction(9, 10):
+        return math.log(relative.numerator) - math.log(relative.denominator)
+    over = math.log1p(float(relative - 1))
+    return max(over, math.ulp(0.0)) if relative > 1 else min(over, 0.0)
+
+
+def tightened(solve: Callable[[float], T | None], excess: Callable[[T], float], budget: float) -> T:
+    """Return the first answer of ``solve(b)``, for budgets b falling from `budget`, that is exactly within `budget`.
+
+    A float solver exceeds the budget by the order of its tolerance, so that a budget smaller by one and a half times the excess
+    usually suffices at once.
+
+    Parameters
+    ----------
+    solve : callable
+        Maps a budget to an answer, the exact law or any argument of `excess`; None ends the search.
+    excess : callable
+        Maps an answer to its excess over `budget`: at most 0 inside, ∞ if the size is unknown
+        (`excess_loss` for pure privacy).
+    budget : float
+        The privacy budget.
+
+    Raises
+    ------
+    SolverError
+        No answer was inside.
+
+    Examples
+    --------
+    >>> tightened(lambda budget: budget + 1e-9, lambda loss: loss - 1.0, 1.0) <= 1.0
+    True
+    """
+    shrink = 0.0
+    for _ in range(12):
+        answer = solve(budget * (1 - shrink))
+        if answer is None:
+            break
+        over = excess(answer)
+        if over <= 0:
+            return answer
+        least = 4e-16 * max(1.0, 1.0 / budget)
+        shrink = max(least, 10 * shrink if math.isinf(over) else shrink + 1.5 * over / budget)
+        if shrink >= 1:
+            break
+    message = (
+        f"no exactly private mechanism within {budget!r} was found next to the solver's: ask for a slightly larger "
+        "epsilon, or try another solver"
+    )
+    raise SolverError(message, solver="exact arithmetic", status="repair")
+
+
+def outermost_law(bins: Iterable[float], knots: Iterable[float]) -> RationalTable:
+    """Return the exact unbiased law that uses the first and the last output only.
+
+    Examples
+    --------
+    >>> law = outermost_law([-2.0, 0.0, 2.0], [-1.0, 1.0])
+    >>> [[str(p) for p in law.row(0, end)] for end in (0, 1)]
+    [['3/4', '0', '1/4'], ['1/4', '0', '3/4']]
+    """
+    b, x = ([Fraction(float(v)) for v in values] for values in (bins, knots))
+    high = [(v - b[0]) / (b[-1] - b[0]) for v in x]
+    inner = [Fraction(0)] * (len(b) - 2)
+    return RationalTable.continuous(b, x, [[1 - p, *inner, p] for p in high])

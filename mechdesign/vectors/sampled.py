@@ -40,9 +40,9 @@ from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.exact_law import RationalTable
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.sampling import ExactSampler, is_tensor
+from mechdesign.quantizers.table import RationalTable
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.ball import (
     PureMechanism,

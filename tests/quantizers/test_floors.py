@@ -17,11 +17,11 @@ import mechdesign as md
 from mechdesign.evidence.exact import round_down
 from mechdesign.quantizers import dual_pieces
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
-from mechdesign.quantizers.exact_law import ExactLaw, exact_block_fill
+from mechdesign.quantizers.exact_law import exact_block_fill
 from mechdesign.quantizers.floors import FloorProblem, interior_floors, pieces, range_constraints
 from mechdesign.quantizers.moments import Moments, PointMasses, interpolated_costs
 from mechdesign.quantizers.newton import any_outputs
-from mechdesign.quantizers.table import smallest_epsilon
+from mechdesign.quantizers.table import ExactLaw, smallest_epsilon
 from mechdesign.solvers.deadline import Deadline
 
 

@@ -15,7 +15,7 @@ import mechdesign as md
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.problem.spine import Clock
 from mechdesign.quantizers.metric import outermost_private
-from mechdesign.quantizers.table import PairwisePrivacy
+from mechdesign.quantizers.pairwise import PairwisePrivacy
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]

@@ -18,11 +18,11 @@ from strategies import selections
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.quantizers.exact_law import RationalTable
 from mechdesign.quantizers.mechanism import SelectionFamilies, rqm_family
 from mechdesign.quantizers.moments import BITS, Moments
 from mechdesign.quantizers.proofs import expected_upper, law_claims, worst_upper
 from mechdesign.quantizers.sampling import ExactSampler
+from mechdesign.quantizers.table import RationalTable
 
 UNIFORM = stats.uniform(-1, 2)
 

@@ -140,14 +140,12 @@ def number(name: str, value: object, allowed: str = "must be a finite number", *
     >>> number("loc", 2)
     2.0
     """
-    if no_numbers(value):
-        raise DesignError.of(name, value, allowed)
+    refuse(no_numbers(value), name, value, allowed)
     try:
         found = _sided(float(value), value, side)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, value, allowed) from None
-    if not math.isfinite(found):
-        raise DesignError.of(name, value, allowed)
+    refuse(not math.isfinite(found), name, value, allowed)
     return found
 
 
@@ -171,8 +169,7 @@ def rounded_up(found: Array, value: object) -> Array:
 
 def _number_if(name: str, value: object, good: Callable[[float], bool], allowed: str, side: int = 0) -> float:
     found = number(name, value, allowed, side=side)
-    if not good(found):
-        raise DesignError.of(name, value, allowed)
+    refuse(not good(found), name, value, allowed)
     return found
 
 
@@ -224,11 +221,9 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise DesignError.of(name, value, allowed) from None
     low, high = number(name, low, allowed), number(name, high, allowed)
-    if not low < high:
-        raise DesignError.of(name, value, allowed)
-    if high - low < NARROWEST:
-        wide = f"must be at least {NARROWEST:g} wide, so that doubles hold its square"
-        raise DesignError.of(name, value, wide)
+    refuse(not low < high, name, value, allowed)
+    wide = f"must be at least {NARROWEST:g} wide, so that doubles hold its square"
+    refuse(high - low < NARROWEST, name, value, wide)
     return low, high
 
 
@@ -258,9 +253,8 @@ def integer(name: str, value: object, least: int, most: int | None = None) -> in
     if found is not None and found >= least and (most is None or found <= most):
         return found
     wanted = "a positive integer" if least == 1 else f"an integer of at least {least}"
-    raise DesignError.of(
-        name, value, f"must be {wanted if most is None else f'an integer from {least} to {most}'}"
-    )
+    allowed = f"must be {wanted if most is None else f'an integer from {least} to {most}'}"
+    raise DesignError.of(name, value, allowed)
 
 
 def array(name: str, value: Numbers | None, *, ndim: int | None = 1, empty: bool = False) -> Array:
@@ -275,8 +269,7 @@ def array(name: str, value: Numbers | None, *, ndim: int | None = 1, empty: bool
     allowed = f"must be {'an' if empty else 'a non-empty'} array of finite numbers{shape}"
     found = np.array(doubles(name, value, allowed))
     good = ndim in (None, found.ndim) and (empty or found.size)
-    if not good or not np.isfinite(found).all():
-        raise DesignError.of(name, value, allowed)
+    refuse(not good or not np.isfinite(found).all(), name, value, allowed)
     return found
 
 
@@ -398,8 +391,7 @@ def increasing(name: str, value: Numbers) -> Array:
     """
     found = array(name, value)
     steps = np.diff(found)
-    if len(found) < 2:
-        raise DesignError.of(name, value, "needs at least 2 values")
+    refuse(len(found) < 2, name, value, "needs at least 2 values")
     if np.any(steps <= 0):
         k = int(np.flatnonzero(steps <= 0)[0])
         what = "repeated" if steps[k] == 0 else "out of order"
@@ -452,8 +444,7 @@ def levels(name: str, value: Numbers, *, above_zero: bool = False) -> Array:
     """Return `value` as an array of any shape of numbers of at least 0, infinity allowed, or raise DesignError."""
     allowed = f"must be {'positive' if above_zero else 'non-negative'} numbers"
     found = doubles(name, value, allowed)
-    if not np.all(found > 0 if above_zero else found >= 0):
-        raise DesignError.of(name, value, allowed)
+    refuse(not np.all(found > 0 if above_zero else found >= 0), name, value, allowed)
     return found
 
 

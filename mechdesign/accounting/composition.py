@@ -570,9 +570,8 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
     step = max(min(usual) / 6, max(tops) / 50_000)
     if not step > 1e-150:
         least = min(t.sensitivity / math.sqrt(law_variance(t.law)) for t in terms)
-        raise DesignError.of(
-            "sensitivity", least, "is so small, compared with the noise, that doubles see no privacy loss"
-        )
+        allowed = "is so small, compared with the noise, that doubles see no privacy loss"
+        raise DesignError.of("sensitivity", least, allowed)
     plan = GridPlan(losses, step, 0.0, TINY, 1e-12 * width / count, epsilon=epsilon)
     step = plan.align(step)
     coarse = plan.parts(step, pessimistic=True)

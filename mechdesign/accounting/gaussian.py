@@ -22,7 +22,7 @@ import numpy as np
 from flint import arb, ctx
 from scipy import special
 
-from mechdesign.checks import instance, levels
+from mechdesign.checks import instance, levels, refuse
 from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -153,8 +153,7 @@ def gaussian_profile(epsilon: Numbers, mu: Numbers) -> Values:
     0.126937
     """
     e, m = levels("epsilon", epsilon), levels("mu", mu, above_zero=True)
-    if not np.all(np.isfinite(m)):
-        raise DesignError.of("mu", mu, "must be positive and finite")
+    refuse(not np.all(np.isfinite(m)), "mu", mu, "must be positive and finite")
     shape, e, m = _flat("mu", e, m)
     pairs = zip(e.tolist(), m.tolist())
     ends = [enclosed_gaussian(at, [(1, mu, 1.0, 1)]) if at < math.inf else (0.0, 0.0) for at, mu in pairs]
@@ -228,16 +227,10 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
     168.80...
     """
     e, d = levels("epsilon", epsilon), levels("delta", delta)
-    if not np.all(e <= _LARGEST):
-        raise DesignError.of("epsilon", epsilon, f"must be at most {_LARGEST:g}: that is no privacy")
-    if np.any(d == 0):
-        raise DesignError.of(
-            "delta",
-            delta,
-            "Gaussian noise needs delta > 0; Laplace, staircase and logistic noise can do delta = 0",
-        )
-    if not np.all(d < 1):
-        raise DesignError.of("delta", delta, "must be in (0, 1)")
+    refuse(not np.all(e <= _LARGEST), "epsilon", epsilon, f"must be at most {_LARGEST:g}: that is no privacy")
+    allowed = "Gaussian noise needs delta > 0; Laplace, staircase and logistic noise can do delta = 0"
+    refuse(np.any(d == 0), "delta", delta, allowed)
+    refuse(not np.all(d < 1), "delta", delta, "must be in (0, 1)")
     shape, e, d = _flat("delta", e, d)
     found = [_root(*pair) for pair in zip(e.tolist(), d.tolist())]
     # down by more than the error of evaluation, and far less than the 1e-12 promised
@@ -259,9 +252,8 @@ def gaussian_square(epsilon: float, delta: float) -> float:
     168.8
     """
     square = float(gaussian_mu(epsilon, delta) ** 2 * (1 - 1e-15))
-    if square < SMALLEST:
-        allowed = "leave Gaussian noise a smaller budget than doubles hold; ask for a larger delta"
-        raise DesignError.of("epsilon, delta", (epsilon, delta), allowed)
+    allowed = "leave Gaussian noise a smaller budget than doubles hold; ask for a larger delta"
+    refuse(square < SMALLEST, "epsilon, delta", (epsilon, delta), allowed)
     return square
 
 
@@ -297,8 +289,7 @@ def gaussian_budget(privacy: object) -> float:
         found = round_down(Fraction(given.mu) ** 2)
     else:
         return min(gaussian_square(e, d) for e, d in points_of(given).points)
-    if found < _LEAST:
-        raise DesignError.of("privacy", privacy, f"must allow a μ² of at least {_LEAST:g}: doubles square it")
+    refuse(found < _LEAST, "privacy", privacy, f"must allow a μ² of at least {_LEAST:g}: doubles square it")
     return found
 
 

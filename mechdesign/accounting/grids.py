@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss
+from mechdesign.checks import refuse
 from mechdesign.doubles import LARGEST_POWER, ROUNDED
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array
@@ -274,10 +275,8 @@ def discretise(
         x_low = float(loss.inverse(smallest))
     first, last = math.floor(smallest / step - 1e-9), math.ceil(largest / step - 1e-9)
     last = max(last, first + 1)
-    if last - first > MOST:
-        raise DesignError.of(
-            "step", step, f"needs {last - first} grid points for this law; use a larger step"
-        )
+    allowed = f"needs {last - first} grid points for this law; use a larger step"
+    refuse(last - first > MOST, "step", step, allowed)
     levels = step / 2 * np.arange(2 * first, 2 * last + 1)
     x = np.clip(loss.inverse(levels), x_low, x_high)
     x[0], x[-1] = x_low, x_high
@@ -333,9 +332,8 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool, most: 
     low = np.where(on_grid, nearest, np.floor(where))
     start, points = low.min(), float(np.ptp(low))
     if points > MOST:
-        raise DesignError.of(
-            "step", step, f"needs {points:.3g} grid points for these losses; use a larger step"
-        )
+        allowed = f"needs {points:.3g} grid points for these losses; use a larger step"
+        raise DesignError.of("step", step, allowed)
     start, index = int(start), (low - start).astype(np.int64)
     # distance of an atom on the grid from its point: about rounding, if the grid was aligned with it
     off = (loss.values - step * nearest)[on_grid] * (1 if pessimistic else -1)

@@ -27,7 +27,7 @@ from mechdesign.accounting.gaussian import enclosed_gaussian
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
 from mechdesign.accounting.profile import enclosed_delta, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
-from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, probability
+from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, probability, refuse
 from mechdesign.doubles import ROUNDED, SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, least_kept
@@ -524,8 +524,7 @@ def epsilon_bound(
     0.3
     """
     delta = inside("delta", delta, 0, 1)
-    if delta < SMALLEST:
-        raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST}")
+    refuse(delta < SMALLEST, "delta", delta, f"double precision certifies no delta below {SMALLEST}")
     deadline, held = Deadline(time_limit), as_terms(terms)
     asked: dict[str, Any] = {"width": width, "rounds": rounds, "sampling_rate": sampling_rate}
     asked |= {"neighbours": neighbours, "told_from": delta, "deadline": deadline}

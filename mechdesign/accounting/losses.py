@@ -31,7 +31,7 @@ import numpy as np
 from flint import arb
 from scipy import stats
 
-from mechdesign.checks import UP, Checked, field, integer, listed, positive
+from mechdesign.checks import UP, Checked, field, integer, listed, positive, refuse
 from mechdesign.errors import DesignError
 from mechdesign.problem.law_moments import Generator, Tail, frozen_parts, inverse_of, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Numbers
@@ -216,8 +216,7 @@ def _hypsecant(r: float) -> UnitLoss:
 
 def _gennorm(r: float, beta: float) -> UnitLoss:
     """Return the loss of Subbotin noise, |t|^β, without SciPy's overhead; its inverse has no closed form."""
-    if beta < 1:
-        raise DesignError.of("law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
+    refuse(beta < 1, "law", f"gennorm({beta:g})", "must be log-concave: beta >= 1")
     if beta == 1:
         return laplace_loss(r)
 
@@ -466,8 +465,7 @@ def loss_of(law: FrozenLaw, sensitivity: float) -> Loss:
     """Return the privacy loss of a frozen law at `sensitivity`: with finitely many values, or as a function."""
     delta = positive("sensitivity", sensitivity, side=UP)
     dist, shapes, loc, scale = frozen_parts(law)
-    if loc != 0:
-        raise DesignError.of("law", dist.name, "must be centred: loc = 0")
+    refuse(loc != 0, "law", dist.name, "must be centred: loc = 0")
     ratio = delta / scale
     top = float(law.support()[1])
     if isinstance(dist, NoiseLaw):
@@ -609,8 +607,7 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
     allowed = "must be NoiseTerm values or additive mechanisms, at least one"
     held = listed("terms", terms, allowed)
     alone = not all(isinstance(item, NoiseTerm) or hasattr(item, "noise_terms") for item in held)
-    if not held or alone:
-        raise DesignError.of("terms", terms, allowed)
+    refuse(not held or alone, "terms", terms, allowed)
     return tuple(term for item in held for term in as_terms(item))
 
 

@@ -60,7 +60,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from mechdesign.checks import inside, integer, magnitude, non_negative, one_of, positive
+from mechdesign.checks import inside, integer, magnitude, non_negative, one_of, positive, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, least_kept, safe_root
 from mechdesign.evidence.serialize import serializable
@@ -388,8 +388,7 @@ def amplification(
     tau = positive("moved", moved)
     k, n = integer("positions", positions, 1), integer("total", total, 1, MOST)
     accounting, delta, loss = shuffled(accounting, delta, alpha * diameter, item_epsilon)
-    if k > n:
-        raise DesignError.of("positions", k, f"must not exceed total = {n}")
+    refuse(k > n, "positions", k, f"must not exceed total = {n}")
     if tau > k * diameter * (1 + 1e-12):
         raise DesignError.of("moved", moved, f"must not exceed positions × diameter = {k * diameter}")
     plain = Amplification(alpha * tau * (1 + 1e-14), 0.0, "composition")
@@ -453,8 +452,7 @@ def shuffled_alpha(
     m, n = integer("items", items, 1), integer("total", total, 1, MOST)
     unit = alpha * diameter
     accounting, delta, loss = shuffled(accounting, delta, unit, item_epsilon)
-    if m > n:
-        raise DesignError.of("items", m, f"must not exceed total = {n}")
+    refuse(m > n, "items", m, f"must not exceed total = {n}")
     composed = m * alpha * (1 + 1e-14)
     if accounting == "composition":
         return composed

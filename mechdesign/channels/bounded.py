@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mechdesign.channels.channel import Channel, check_prior, integer_rows, private_weights
-from mechdesign.checks import field, instance, integer, settle
+from mechdesign.checks import field, instance, integer, refuse, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
 from mechdesign.evidence.results import Accuracy, Result, SolveReport
@@ -101,8 +101,7 @@ class BoundedCount(TableDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sensitivity > self.n:
-            raise DesignError.of("sensitivity", self.sensitivity, f"must be at most n = {self.n}")
+        refuse(self.sensitivity > self.n, "sensitivity", self.sensitivity, f"must be at most n = {self.n}")
         if self.sensitivity * (self.n + 1) ** 2 > _ROWS:
             allowed = f"times (sensitivity) {self.sensitivity} must be at most {_ROWS}: OptimalNoise(integer=True) is for larger counts"
             raise DesignError.of("(n + 1)²", (self.n + 1) ** 2, allowed)
@@ -128,9 +127,8 @@ class BoundedCount(TableDesign):
         places = np.arange(self.n + 1)
         off = (places[None] - places[:, None]).astype(float)
         found = self.given_loss(off)
-        if not (np.isfinite(found).all() and found.min() >= 0):
-            allowed = f"must be finite and at least 0 from {-self.n} to {self.n}"
-            raise DesignError.of("loss", self.given_loss.name, allowed)
+        allowed = f"must be finite and at least 0 from {-self.n} to {self.n}"
+        refuse(not (np.isfinite(found).all() and found.min() >= 0), "loss", self.given_loss.name, allowed)
         return np.asarray(found)
 
     @property

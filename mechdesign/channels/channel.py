@@ -50,7 +50,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign import checks
-from mechdesign.checks import Checked, field
+from mechdesign.checks import Checked, field, refuse
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower, safe_root
 from mechdesign.evidence.serialize import serializable
@@ -75,11 +75,9 @@ def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: S
     weights = checks.array("prior", checks.by_label("prior", prior, names or range(size)))
     if weights.shape != (size,):
         raise DesignError.of("prior", weights.shape, f"must have one probability per point, shape ({size},)")
-    if (weights < 0).any():
-        raise DesignError.of("prior", weights, "must be non-negative")
+    refuse((weights < 0).any(), "prior", weights, "must be non-negative")
     total = math.fsum(weights.tolist())
-    if abs(total - 1) > 1e-9:
-        raise DesignError.of("prior", total, "must sum to 1; divide the weights by their sum first")
+    refuse(abs(total - 1) > 1e-9, "prior", total, "must sum to 1; divide the weights by their sum first")
     # Do not normalise twice: a prior read from a file must equal the one written.
     return weights if abs(total - 1) <= 5e-16 else weights / total
 
@@ -147,8 +145,7 @@ class Response(Rows, Drawn):
         found = self.space if space is None else checks.instance("space", space, MetricSpace)
         if found is None:
             raise DesignError("space: this channel has none; use metric_loss(space)")
-        if found.size != self.size:
-            raise DesignError.of("space", found.size, f"must have one point per item ({self.size})")
+        refuse(found.size != self.size, "space", found.size, f"must have one point per item ({self.size})")
         if self.space is not None and self.space.names and found.names:
             return found.ordered(self.space.names)
         return found
@@ -209,8 +206,7 @@ class Response(Rows, Drawn):
 
 def _stochastic(name: str, value: Numbers) -> Array:
     matrix = checks.array(name, value, ndim=2)
-    if (matrix < 0).any():
-        raise DesignError.of(name, float(matrix.min()), "every probability must be >= 0")
+    refuse((matrix < 0).any(), name, float(matrix.min()), "every probability must be >= 0")
     off = np.abs((sums := matrix.sum(axis=1)) - 1)
     if (off > 1e-6).any():
         row = int(off.argmax())

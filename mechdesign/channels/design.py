@@ -53,7 +53,7 @@ from mechdesign.channels.channel import (
     loss_matrix,
     private_weights,
 )
-from mechdesign.checks import DOWN, array, field, instance, number, one_of, positive, settle
+from mechdesign.checks import DOWN, array, field, instance, number, one_of, positive, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
@@ -100,8 +100,7 @@ def _space(name: str, value: MetricSpace | Numbers) -> MetricSpace:
 
 def _stretch(name: str, value: object) -> float:
     found = number(name, value)
-    if found < 1:
-        raise DesignError.of(name, value, "must be a stretch >= 1 (1.1, say), or None for the optimum")
+    refuse(found < 1, name, value, "must be a stretch >= 1 (1.1, say), or None for the optimum")
     return found
 
 
@@ -154,9 +153,8 @@ class MetricChannel(TableDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.alpha > 1e300 / max(1.0, self.space.diameter):
-            allowed = "times the diameter must be at most 1e300: it is no privacy"
-            raise DesignError.of("alpha", self.alpha, allowed)
+        allowed = "times the diameter must be at most 1e300: it is no privacy"
+        refuse(self.alpha > 1e300 / max(1.0, self.space.diameter), "alpha", self.alpha, allowed)
         if self.prior is not None:
             settle(self, prior=self.weights)
         settle(self, loss=self.loss if isinstance(self.loss, str) else self.losses)
@@ -191,8 +189,7 @@ class MetricChannel(TableDesign):
     def problem(self) -> TableProblem:
         """Return the model: probabilities of reports, α-d-private for all pairs of items."""
         n, k = self.losses.shape
-        if n > _MOST_ITEMS:
-            raise DesignError.of("space", f"{n} items", f"must be at most {_MOST_ITEMS}; merge points")
+        refuse(n > _MOST_ITEMS, "space", f"{n} items", f"must be at most {_MOST_ITEMS}; merge points")
         items = self.space.names or range(n)
         P = Table(items, items if isinstance(self.loss, str) else range(k))
         cost = P.expected(self.losses, self.weights)
@@ -366,9 +363,8 @@ class MetricChannel(TableDesign):
     ) -> Law:
         """Make a nearly private table exactly private, and compute its value; raise SolverError after the deadline."""
         matrix = array("matrix", matrix, ndim=2)
-        if matrix.shape != self.losses.shape:
-            wanted = f"must be of shape {self.losses.shape}: a row an item, a column a report"
-            raise DesignError.of("matrix", matrix.shape, wanted)
+        wanted = f"must be of shape {self.losses.shape}: a row an item, a column a report"
+        refuse(matrix.shape != self.losses.shape, "matrix", matrix.shape, wanted)
         weights = private_weights(matrix, self.space.distances, self.alpha, self.cost, deadline)
         return self.law(weights, report or SolveReport("closed form"), notes)
 

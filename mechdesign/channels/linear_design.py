@@ -48,7 +48,7 @@ from mechdesign.channels.linear_report import (
     margins,
 )
 from mechdesign.channels.responses import TOP, level
-from mechdesign.checks import field, integer, one_of, settle
+from mechdesign.checks import field, integer, one_of, refuse, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
@@ -138,8 +138,7 @@ class LocalWorkload(Design):
         )
         super().__post_init__()
         size = self.workload.size
-        if size < 2:
-            raise DesignError.of("workload", f"{size} categories", "must be of 2 at least")
+        refuse(size < 2, "workload", f"{size} categories", "must be of 2 at least")
         if any(
             not np.any(row)
             for block in self.workload.blocks
@@ -147,14 +146,11 @@ class LocalWorkload(Design):
             if part.kind == "matrix"
             for row in part.matrix
         ):
-            raise DesignError.of(
-                "workload", str(self.workload), "has a row of zeros: leave out what is 0 whatever the counts"
-            )
+            allowed = "has a row of zeros: leave out what is 0 whatever the counts"
+            raise DesignError.of("workload", str(self.workload), allowed)
         entries, trace = centred_diagonal(*margins(self.workload))
         if not trace:
-            remedy = (
-                "asks for the number of people alone, which is known: ask for what differs between categories"
-            )
+            remedy = "asks for the number of people alone, which is known: ask what differs by category"
             raise DesignError.of("workload", str(self.workload), remedy)
         largest = math.sqrt(max(entries))
         if not 1e-6 <= largest <= 1e6:
@@ -376,9 +372,8 @@ class LocalWorkload(Design):
         """Return the published report of a name in `PUBLISHED` for this workload, exactly private, at its best size and with the decoder of least mean variance."""
         size, epsilon, name = self.workload.size, self.privacy.epsilon, one_of("name", name, PUBLISHED)
         if name == "Hadamard response":
-            if size > _MOST:
-                remedy = f"must be at most {_MOST} for Hadamard response, which is a table"
-                raise DesignError.of("workload", f"{size} categories", remedy)
+            remedy = f"must be at most {_MOST} for Hadamard response, which is a table"
+            refuse(size > _MOST, "workload", f"{size} categories", remedy)
             self._check_searched("Hadamard response, which is a table")
             sizes = (2**j for j in range(1, size.bit_length() + 1))
             return min((hadamard(self.workload, epsilon, b) for b in sizes), key=self._roughly)

@@ -40,7 +40,7 @@ from mechdesign.channels.linear_report import (
     margins,
     prior_of,
 )
-from mechdesign.checks import Checked, array, field, instance, non_negative
+from mechdesign.checks import Checked, array, field, instance, non_negative, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper, fraction
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
@@ -133,7 +133,7 @@ def law_claims(stated: Certificate) -> Iterator[Claim]:
     yield Claim(claim, PROVED, float(min(Fraction(spare), Fraction(10**300))), spare >= 0 and possible)
     room = Fraction(stated.value) - cost_above(design, law)
     yield Claim("unbiased for every data set", PROVED, math.nan, True)
-    yield Claim(f"value at most {stated.value!r}", PROVED, float(room), room >= 0)
+    yield Claim.of(f"value at most {stated.value!r}", PROVED, room)
 
 
 def histogram_bound(design: Any) -> Fraction:
@@ -267,8 +267,7 @@ class LinearBound(Checked, Proof):
             self._check_rays(matrix, design.privacy.epsilon)
         else:
             cost += self._paid(quadratic, below**2 * common, design.privacy.epsilon)
-        if cost <= 0:
-            raise DesignError("prices: must have a positive sum")
+        DesignError.when(cost <= 0, "prices: must have a positive sum")
         trace = Fraction(int((gram * inverse.T).sum()), common * below)
         found = trace * trace / cost - Fraction(int(prior @ np.diag(gram)), people * common)
         return found if worst else found + Fraction(int(np.trace(whole)), unit * size)
@@ -276,10 +275,8 @@ class LinearBound(Checked, Proof):
     def _check_rays(self, matrix: Any, epsilon: float) -> None:
         """Raise DesignError unless the form is at least 0 at all rays; integers decide where doubles cannot."""
         size = len(matrix)
-        if size > LISTED:
-            raise DesignError.of(
-                "inverse", size, f"must be of at most {LISTED} categories where rays are listed"
-            )
+        allowed = f"must be of at most {LISTED} categories where rays are listed"
+        refuse(size > LISTED, "inverse", size, allowed)
         high, low = growth_above(epsilon)
         top = max(int(np.abs(matrix).sum()), 1)
         near = (matrix / top).astype(float)
@@ -289,8 +286,7 @@ class LinearBound(Checked, Proof):
         forms = ((points @ near) * points).sum(axis=1)
         for favoured in all_rays[forms < 1e-11].astype(int):  # rounding is below 1e-13 at a norm of 1
             ray = low + favoured.astype(object) * (high - low)
-            if ray @ matrix @ ray < 0:
-                raise DesignError("prices: are too low for a ray")
+            DesignError.when(ray @ matrix @ ray < 0, "prices: are too low for a ray")
 
     def _paid(self, quadratic: Any, unit: int, epsilon: float) -> Fraction:
         """Return the amount by which the slack of the matrix inequality raises the prices."""

@@ -45,6 +45,7 @@ from mechdesign.checks import (
     one_of,
     positive,
     probability,
+    refuse,
 )
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
@@ -88,9 +89,8 @@ class LinearEstimate:
     @cached_property
     def covariance(self) -> Array:
         """An unbiased estimate of the covariance of the unbiased answers, given who reported, shape (m, m)."""
-        if len(self.answers) > FULL:
-            remedy = f"has more than {FULL} answers: their covariance is not formed; see standard_errors"
-            raise DesignError.of("workload", len(self.answers), remedy)
+        remedy = f"has more than {FULL} answers: their covariance is not formed; see standard_errors"
+        refuse(len(self.answers) > FULL, "workload", len(self.answers), remedy)
         return np.asarray(self.report.workload.apply(self._half.T))
 
     @property
@@ -340,10 +340,8 @@ def _positive(name: str, value: Any) -> tuple[int, ...]:
 def _levels(epsilon: float) -> tuple[int, int]:
     """Return the weights of a report for the categories in it and for others."""
     low = level(Fraction(positive("epsilon", epsilon)))
-    if low == TOP:
-        raise DesignError.of(
-            "epsilon", epsilon, "is too small for any report to tell categories apart: at least 1e-30"
-        )
+    allowed = "is too small for any report to tell categories apart: at least 1e-30"
+    refuse(low == TOP, "epsilon", epsilon, allowed)
     return TOP, low
 
 
@@ -383,9 +381,8 @@ class SubsetReport(Checked, LinearDecoder):
     def __post_init__(self) -> None:
         super().__post_init__()
         if sorted({*self.sizes}) != [*self.sizes] or self.sizes[0] >= self.size or self.sizes[-1] > self.size:
-            raise DesignError.of(
-                "sizes", self.sizes, f"must increase, from below {self.size} to at most {self.size}"
-            )
+            allowed = f"must increase, from below {self.size} to at most {self.size}"
+            raise DesignError.of("sizes", self.sizes, allowed)
         if len(self.shares) != len(self.sizes):
             raise DesignError.of("shares", len(self.shares), f"must be {len(self.sizes)}, one for each size")
         if len(self.levels) != 2 or self.levels[0] <= self.levels[1]:
@@ -536,10 +533,8 @@ class SubsetReport(Checked, LinearDecoder):
 
     def _counted(self, tally: Numbers) -> tuple[Array, Array]:
         held = np.atleast_2d(finite("tally", tally))
-        if held.shape != (len(self.sizes), self.size) or (held < 0).any():
-            raise DataError(
-                f"tally: must be how often sets of {len(self.sizes)} sizes hold {self.size} categories"
-            )
+        allowed = f"tally: must be how often sets of {len(self.sizes)} sizes hold {self.size} categories"
+        DataError.when(held.shape != (len(self.sizes), self.size) or (held < 0).any(), allowed)
         k, s = self.size, np.array(self.sizes)
         people = held.sum(axis=1) / s
         gains = [float(self._gain(n) / self._scale) for n in self.sizes]

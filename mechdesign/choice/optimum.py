@@ -30,7 +30,7 @@ from flint import fmpq
 from scipy import special
 
 from mechdesign import checks
-from mechdesign.checks import UP, field
+from mechdesign.checks import UP, field, refuse
 from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, chances, names_of, scores_of
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
@@ -121,18 +121,15 @@ class PrivateChoice(Choosing, TableDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.choose > (1 if self.largest is not None else self.size):
-            remedy = f"must be at most {self.size}, the number of candidates, and 1 with largest="
-            raise DesignError.of("choose", self.choose, remedy)
+        remedy = f"must be at most {self.size}, the number of candidates, and 1 with largest="
+        refuse(self.choose > (1 if self.largest is not None else self.size), "choose", self.choose, remedy)
         if self.spread is None and self.neighbours in NEIGHBOURS:
             remedy = f"must be one of {', '.join(SPREADS)}, which say what a person does to counts, or come with spread="
             raise DesignError.of("neighbours", self.neighbours, remedy)
         if self.largest is None:
             return
-        if self.spread is not None:
-            raise DesignError.of(
-                "largest", self.largest, "is of counts: of scores with a spread there is no optimal table"
-            )
+        allowed = "is of counts: of scores with a spread there is no optimal table"
+        refuse(self.spread is not None, "largest", self.largest, allowed)
         if not 2 <= self.size <= _MOST or math.comb(self.largest + self.size, self.size) > MOST_INPUTS:
             allowed = f"must leave at most {MOST_INPUTS} sorted vectors of counts, of 2 to {_MOST} candidates"
             raise DesignError.of("largest", self.largest, allowed)
@@ -163,9 +160,8 @@ class PrivateChoice(Choosing, TableDesign):
     def counts(self) -> Indices:
         """Vectors of counts 0, …, N, shape (vectors, k): the sorted ones, largest first, then unsorted ones that replaced votes lead to."""
         if self.largest is None:
-            raise DesignError.of(
-                "largest", None, "must be given: a solver finds the optimal table of counts from 0 to it"
-            )
+            allowed = "must be given: a solver finds the optimal table of counts from 0 to it"
+            raise DesignError.of("largest", None, allowed)
         each = itertools.combinations_with_replacement(range(self.largest, -1, -1), self.size)
         found = [np.array(list(each))]
         for r in range(self.size - 1 if self.neighbours == "replaced vote" else 0):

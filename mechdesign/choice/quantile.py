@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import checks
-from mechdesign.checks import Checked, field
+from mechdesign.checks import Checked, field, refuse
 from mechdesign.choice.rule import Asked, Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
@@ -68,8 +68,7 @@ def _candidates(name: str, value: Any) -> CandidateGrid | Array:
     if isinstance(value, tuple) and len(value) == 3:
         return CandidateGrid(*value)
     found = np.unique(checks.array(name, value))
-    if len(found) > 10**7:
-        raise DesignError.of(name, len(found), "are too many: give a grid (low, high, step)")
+    refuse(len(found) > 10**7, name, len(found), "are too many: give a grid (low, high, step)")
     return found
 
 
@@ -136,15 +135,13 @@ class QuantileRule(Scored):
     def scores(self, values: Any) -> tuple[Indices, Indices, Indices]:
         """Return for each group of equal scores the index of its first candidate, its size, and Q times its score."""
         x = checks.answers("values", values)
-        if x.ndim != 1:
-            raise DataError("values: must be a list of numbers, one a person")
+        DataError.when(x.ndim != 1, "values: must be a list of numbers, one a person")
         x = np.sort(x)
         at, above = (self._first(x, above=side) for side in (False, True))
         starts = np.unique(np.concatenate([[0], at, above]))
         starts = starts[starts < self.size]
         p, q, n = self.share.numerator, self.share.denominator, len(x)
-        if n > 2**62 // q:
-            raise DataError("values: are too many")
+        DataError.when(n > 2**62 // q, "values: are too many")
         under, over = np.searchsorted(above, starts, "right"), np.searchsorted(at, starts, "right")
         score = -np.maximum(0, np.maximum(q * under - p * n, p * n - q * over))
         return starts, np.diff(np.append(starts, self.size)), score

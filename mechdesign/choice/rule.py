@@ -38,7 +38,7 @@ import pandas as pd
 from flint import arb, ctx
 from scipy import optimize
 
-from mechdesign.checks import Checked, answers, field, generator, instance, integer, one_of, positive
+from mechdesign.checks import Checked, answers, field, generator, instance, integer, one_of, positive, refuse
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence import proofs
@@ -355,15 +355,12 @@ def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:
             raise DataError(
                 f"scores: must be one of each candidate: {unknown} are of none, and {missing} candidates have none"
             )
-        if missing:
-            raise DataError(
-                f"scores: must be one of each candidate: {missing} have none; give 0 to who got no vote"
-            )
+        allowed = f"scores: must be one of each candidate: {missing} have none; give 0 to who got no vote"
+        DataError.when(missing, allowed)
         scores = [held[name] for name in candidates]
     found = answers("scores", scores)
     size = candidates if isinstance(candidates, int) else len(candidates)
-    if found.shape != (size,):
-        raise DataError(f"scores: must be {size} numbers, one of each candidate")
+    DataError.when(found.shape != (size,), f"scores: must be {size} numbers, one of each candidate")
     return found
 
 
@@ -482,8 +479,7 @@ class Choosing(Design):
         """Return the largest proved rate of each rule that meets the requirement at some rate."""
         found = {rule: largest_rate(rule, self.each, self.moved) for rule in (PERMUTE, EXPONENTIAL)}
         kept = {rule: rate for rule, rate in found.items() if rate}
-        if not kept:
-            raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
+        refuse(not kept, "privacy", self.privacy, "is a budget too small to be proved: ask for more")
         return kept
 
     def by(self, rule: str) -> Law:

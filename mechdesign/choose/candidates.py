@@ -20,7 +20,7 @@ from mechdesign.channels.linear_design import PUBLISHED
 from mechdesign.channels.linear_proofs import LISTED
 from mechdesign.channels.linear_report import histogram
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
-from mechdesign.checks import instance, one_of, positive, probability
+from mechdesign.checks import instance, one_of, positive, probability, refuse
 from mechdesign.choice.optimum import PrivateChoice
 from mechdesign.choice.rule import RULES
 from mechdesign.choice.rule import Asked as RulePrivacy
@@ -120,8 +120,7 @@ def register(
     ''
     >>> _ = candidates(NumericQuery()).pop("cube")
     """
-    if not isinstance(name, str) or not name:
-        raise DesignError.of("name", name, "must be a text")
+    refuse(not isinstance(name, str) or not name, "name", name, "must be a text")
     if not any(question is one for one in get_args(questions.Question)):
         kinds = ", ".join(kind.__name__ for kind in get_args(questions.Question))
         raise DesignError.of("question", question, f"must be one of {kinds}")
@@ -215,8 +214,7 @@ def _stated(design: Design, law: Law) -> Result:
 
 
 def _calibrated(family: str, q: questions.NumericQuery, privacy: CentralPrivacy) -> Calibration:
-    if FAMILIES[family].discrete and not q.integer:
-        raise DesignError.of("integer", q.integer, _FOR_COUNTS)
+    refuse(FAMILIES[family].discrete and not q.integer, "integer", q.integer, _FOR_COUNTS)
     changes = q.bounds if isinstance(q.sensitivity, tuple) else q.sensitivity
     return Calibration(family, privacy, changes, q.dimension, q.loss, q.rounds, q.sampling_rate)
 
@@ -236,17 +234,14 @@ def _optimal_noise(
 
 
 def _optimal_integer_noise(q: questions.NumericQuery, privacy: CentralPrivacy) -> OptimalNoise:
-    if not q.integer:
-        raise DesignError.of("integer", q.integer, _FOR_COUNTS)
+    refuse(not q.integer, "integer", q.integer, _FOR_COUNTS)
     return _optimal(q, privacy, whole=True)
 
 
 def _check_once(q: questions.NumericQuery, noise: str, remedy: str = "") -> None:
     """Raise DesignError unless the question has one round without sampling."""
-    if q.rounds > 1:
-        raise DesignError.of("rounds", q.rounds, f"{noise} is for one round{remedy}")
-    if q.sampling_rate < 1:
-        raise DesignError.of("sampling_rate", q.sampling_rate, f"{noise} is for everybody, not sampled")
+    refuse(q.rounds > 1, "rounds", q.rounds, f"{noise} is for one round{remedy}")
+    refuse(q.sampling_rate < 1, "sampling_rate", q.sampling_rate, f"{noise} is for everybody, not sampled")
 
 
 def _optimal(q: questions.NumericQuery, privacy: Any, *, whole: bool = False) -> OptimalNoise:
@@ -262,8 +257,7 @@ def _optimal(q: questions.NumericQuery, privacy: Any, *, whole: bool = False) ->
 
 def _allocated(noise: str, q: questions.NumericQuery, privacy: Any) -> NoiseAllocation:
     s = q.bounds
-    if s.each is None:
-        raise DesignError.of("each", None, "is what noise is allocated by: Sensitivity(each=...)")
+    refuse(s.each is None, "each", None, "is what noise is allocated by: Sensitivity(each=...)")
     _check_once(q, "allocated noise")
     return NoiseAllocation(noise, s, privacy, loss=2 if q.loss == "squared" else 1)
 
@@ -271,12 +265,9 @@ def _allocated(noise: str, q: questions.NumericQuery, privacy: Any) -> NoiseAllo
 def _correlated(q: questions.NumericQuery, privacy: Any) -> CorrelatedGaussian:
     s = q.bounds
     _check_once(q, "correlated noise")
-    if q.loss != "squared":
-        raise DesignError.of("loss", q.loss, "correlated noise is chosen by its variance: squared")
-    if q.dimension > _CORRELATED:
-        raise DesignError.of(
-            "dimension", q.dimension, f"correlated noise on more than {_CORRELATED} numbers is not formed"
-        )
+    refuse(q.loss != "squared", "loss", q.loss, "correlated noise is chosen by its variance: squared")
+    allowed = f"correlated noise on more than {_CORRELATED} numbers is not formed"
+    refuse(q.dimension > _CORRELATED, "dimension", q.dimension, allowed)
     if q.changes is not None:
         return CorrelatedGaussian(q.changes, privacy)
     if s.each is not None and s.l1 is None and s.l2 is None:
@@ -289,17 +280,14 @@ def _correlated(q: questions.NumericQuery, privacy: Any) -> CorrelatedGaussian:
                 "change, allocated gaussian noise is the least Gaussian noise; else solve CorrelatedGaussian.of_sensitivity",
             )
     elif s.l2 is not None and s.l1 is None and s.each is None and s.l0 is None and s.linf is None:
-        raise DesignError.of(
-            "l2", s.l2, "is a ball: independent gaussian noise is the optimum, no covariance does better"
-        )
+        remedy = "is a ball: independent gaussian noise is the optimum, no covariance does better"
+        raise DesignError.of("l2", s.l2, remedy)
     return CorrelatedGaussian.of_sensitivity(s, q.dimension, privacy)
 
 
 def _knorm(q: questions.NumericQuery, privacy: Any) -> KNorm:
-    if q.dimension == 1:
-        raise DesignError.of(
-            "dimension", 1, "is one number, of which every norm is the same: staircase noise"
-        )
+    allowed = "is one number, of which every norm is the same: staircase noise"
+    refuse(q.dimension == 1, "dimension", 1, allowed)
     if q.sampling_rate < 1:
         raise DesignError.of("sampling_rate", q.sampling_rate, "K-norm noise is for everybody, not sampled")
     return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds)
@@ -499,10 +487,8 @@ _CATEGORIES: dict[str, Candidate] = {
 
 
 def _optimal_choice(q: questions.ChoiceQuestion, privacy: RulePrivacy) -> PrivateChoice:
-    if q.largest is None:
-        raise DesignError.of(
-            "largest", None, "must be given: of scores without bounds there is no optimal table"
-        )
+    allowed = "must be given: of scores without bounds there is no optimal table"
+    refuse(q.largest is None, "largest", None, allowed)
     return q.design(privacy)
 
 
@@ -554,10 +540,8 @@ def accuracy(
         if privacy is not None:
             questions.check_same_privacy("mechanism", mechanism, privacy)
         return mechanism.errors(question)
-    if not isinstance(mechanism, str):
-        raise DesignError.of(
-            "mechanism", mechanism, "must be a result, or the name of one of compare's mechanisms"
-        )
+    allowed = "must be a result, or the name of one of compare's mechanisms"
+    refuse(not isinstance(mechanism, str), "mechanism", mechanism, allowed)
     if question is None or privacy is None:
         raise DesignError.of("mechanism", mechanism, "is a name: give the question and the privacy too")
     return solved(mechanism, question, privacy).errors(question)

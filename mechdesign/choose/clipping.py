@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy import stats
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.checks import refuse
+from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.priors import LawPrior, Prior
@@ -92,9 +93,8 @@ class ClippedMean:
         else:
             law = self.prior.law  # type: ignore[attr-defined]
             centre, deviation = float(law.mean()), float(law.std())
-        if not 0 < deviation < math.inf:
-            remedy = "has no finite variance other than 0: clip it, md.clipped(law, lower, upper)"
-            raise DesignError.of("prior", self.prior, remedy)
+        remedy = "has no finite variance other than 0: clip it, md.clipped(law, lower, upper)"
+        refuse(not 0 < deviation < math.inf, "prior", self.prior, remedy)
         return centre, 2.0 ** round(math.log2(deviation))
 
     @cached_property

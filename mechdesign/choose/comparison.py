@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from joblib import effective_n_jobs
 
-from mechdesign.checks import DOWN, instance, listed, one_of, positive
+from mechdesign.checks import DOWN, instance, listed, one_of, positive, refuse
 from mechdesign.choose import questions
 from mechdesign.choose.candidates import candidates, fewest, solved
 from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
@@ -603,23 +603,19 @@ def _parsed(
         question = questions.MetricReport(question)
     questions.checked_question(question)
     if isinstance(question, questions.MetricReport | questions.HistogramOfUsers):
-        if (alpha is None) == (privacy is None):
-            raise DesignError.of(
-                "alpha", alpha, "a metric space needs alpha, its privacy per unit of distance"
-            )
+        allowed = "a metric space needs alpha, its privacy per unit of distance"
+        refuse((alpha is None) == (privacy is None), "alpha", alpha, allowed)
         privacy = MetricDP(positive("alpha", alpha, side=DOWN)) if alpha is not None else privacy
     elif alpha is not None:
-        raise DesignError.of(
-            "alpha", alpha, "is for metric spaces; give privacy, md.PureDP(epsilon) for example"
-        )
+        remedy = "is for metric spaces; give privacy, md.PureDP(epsilon) for example"
+        raise DesignError.of("alpha", alpha, remedy)
     return question, question.check_privacy(privacy)
 
 
 def _own(also: object, question: Question, privacy: Privacy, names: list[str]) -> dict[str, Result]:
     found = dict(instance("also", also, Mapping)) if also is not None else {}
     for name, result in found.items():
-        if not isinstance(name, str) or name in names:
-            raise DesignError.of("also", name, "must be a name of its own")
+        refuse(not isinstance(name, str) or name in names, "also", name, "must be a name of its own")
         title = f"also[{name!r}]"
         question.check(title, instance(title, result, Result))
         check_same_privacy(title, result, privacy)

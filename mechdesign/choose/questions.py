@@ -14,7 +14,7 @@ from scipy import stats
 from mechdesign import checks
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.linear_design import LocalWorkload
-from mechdesign.checks import Checked, field
+from mechdesign.checks import Checked, field, refuse
 from mechdesign.choice.optimum import PrivateChoice
 from mechdesign.choice.rule import Asked as RulePrivacy
 from mechdesign.choose.clipping import ClippedMean
@@ -124,18 +124,15 @@ class NumericQuery(_Question):
         super().__post_init__()
         if isinstance(self.sensitivity, (list, tuple, np.ndarray)):
             found = checks.array("sensitivity", self.sensitivity, ndim=2)
-            if not found.any():
-                raise DesignError.of("sensitivity", found.shape, "is a list in which nothing changes")
+            refuse(not found.any(), "sensitivity", found.shape, "is a list in which nothing changes")
             checks.settle(self, sensitivity=tuple(map(tuple, found.tolist())))
             self.bounds.check(self.dimension)
         elif isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
             checks.settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
-        if self.integer and self.bounds.largest_linf(self.dimension) < 1:
-            raise DesignError.of(
-                "integer", True, "whole numbers change by 1 at least: this sensitivity lets none change"
-            )
+        allowed = "whole numbers change by 1 at least: this sensitivity lets none change"
+        refuse(self.integer and self.bounds.largest_linf(self.dimension) < 1, "integer", True, allowed)
 
     @property
     def bounds(self) -> Sensitivity:
@@ -218,10 +215,8 @@ class PrivateMean(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.interval("(lower, upper)", (self.lower, self.upper))
-        if self.upper - self.lower > 1e150:
-            raise DesignError.of(
-                "upper", self.upper, "must be at most 1e150 above lower: choose another unit"
-            )
+        allowed = "must be at most 1e150 above lower: choose another unit"
+        refuse(self.upper - self.lower > 1e150, "upper", self.upper, allowed)
 
     @property
     def query(self) -> NumericQuery:
@@ -243,8 +238,7 @@ class PrivateMean(Checked):
     def numbers(self, values: Numbers) -> Array:
         """Return Σ y and Σ (1 − y), each y rounded to a multiple of 2⁻²⁰ at random, without bias: doubles hold such sums exactly."""
         held = checks.answers("values", values)
-        if held.ndim != 1:
-            raise DataError("values: must be a list of numbers, one a person")
+        DataError.when(held.ndim != 1, "values: must be a list of numbers, one a person")
         x = np.clip(held, self.lower, self.upper)
         steps = (x - self.lower) / (self.upper - self.lower) * _PARTS + checks.generator(None).random(x.shape)
         high = int(np.minimum(steps, _PARTS).astype(np.int64).sum())
@@ -253,8 +247,7 @@ class PrivateMean(Checked):
     def mean(self, numbers: Numbers) -> float:
         """Return the mean that follows from the two counts; the middle of the bounds if their sum is not positive."""
         counts = checks.answers("numbers", numbers, 2).ravel()
-        if counts.size != 2:
-            raise DataError("numbers: must be two")
+        DataError.when(counts.size != 2, "numbers: must be two")
         high, low = counts.tolist()
         share = min(max(high / (high + low), 0.0), 1.0) if high + low > 0 else 0.5
         return self.lower + (self.upper - self.lower) * share
@@ -349,10 +342,8 @@ class LocalReport(_Question):
             given = given or (-1.0, 1.0)
             law = stats.uniform(given[0], given[1] - given[0])
         if self.clients is not None:
-            if self.loss != Loss(squared=1.0):
-                raise DesignError.of(
-                    "loss", self.loss.name, "must be squared, which the error of a mean is known by"
-                )
+            allowed = "must be squared, which the error of a mean is known by"
+            refuse(self.loss != Loss(squared=1.0), "loss", self.loss.name, allowed)
             clients = checks.integer("clients", self.clients, 1, 10**15)
             prior = Prior.of(law, unbounded=True)
             given = stated_range(prior, self.input_range)
@@ -391,15 +382,12 @@ class LocalReport(_Question):
     def _check_covered(self, name: str, result: Result) -> None:
         mechanism = result.mechanism
         low, high = mechanism.input_range
-        if result.design.max_bias:
-            raise DesignError.of(
-                f"{name}: max_bias", result.design.max_bias, "must be 0: reports are unbiased"
-            )
+        allowed = "must be 0: reports are unbiased"
+        refuse(result.design.max_bias, f"{name}: max_bias", result.design.max_bias, allowed)
         if self.clip and (low > self.clip[0] or high < self.clip[1]):
             raise DesignError.of(f"{name}: input_range", (low, high), f"must cover {self.clip}")
-        if len(mechanism.bins) > self.outputs:
-            allowed = f"must be at most the question's {self.outputs}"
-            raise DesignError.of(f"{name}: bins", len(mechanism.bins), allowed)
+        allowed = f"must be at most the question's {self.outputs}"
+        refuse(len(mechanism.bins) > self.outputs, f"{name}: bins", len(mechanism.bins), allowed)
 
     def own(self, result: Result) -> bool:
         asked = self if self.clients is None else self.within(*result.mechanism.input_range)
@@ -456,10 +444,8 @@ class MetricReport(_Question):
 
     def check_privacy(self, privacy: object) -> Any:
         """Return the requirement, or raise DesignError unless it is in the space's own distance."""
-        if (asked := super().check_privacy(privacy)).metric != "absolute":
-            raise DesignError.of(
-                "privacy", privacy, "must be alpha times the space's own distance: give alpha="
-            )
+        allowed = "must be alpha times the space's own distance: give alpha="
+        refuse((asked := super().check_privacy(privacy)).metric != "absolute", "privacy", privacy, allowed)
         return asked
 
     def _check_covered(self, name: str, result: Result) -> None:
@@ -529,9 +515,8 @@ class CategoryReport(_Question):
 
     def _check_covered(self, name: str, result: Result) -> None:
         if not same(result.design.workload, self.workload) or result.design.data != self.data:
-            raise DesignError.of(
-                name, str(result.design.workload), "must be for the question's workload and data"
-            )
+            allowed = "must be for the question's workload and data"
+            raise DesignError.of(name, str(result.design.workload), allowed)
 
     def _of_one(self, value: float, design: Any) -> float:
         return float(self.people * max(value - design.constant, 0.0) / self.workload.count)
@@ -669,5 +654,4 @@ def checked_question(question: object) -> Question:
 def check_same_privacy(name: str, result: Result, privacy: object) -> None:
     """Raise DesignError unless the result was made for this privacy."""
     held = getattr(result.design, "privacy", None)
-    if held != privacy:
-        raise DesignError.of(name, held, f"is not the privacy of the question, {privacy}")
+    refuse(held != privacy, name, held, f"is not the privacy of the question, {privacy}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import optimize
 
-from mechdesign.checks import listed
+from mechdesign.checks import listed, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import fraction_of, round_down
@@ -109,8 +109,7 @@ class TradeOff:
         for value in (v for pair in pairs for v in pair):
             if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < math.inf:
                 raise DesignError.of("points", value, allowed)
-        if not pairs or not all(d <= 1 for _, d in pairs):
-            raise DesignError.of("points", self.points, allowed)
+        refuse(not pairs or not all(d <= 1 for _, d in pairs), "points", self.points, allowed)
         held = sorted({(round_down(fraction_of(e)), round_down(fraction_of(d))) for e, d in pairs})
         object.__setattr__(self, "points", tuple(held))
 

@@ -30,7 +30,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, SolverError
 from mechdesign.evidence.files import check_writable, write_whole
 from mechdesign.evidence.page import Saved
@@ -244,7 +244,7 @@ class Proof(ABC):
             raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
         room = proved - (Fraction(bound) if isinstance(proved, Fraction) else bound)
         claim = f"no {self.among(stated).noun} costs less than {bound!r}{unit}"
-        return Claim(claim, self.bound_checked(stated), float(room), room >= 0)
+        return Claim.of(claim, self.bound_checked(stated), room)
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
         """Return the finite linear program that implies the lower bound; NoProgramError if there is none."""
@@ -346,8 +346,7 @@ class RowsBound(Proof):
     def proved(self, question: object) -> Fraction:
         """Return the lower bound for this question: the program's, or `cost_floor` if the program's costs may be lower than any mechanism's."""
         program, floor = self.program(question), getattr(question, "cost_floor", None)
-        if not program.admissible:
-            raise ResultFormatError("multipliers leave a negative reduced cost")
+        ResultFormatError.when(not program.admissible, "multipliers leave a negative reduced cost")
         bound = Fraction(int(program.bound.p), int(program.bound.q))
         return bound if floor is None else max(bound, floor)
 
@@ -370,8 +369,7 @@ class RowsBound(Proof):
 def check_proofs(proofs: object) -> None:
     """Raise DesignError unless these are proofs, no two of one kind."""
     kinds = [type(instance("proofs", proof, Proof)) for proof in instance("proofs", proofs, tuple)]
-    if len({*kinds}) < len(kinds):
-        raise DesignError.of("proofs", len(kinds), "must be one of each kind: leave out the others")
+    refuse(len({*kinds}) < len(kinds), "proofs", len(kinds), "must be one of each kind: leave out the others")
 
 
 @serializable("certificate")
@@ -407,8 +405,7 @@ class Certificate(Saved):
         if agreements is not None and not callable(agreements):
             raise DesignError.of("agreements", agreements, "must be a function without arguments")
         object.__setattr__(self, "_agreements", agreements or tuple)
-        if not hasattr(self.question, "solve"):
-            raise DesignError.of("question", self.question, "must be a design")
+        refuse(not hasattr(self.question, "solve"), "question", self.question, "must be a design")
         check_proofs(self.proofs)
 
     def covering(self, subject: str) -> list[Proof]:
@@ -509,8 +506,7 @@ class Certificate(Saved):
         with fitting():
             program = proofs[0].linear_bound(self)
             failed = next((claim.claim for claim in proofs[0].check(self) if not claim.holds), None)
-            if failed is not None:
-                raise ResultFormatError(f"does not hold: {failed}")
+            ResultFormatError.when(failed is not None, f"does not hold: {failed}")
             asked = json.dumps(encode(self.question))
             subject = (
                 f"No {self.among.noun} costs less than the bound. Question, as in result files: {asked}."

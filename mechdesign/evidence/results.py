@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import Attack, TradeOff, share
@@ -215,8 +215,7 @@ class Result(Exportable):
             object.__setattr__(self, "bound_class", _word("bound_class", self.bound_class, Scope))
         for name in ("duals", "table"):
             instance(name, getattr(self, name), pd.DataFrame, NoneType)
-        if not hasattr(self.design, "solve"):
-            raise DesignError.of("design", self.design, "must be a design")
+        refuse(not hasattr(self.design, "solve"), "design", self.design, "must be a design")
         proofs.check_proofs(self.proofs)
 
     @classmethod
@@ -337,11 +336,9 @@ class Result(Exportable):
             The mechanism does not answer `x`.
         """
         if ledger is None:
-            if disjoint is not False:
-                raise DesignError.of("disjoint", disjoint, "is said to a ledger: give one")
+            refuse(disjoint is not False, "disjoint", disjoint, "is said to a ledger: give one")
             return self.mechanism.release(x, **options)
-        if not hasattr(ledger, "charge"):
-            raise DesignError.of("ledger", ledger, "must be a Ledger: md.Ledger(path, budget)")
+        refuse(not hasattr(ledger, "charge"), "ledger", ledger, "must be a Ledger: md.Ledger(path, budget)")
         return ledger.release(self, x, disjoint=disjoint, **options)
 
     # -- what the design and the mechanism say ---------------------------------------------------------
@@ -444,10 +441,8 @@ class Result(Exportable):
         >>> round(result.tradeoff().advantage, 5), round(result.attack(0.01).found, 5)
         (0.39347, 0.02718)
         """
-        if not self.proofs and not hasattr(self.mechanism, "privacy_profile"):
-            raise DesignError.of(
-                "certify", False, "leaves open what the mechanism keeps: solve with certify=True"
-            )
+        allowed = "leaves open what the mechanism keeps: solve with certify=True"
+        refuse(not self.proofs and not hasattr(self.mechanism, "privacy_profile"), "certify", False, allowed)
         found: TradeOff = self.design.tradeoff(self, at)
         return found
 

@@ -35,6 +35,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
+from mechdesign.checks import refuse
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError, unlike
 from mechdesign.evidence.files import LIMIT, read_text
 from mechdesign.typing import Array, FrozenLaw, Json, Numbers
@@ -426,10 +427,8 @@ def register_law(name: str, generator: object) -> None:
     """
     _check_name(name)
     kinds = (stats.rv_continuous, stats.rv_discrete, stats.rv_histogram)
-    if not isinstance(generator, kinds[:2]) or type(generator) in kinds:
-        raise DesignError.of(
-            "generator", generator, "must be an instance of a subclass of rv_continuous or rv_discrete"
-        )
+    allowed = "must be an instance of a subclass of rv_continuous or rv_discrete"
+    refuse(not isinstance(generator, kinds[:2]) or type(generator) in kinds, "generator", generator, allowed)
     ours, held = _ours(generator), LAWS.get(name)
     if not ours and (hasattr(stats, name) or (held is not None and _ours(held))):
         raise DesignError.of("name", name, "is the name of another law already; choose one of your own")
@@ -451,8 +450,7 @@ def register_loss(name: str, function: Callable[[Array], Numbers]) -> None:
     _check_name(name)
     if name in ("absolute", "squared"):
         raise DesignError.of("name", name, "is a loss of this package already; choose a name of your own")
-    if not callable(function):
-        raise DesignError.of("function", function, "must be a function of an array of errors")
+    refuse(not callable(function), "function", function, "must be a function of an array of errors")
     LOSSES[name] = function
 
 

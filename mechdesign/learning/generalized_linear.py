@@ -294,8 +294,7 @@ class PrivateLogisticRegression(ClassifierMixin, _Descending):  # type: ignore[m
         kind, classes = plan.type_of_target(labels), np.unique(labels)
         if kind not in ("binary", "multiclass"):
             raise DataError(f"y: must be labels of two classes. Unknown label type: {kind}")
-        if len(classes) == 1:
-            raise DataError("y: there is only one class; give both as classes")
+        DataError.when(len(classes) == 1, "y: there is only one class; give both as classes")
         if len(classes) > 2:
             raise DataError(f"y: Only binary classification is supported. The type of the target is {kind}")
         return classes

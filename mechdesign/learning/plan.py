@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mechdesign.checks import array, doubles, instance, one_of
+from mechdesign.checks import array, doubles, instance, one_of, refuse
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration import Calibration
@@ -131,10 +131,8 @@ def noise_plan(
     [[9.45], [4.72]]
     """
     lam = array("sensitivities", sensitivities)
-    if lam.min() <= 0:
-        raise DesignError.of(
-            "sensitivities", sensitivities, "must be positive: what no one changes needs no noise"
-        )
+    allowed = "must be positive: what no one changes needs no noise"
+    refuse(lam.min() <= 0, "sensitivities", sensitivities, allowed)
     if scales is not None and costs is not None:
         raise DesignError.of("costs", costs, "scales are given: the costs have nothing to choose")
     name, given = ("scales", scales) if scales is not None else ("costs", costs)
@@ -142,8 +140,7 @@ def noise_plan(
     s = free if scales is not None else cheapest_scales(lam, free, pure=isinstance(privacy, PureDP))
     shifts = lam / s
     shifts = shifts / shifts.max()
-    if shifts.min() < 1e-12:
-        raise DesignError.of(name, given, "differ by more than 1e12 against the sensitivities")
+    refuse(shifts.min() < 1e-12, name, given, "differ by more than 1e12 against the sensitivities")
     many = len(shifts) > 1
     bounds = Sensitivity(each=shifts.ravel(), neighbours=neighbours)
     found = calibrated(noise, privacy, bounds, shifts.size, rounds=1 if many else rounds)
@@ -167,10 +164,8 @@ def calibrated(
     """
     again = isinstance(noise, Result) and isinstance(noise.design, Calibration)
     design = Calibration(noise.design.noise if again else noise, privacy, bounds, dimension, rounds=rounds)
-    if design.family.discrete:
-        raise DesignError.of(
-            "noise", noise, "is for whole answers: use its continuous law, which is released on a lattice"
-        )
+    allowed = "is for whole answers: use its continuous law, which is released on a lattice"
+    refuse(design.family.discrete, "noise", noise, allowed)
     if not again:
         return _solved(design)
     allowed = ""
@@ -180,8 +175,7 @@ def calibrated(
         allowed = "was calibrated for another question (privacy, sensitivities or rounds)"
     elif not noise.checks()["holds"].all():
         allowed = "does not pass its own checks: see its checks()"
-    if allowed:
-        raise DesignError.of("noise", type(noise).__name__, allowed)
+    refuse(allowed, "noise", type(noise).__name__, allowed)
     return instance("noise", noise, Result)
 
 
@@ -231,8 +225,7 @@ def _table(name: str, value: Numbers, rounds: int, size: int) -> Array:
     found = np.atleast_2d(array(name, value, ndim=None))
     if found.shape not in ((1, size), (rounds, size)):
         raise DesignError.of(name, value, f"must have shape ({size},) or ({rounds}, {size})")
-    if found.min() <= 0:
-        raise DesignError.of(name, value, "must be positive")
+    refuse(found.min() <= 0, name, value, "must be positive")
     return found
 
 
@@ -258,27 +251,21 @@ def _finite(what: str, value: Numbers) -> Array:
         found = doubles("value", value, truth=True)
     except DesignError:
         found = np.array(np.nan)
-    if not np.isfinite(found).all():
-        raise DataError(f"{what} finite numbers: {_NONE}")
+    DataError.when(not np.isfinite(found).all(), f"{what} finite numbers: {_NONE}")
     return found
 
 
 def records(model: PrivateEstimator, X: Numbers, *, fewest: int = 0) -> Array:
     """Return records, shape (N, n_features), as doubles, or raise DataError: in a fit if there are fewer than `fewest`, else if features differ from the fit's."""
-    if hasattr(X, "toarray"):
-        raise DataError("X: must be dense: sparse data are not supported")
+    DataError.when(hasattr(X, "toarray"), "X: must be dense: sparse data are not supported")
     x = _finite("X: must be", X)  # all are converted before any is looked at
-    if x.ndim != 2:
-        raise DataError("X: must have two axes, records and features. Reshape your data")
-    if len(x) < max(fewest, 1) or not x.shape[1]:
-        many = "more than one sample" if fewest > 1 else "one sample"
-        raise DataError(f"X: must have {many} and one feature at least")
+    DataError.when(x.ndim != 2, "X: must have two axes, records and features. Reshape your data")
+    many = "more than one sample" if fewest > 1 else "one sample"
+    DataError.when(len(x) < max(fewest, 1) or not x.shape[1], f"X: must have {many} and one feature at least")
     try:
         validate_data(model, X if hasattr(X, "columns") else x, reset=fewest > 0, skip_check_array=True)
     except (TypeError, ValueError):
-        wanted = (
-            "features named by texts, or without names" if fewest else "the features of fit, in their order"
-        )
+        wanted = "features named by texts, or without names" if fewest else "the features of fit, in order"
         raise DataError(f"X: must have {wanted}") from None
     return x
 
@@ -352,9 +339,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _begin(self) -> None:
         """Check the common parameters; warn of a repeated fit that no ledger counts."""
-        if self.privacy is None:
-            remedy = "must be stated: md.ApproximateDP(epsilon, delta), for one; there is no default"
-            raise DesignError.of("privacy", None, remedy)
+        remedy = "must be stated: md.ApproximateDP(epsilon, delta), for one; there is no default"
+        refuse(self.privacy is None, "privacy", None, remedy)
         one_of("progress", self.progress, (True, False))
         if not (self.ledger is None or hasattr(self.ledger, "charge")):
             raise DesignError.of("ledger", self.ledger, "must be a Ledger: md.Ledger(path)")
@@ -422,10 +408,8 @@ def box(name: str, value: Interval | None, size: int) -> tuple[Array, Array]:
     if not (least < most).all() or max(np.abs(least).max(), np.abs(most).max()) > _WIDEST:
         raise DesignError.of(name, value, f"must have low < high, each within {_WIDEST:g}")
     middle, half = least / 2 + most / 2, most / 2 - least / 2
-    if (half < 1e-12 * np.abs(middle)).any() or half.min() < 1 / _WIDEST:
-        raise DesignError.of(
-            name, value, "are too narrow for doubles: subtract a public number from the column"
-        )
+    allowed = "are too narrow for doubles: subtract a public number from the column"
+    refuse((half < 1e-12 * np.abs(middle)).any() or half.min() < 1 / _WIDEST, name, value, allowed)
     # never 0, so that subtracting the middle rounds tiny values away, and none takes longer than other numbers
     return np.where(np.abs(middle) < half * 2.0**-60, half * 2.0**-60, middle), half
 

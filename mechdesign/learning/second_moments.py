@@ -45,8 +45,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, stats
 
-from mechdesign.checks import array, inside, integer, one_of, positive
-from mechdesign.errors import DesignError
+from mechdesign.checks import array, inside, integer, one_of, positive, refuse
 from mechdesign.learning import plan
 from mechdesign.learning.plan import (
     BoundedEstimator,
@@ -175,8 +174,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def _reach(self, size: int) -> tuple[Array, float, tuple[Array, Array]]:
         """Return the public centre, the largest distance of a record from it, and the bounds to which columns are clipped."""
         given = None if self.center is None else array("center", self.center)
-        if given is not None and given.shape != (size,):
-            raise DesignError.of("center", self.center, f"must be {size} numbers")
+        refuse(given is not None and given.shape != (size,), "center", self.center, f"must be {size} numbers")
         if isinstance(self.bounds, (int, float, np.number)):
             norm, far = positive("bounds", self.bounds), np.full(size, np.inf)
             mean, ends = np.zeros(size) if given is None else given, (-far, far)
@@ -184,8 +182,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
             middle, half = plan.box("bounds", self.bounds, size)
             mean, ends = middle if given is None else given, (middle - half, middle + half)
             norm = math.nextafter(float(np.linalg.norm(np.abs(middle - mean) + half)) * (1 + 1e-15), math.inf)
-        if not 1e-150 < norm < 1e150:
-            raise DesignError.of("bounds", self.bounds, "must lie between 1e-150 and 1e150")
+        refuse(not 1e-150 < norm < 1e150, "bounds", self.bounds, "must lie between 1e-150 and 1e150")
         return mean, norm, ends
 
     @property

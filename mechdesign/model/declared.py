@@ -317,8 +317,7 @@ class Declared(Linear):
 
     def __post_init__(self) -> None:
         self.check_rows(self.cost, np.array(self.constant))
-        if self.width < self.cells:
-            raise DesignError("rows: do not fit the unknown")
+        DesignError.when(self.width < self.cells, "rows: do not fit the unknown")
         for asked in self.privacy:
             asked.check(self.n)
 

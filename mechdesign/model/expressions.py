@@ -284,10 +284,8 @@ def rows_of(
     own = [(label, one) for label, one in pairs if not isinstance(one, Requirement)]
     names, goal, pieces = [label for label, _ in own], objective.expr, list[tuple[int, Any]]()
     curved = list[str]()
-    if "objective" in names and not goal.is_affine():
-        raise DesignError(
-            "'objective': is the name of the objective's own rows; name the constraint otherwise"
-        )
+    allowed = "'objective': is the name of the objective's own rows; name the constraint otherwise"
+    DesignError.when("objective" in names and not goal.is_affine(), allowed)
     _check_numbers("objective", goal)
     for family, (label, one) in enumerate(own):
         _check_numbers(repr(label), one)
@@ -339,8 +337,7 @@ def rows_of(
 
 
 def _check_numbers(what: str, part: Any) -> None:
-    if part.is_complex():
-        raise DesignError(f"{what}: is complex; state its real part, cp.real(...)")
+    DesignError.when(part.is_complex(), f"{what}: is complex; state its real part, cp.real(...)")
     leaves = (*part.constants(), *part.parameters())
     if not all(np.isfinite(np.max(abs(leaf.value))) for leaf in leaves if leaf.size):
         raise DesignError(f"{what}: must hold finite numbers")
@@ -417,9 +414,8 @@ def _by_slopes(what: str, expression: Any) -> Any:
         except (NotImplementedError, ValueError):
             found, slopes = None, {}
     if found is None or not np.isfinite(found).all() or any(slope is None for slope in slopes.values()):
-        raise DesignError(
-            f"{what}: holds an atom of which CVXPY gives no slope: leave it out, or state it by others"
-        )
+        allowed = f"{what}: holds an atom of which CVXPY gives no slope: leave it out, or state it by others"
+        raise DesignError(allowed)
     if not any(np.any(slope if np.isscalar(slope) else slope.data) for slope in slopes.values()):
         raise DesignError(f"{what}: is 0 times a function, which CVXPY takes for affine: leave it out")
     for variable, slope in slopes.items():

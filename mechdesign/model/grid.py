@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from joblib import parallel
 
-from mechdesign.checks import no_numbers, one_of
+from mechdesign.checks import no_numbers, one_of, refuse
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.files import file_path, lock
 from mechdesign.evidence.serialize import serializable
@@ -49,13 +49,11 @@ class Grid:
     """
 
     def __init__(self, **axes: Numbers) -> None:
-        if not axes:
-            raise DesignError("a Grid needs at least one axis")
+        DesignError.when(not axes, "a Grid needs at least one axis")
         self.axes: dict[str, tuple[float, ...]] = {}
         for name, values in axes.items():
             allowed = "an axis is a non-empty sequence of finite numbers"
-            if no_numbers(values):
-                raise DesignError.of(name, values, allowed)
+            refuse(no_numbers(values), name, values, allowed)
             try:
                 array = np.atleast_1d(np.asarray(values, dtype=float))
             except (TypeError, ValueError, OverflowError):
@@ -274,10 +272,8 @@ class Store:
             self._file.truncate(0)
             self._write(header)
             return
-        if not lines or lines[0] + b"\n" != header:
-            raise ResultFormatError(
-                f"{self.path}: holds another search (or is not a store); use another file or delete it"
-            )
+        allowed = f"{self.path}: holds another search (or is not a store); use another file or delete it"
+        ResultFormatError.when(not lines or lines[0] + b"\n" != header, allowed)
         for number, line in enumerate(lines[1:]):
             try:
                 record = json.loads(line)

@@ -27,7 +27,7 @@ import numpy as np
 from flint import fmpq
 from scipy import sparse
 
-from mechdesign.checks import one_of, positive
+from mechdesign.checks import one_of, positive, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import rational
@@ -122,10 +122,8 @@ class LatticeNoise(Unknown):
         self.integer = one_of("integer", integer, (True, False))
         self.neighbours = one_of("neighbours", neighbours, NEIGHBOURS)
         step, reach = positive("step", step), positive("reach", reach)
-        if integer and (step != 1 or sensitivity < 1):
-            raise DesignError.of(
-                "step", step, "must be 1 for whole numbers, and their sensitivity 1 at least"
-            )
+        allowed = "must be 1 for whole numbers, and their sensitivity 1 at least"
+        refuse(integer and (step != 1 or sensitivity < 1), "step", step, allowed)
         self.change, self.step, self.even = math.floor(self.sensitivity), 1.0, True
         if not integer:
             size, near = Fraction(self.sensitivity), Fraction(1, 10**9)
@@ -138,9 +136,8 @@ class LatticeNoise(Unknown):
         self.decay = Fraction(0) if tails is None else losses.outward_decay(positive("tails", tails))
         self.tails = tails
         least = self.change if self.decay else 1
-        if not least <= self.side <= MOST_POINTS // 2:
-            remedy = f"must be {'a sensitivity' if self.decay else 'a step'} to {MOST_POINTS // 2} steps"
-            raise DesignError.of("reach", reach, remedy)
+        remedy = f"must be {'a sensitivity' if self.decay else 'a step'} to {MOST_POINTS // 2} steps"
+        refuse(not least <= self.side <= MOST_POINTS // 2, "reach", reach, remedy)
         super().__init__((2 * self.side + 1,), nonneg=True, name="p")
 
     @property
@@ -162,10 +159,8 @@ class LatticeNoise(Unknown):
             divide the sensitivity.
         """
         if not isinstance(privacy, (PureDP, ApproximateDP, MembershipAdvantage, TradeOff)):
-            allowed = (
-                "must be PureDP, ApproximateDP, MembershipAdvantage or TradeOff([(epsilon, delta), ...])"
-            )
-            raise DesignError.of("privacy", privacy, allowed)
+            kinds = "must be PureDP, ApproximateDP, MembershipAdvantage or TradeOff([(epsilon, delta), ...])"
+            raise DesignError.of("privacy", privacy, kinds)
         for epsilon, delta in pairs_of(privacy):
             if delta and not self.even:
                 steps = " or ".join(
@@ -173,9 +168,8 @@ class LatticeNoise(Unknown):
                 )
                 remedy = f"must divide the sensitivity where delta > 0, as shifts by part of a step cost less than by a whole one: {steps}"
                 raise DesignError.of("step", float(f"{self.step:.6g}"), remedy)
-            if not delta and (self.tails is None or self.tails > epsilon):
-                remedy = f"needs mass at every distance: LatticeNoise(..., tails={epsilon!r})"
-                raise DesignError.of("privacy", privacy, remedy)
+            remedy = f"needs mass at every distance: LatticeNoise(..., tails={epsilon!r})"
+            refuse(not delta and (self.tails is None or self.tails > epsilon), "privacy", privacy, remedy)
         return ShiftPrivacy("private", privacy, unknown=self)
 
     def expected(self, loss: object = "absolute") -> cp.Expression:

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 from cvxpy import Minimize as Minimize
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Claim
@@ -266,8 +266,7 @@ class Problem(ModelledDesign):
         if held is not None:
             return held
         for parameter in self.parameters:
-            if parameter.value is None:
-                raise DesignError.of("parameter", parameter.name(), "has no value")
+            refuse(parameter.value is None, "parameter", parameter.name(), "has no value")
         found = self.compiled()
         if not any(one.parameters() for one in (self.objective, *self.own)):  # others are not in the numbers
             self.__dict__["_declared"] = found
@@ -516,9 +515,8 @@ class Problem(ModelledDesign):
         """
         if self.rows_how == CLAIMED:
             lost = sorted(set(self.declared.curved) - set(self.functions()))
-            raise DesignError.of(
-                "constraints", lost, "are convex functions that the file does not hold: declare them again"
-            )
+            allowed = "are convex functions that the file does not hold: declare them again"
+            raise DesignError.of("constraints", lost, allowed)
         return Problem(self.objective, (*self.constraints, *constraints))
 
     def solve(self, solver: str | None = None, **options: Any) -> Result:
@@ -541,9 +539,8 @@ class Problem(ModelledDesign):
         if self.design is not None and self.unchanged:
             found: Result = self.design.solve(solver, **options)
             return found
-        if self.numbers is not None and not self.declared.fits:
-            remedy = "names another objective: give it words of your own, by set_label"
-            raise DesignError.of("objective", self.minimised, remedy)
+        remedy = "names another objective: give it words of your own, by set_label"
+        refuse(self.numbers is not None and not self.declared.fits, "objective", self.minimised, remedy)
         return super().solve(solver, **options)
 
 
@@ -647,6 +644,5 @@ def _unknowns_of(objective: Any, constraints: Any) -> list[Unknown]:
         whole_remedy = "is boolean or integer: an unknown is continuous"
         raise DesignError.of("variable", own[0].name(), whole_remedy if whole else remedy)
     found = [v for v in held.values() if isinstance(v, Unknown)]
-    if not found:
-        raise DesignError("objective: holds no unknown, such as md.Table(inputs, outputs)")
+    DesignError.when(not found, "objective: holds no unknown, such as md.Table(inputs, outputs)")
     return found

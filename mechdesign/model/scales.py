@@ -32,7 +32,7 @@ import numpy as np
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_profile
 from mechdesign.accounting.profile import gaussian_most
-from mechdesign.checks import array, instance, number, one_of, rounded_up
+from mechdesign.checks import array, instance, number, one_of, refuse, rounded_up
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import log_upper, safe_root
 from mechdesign.evidence.serialize import serializable
@@ -120,12 +120,9 @@ class ScalesPrivacy(Requirement):
         if self.noise == "gaussian":
             exact = isinstance(privacy, ZeroConcentratedDP | GaussianDP)
             return _gaussian_budget(privacy) * (1 - SUM_ERROR if exact else 1)
-        if isinstance(privacy, GaussianDP):
-            raise DesignError.of("privacy", privacy, GAUSSIAN_ALONE)
-        if not self.points:
-            raise DesignError.of(
-                "privacy", privacy, "Laplace noise takes epsilon and delta: PureDP, ApproximateDP or TradeOff"
-            )
+        refuse(isinstance(privacy, GaussianDP), "privacy", privacy, GAUSSIAN_ALONE)
+        allowed = "Laplace noise takes epsilon and delta: PureDP, ApproximateDP or TradeOff"
+        refuse(not self.points, "privacy", privacy, allowed)
         return min((e + self.worth(d)) * (1 - SUM_ERROR) if d else e for e, d in self.points)
 
     @cached_property
@@ -238,8 +235,7 @@ def order_of(loss: float | str) -> float:
     allowed = 'must be "absolute", "squared" or the order p of E‖T‖_p^p, above 0 and at most 100'
     if isinstance(loss, str) and loss in ("absolute", "squared"):
         return 1 if loss == "absolute" else 2
-    if not 0 < (order := number("loss", loss, allowed)) <= 100:
-        raise DesignError.of("loss", loss, allowed)
+    refuse(not 0 < (order := number("loss", loss, allowed)) <= 100, "loss", loss, allowed)
     return (
         loss if isinstance(loss, int) else order
     )  # fractions and decimals are numbers too, but none of NumPy's
@@ -264,9 +260,8 @@ _LARGEST = 1e100
 def change_rows(value: Any) -> Array:
     """Return changes, a vector a row, or raise DesignError."""
     found = array("changes", value, ndim=2)
-    if not found.any():
-        allowed = "are all zero: the query needs no noise at all, release it as it is"
-        raise DesignError.of("changes", value, allowed)
+    allowed = "are all zero: the query needs no noise at all, release it as it is"
+    refuse(not found.any(), "changes", value, allowed)
     if not 1 / _LARGEST <= (largest := float(np.abs(found).max())) <= _LARGEST:
         allowed = "must have its largest entry between 1e-100 and 1e100: doubles square it"
         raise DesignError.of("changes", largest, allowed)
@@ -354,8 +349,7 @@ class Covariance(Unknown):
 
     def _rows(self, workload: Workload | Numbers) -> Array:
         rows = workload.dense() if isinstance(workload, Workload) else array("workload", workload, ndim=2)
-        if rows.shape[1] != self.shape[0]:
-            raise DesignError.of("workload", rows.shape, f"must have {self.shape[0]} columns")
+        refuse(rows.shape[1] != self.shape[0], "workload", rows.shape, f"must have {self.shape[0]} columns")
         return rows
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import array, instance, one_of
+from mechdesign.checks import array, instance, one_of, refuse
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, ResultFormatError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, gap_words, width
@@ -30,7 +30,7 @@ from mechdesign.evidence.serialize import encode, serializable
 from mechdesign.model.grid import Grid, swept
 from mechdesign.model.problem import Problem
 from mechdesign.problem.spine import Design
-from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
+from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.solvers.linear_program import Programs, Sweep
 from mechdesign.typing import Array
 
@@ -91,10 +91,8 @@ def search(
     1  0.2  1.486871
     """
     instance("grid", grid, Grid)
-    if not callable(build) and not isinstance(build, Problem):
-        raise DesignError.of(
-            "build", build, "must be a Problem, or a function from a point of the grid to one"
-        )
+    allowed = "must be a Problem, or a function from a point of the grid to one"
+    refuse(not callable(build) and not isinstance(build, Problem), "build", build, allowed)
     made: Callable[..., Any] = (lambda: build) if isinstance(build, Problem) else build
     clock = Deadline(time_limit)
     try:
@@ -105,10 +103,8 @@ def search(
     own = [name for name in grid.axes if free or name in taken]
     rest = [name for name in grid.axes if name not in own]
     points = [dict(zip(own, v)) for v in itertools.product(*(grid.axes[name] for name in own))]
-    if rest and backend == "threading":
-        raise DesignError.of(
-            "backend", backend, "shares parameters among points; let build take all axes, or use loky"
-        )
+    allowed = "shares parameters among points; let build take all axes, or use loky"
+    refuse(rest and backend == "threading", "backend", backend, allowed)
     first = made(**points[0])
     task = Sweeping(lambda point: made(**point), {name: grid.axes[name] for name in rest})
     definition: dict[str, Any] = {"build": getattr(made, "__qualname__", ""), "axes": grid.axes}
@@ -127,10 +123,8 @@ def search(
     tried = [(*p.values(), *at, value) for p, row in zip(points, rows) for at, value in zip(places, row)]
     table = pd.DataFrame(tried, columns=[*own, *rest, "value"]).astype({"value": float})
     if table["value"].isna().all():
-        if clock.passed:
-            raise too_late("search")
-        if first is None:
-            raise DesignError.of("build", made, "finds no problem at the points of the grid: widen it")
+        clock.hold("search")
+        refuse(first is None, "build", made, "finds no problem at the points of the grid: widen it")
     best = table.loc[table["value"].fillna(math.inf).idxmin()]
     problem = made(**{name: float(best[name]) for name in own})
     with at_values(problem, {name: float(best[name]) for name in rest}):
@@ -430,14 +424,9 @@ def sweep(
     1  0.0  1.5000  0.0
     2  0.3  1.2872  0.0
     """
-    if not callable(build) and not isinstance(build, Design):
-        raise DesignError.of(
-            "build", build, "must be a design, a Problem, or a function from a number to one"
-        )
-    if len(axis) != 1:
-        raise DesignError.of(
-            "axis", sorted(axis), "must be one: its name and values, such as epsilon=[0.5, 1]"
-        )
+    allowed = "must be a design, a Problem, or a function from a number to one"
+    refuse(not callable(build) and not isinstance(build, Design), "build", build, allowed)
+    refuse(len(axis) != 1, "axis", sorted(axis), "must be one: its name and values, such as epsilon=[0.5, 1]")
     ((name, values),) = axis.items()
     points, deadline = array(name, values).tolist(), Deadline(time_limit)
     rows, results = [], []

@@ -23,7 +23,7 @@ import cvxpy as cp
 import numpy as np
 from scipy import sparse
 
-from mechdesign.checks import NARROWEST, array, by_label, integer, no_numbers, one_of, read
+from mechdesign.checks import NARROWEST, array, by_label, integer, no_numbers, one_of, read, refuse
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
@@ -65,16 +65,13 @@ def labels_of(name: str, value: Any) -> Labels:
         found: Labels = tuple(str(label) for label in given)
     else:
         allowed = "must be numbers, points of equal length, or names: one of each input or output"
-        if not given or no_numbers(given):
-            raise DesignError.of(name, value, allowed)
+        refuse(not given or no_numbers(given), name, value, allowed)
         numbers = array(name, given, ndim=None)
-        if numbers.ndim > 2:
-            raise DesignError.of(name, value, allowed)
+        refuse(numbers.ndim > 2, name, value, allowed)
         if all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in given):
             numbers = np.array(given)  # released as whole numbers
         found = tuple(numbers.tolist()) if numbers.ndim == 1 else tuple(map(tuple, numbers.tolist()))
-    if len(set(found)) < len(found):
-        raise DesignError(f"{name}: must all differ; merge those that are equal")
+    DesignError.when(len(set(found)) < len(found), f"{name}: must all differ; merge those that are equal")
     return found
 
 
@@ -87,8 +84,7 @@ def shown_label(label: object) -> str:
 
 def points_of_labels(name: str, labels: Labels, remedy: str = "give losses and targets as arrays") -> Array:
     """Return numbers and points as an array of shape (count, coordinates); DesignError for names."""
-    if isinstance(labels[0], str):
-        raise DesignError.of(name, labels[0], f"is a name: {remedy}")
+    refuse(isinstance(labels[0], str), name, labels[0], f"is a name: {remedy}")
     return np.array(labels, dtype=float).reshape(len(labels), -1)
 
 
@@ -194,17 +190,14 @@ class Errors:
             if loss == "error":
                 return np.array([[float(x != y) for y in self.outputs] for x in self.inputs])
             x, y = points_of_labels("inputs", self.inputs), points_of_labels("outputs", self.outputs)
-            if x.shape[1] != y.shape[1]:
-                raise DesignError.of("loss", loss, "needs inputs and outputs of as many coordinates")
+            refuse(x.shape[1] != y.shape[1], "loss", loss, "needs inputs and outputs of as many coordinates")
             with np.errstate(over="ignore", under="ignore"):
                 off = x[:, None] - y
                 squared = np.asarray((off * off).sum(axis=2))
                 plain = np.abs(off[..., 0]) if x.shape[1] == 1 else _lengths(off)
             found, least = (squared, NARROWEST**2) if loss == "squared" else (plain, 0.0)
-            if off.any() and not least < found.max() < np.inf:
-                raise DesignError.of(
-                    "loss", loss, "asks for numbers that doubles do not hold: choose other units"
-                )
+            remedy = "asks for numbers that doubles do not hold: choose other units"
+            refuse(off.any() and not least < found.max() < np.inf, "loss", loss, remedy)
             return found
         try:
             given = [[loss(x, y) for y in self.outputs] for x in self.inputs] if callable(loss) else loss
@@ -213,10 +206,8 @@ class Errors:
             allowed = f"must be a number of each input and output, or a function of the two: {reason}"
             raise DesignError.of("loss", getattr(loss, "__name__", "given"), allowed) from reason
         found = array("loss", held.astype(float) if held.dtype == bool else given, ndim=None)
-        if found.shape != shape:
-            raise DesignError.of(
-                "loss", found.shape, f"must have a row an input and a column an output: {shape}"
-            )
+        remedy = f"must have a row an input and a column an output: {shape}"
+        refuse(found.shape != shape, "loss", found.shape, remedy)
         return found
 
     def expected(self, loss: Loss = "absolute", prior: Numbers | None = None) -> cp.Expression:
@@ -225,10 +216,8 @@ class Errors:
         weights = (
             np.full(count, 1.0) if prior is None else array("prior", by_label("prior", prior, self.inputs))
         )
-        if weights.shape != (count,) or (weights < 0).any() or not weights.any():
-            raise DesignError.of(
-                "prior", prior, f"must be a weight of each of the {count} inputs, not all zero"
-            )
+        allowed = f"must be a weight of each of the {count} inputs, not all zero"
+        refuse(weights.shape != (count,) or (weights < 0).any() or not weights.any(), "prior", prior, allowed)
         over = "a uniform prior" if prior is None else weights_words(weights)
         total = math.fsum(weights.tolist())
         costs = self.losses(loss) * weights[:, None] / total
@@ -290,10 +279,8 @@ class Table(Errors, Unknown):
         self, inputs: Any, outputs: Any, *, of: str = "person", neighbours: str = "add-remove"
     ) -> None:
         self.inputs, self.outputs = labels_of("inputs", inputs), labels_of("outputs", outputs)
-        if len(self.inputs) < 2:
-            raise DesignError.of(
-                "inputs", self.inputs, "must be two at least: of one there is nothing to protect"
-            )
+        allowed = "must be two at least: of one there is nothing to protect"
+        refuse(len(self.inputs) < 2, "inputs", self.inputs, allowed)
         self.of = one_of("of", of, ("person", "data"))
         self.neighbours = one_of("neighbours", neighbours, ("add-remove", "replace"))
         cells = len(self.inputs) * len(self.outputs)
@@ -372,9 +359,8 @@ class Table(Errors, Unknown):
                 x = points[:, 0] if points.shape[1] == 1 else points
                 found = array("metric", privacy.distance(x[:, None], x[None]), ndim=None)
         if found.shape != (count, count) or (found < 0).any() or not np.array_equal(found, found.T):
-            raise DesignError.of(
-                "metric", found.shape, f"must give symmetric distances of the {count} inputs, at least 0"
-            )
+            allowed = f"must give symmetric distances of the {count} inputs, at least 0"
+            raise DesignError.of("metric", found.shape, allowed)
         return found
 
     @property

@@ -19,7 +19,7 @@ from flint import fmpq
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
@@ -224,8 +224,7 @@ class FiniteProblem(TableDesign, Problem):
         """Write the linear program, every row listed, for other programs: ``.mps`` or ``.lp``."""
         declared = self.declared
         size = sum(len(part.numbers) for part in declared.parts)
-        if size > MOST_ROWS:
-            raise DesignError.of("rows", size, f"are too many to be listed: at most {MOST_ROWS}")
+        refuse(size > MOST_ROWS, "rows", size, f"are too many to be listed: at most {MOST_ROWS}")
         Program(declared, Clock(None), listed=True).lp.write(str(check_writable(path)))
 
     # -- solving ----------------------------------------------------------------------------------------------
@@ -690,10 +689,8 @@ class TableProof(proofs.Proof):
         if self.distances is not None and not proofs.same(self.distances, declared.privacy[0].distances):
             raise DesignError("distances: are not those of the design's space")
         v = design.exact(law, self.witness)
-        if len(v) != len(declared.cost):
-            raise DesignError(
-                "law: is not of the problem's inputs and outputs, or further columns are missing"
-            )
+        allowed = "law: is not of the problem's inputs and outputs, or further columns are missing"
+        DesignError.when(len(v) != len(declared.cost), allowed)
         broken = Face(declared, frozenset()).broken(v)
         families = [(declared.family_of(number), slack) for number, slack in broken.items() if number >= 0]
         for asked in declared.privacy:
@@ -723,12 +720,10 @@ class TableProof(proofs.Proof):
                     min(margin, round_down(room)),
                     f"the convex objective is at most {stated.value!r}",
                 )
-            yield proofs.Claim(
-                claim, proofs.RECOMPUTED if label in rooms else proofs.CLAIMED, margin, margin >= 0
-            )
+            yield proofs.Claim.of(claim, proofs.RECOMPUTED if label in rooms else proofs.CLAIMED, margin)
         if "objective" not in declared.curved:
             claim = f"the objective, called {declared.objective!r}, is at most {stated.value!r}"
-            yield proofs.Claim(claim, proofs.PROVED, float(room), room >= 0)
+            yield proofs.Claim.of(claim, proofs.PROVED, room)
         if isinstance(design, FiniteProblem):
             yield declared.objective_claim()
         yield proofs.agreement("weights are a table of the problem's inputs and outputs", proofs.PROVED, True)

@@ -546,9 +546,7 @@ def hull_of(vectors: Array) -> Hull:
     signs = np.sign(vectors[np.arange(len(vectors)), np.argmax(vectors != 0, axis=1)])
     found = np.unique((vectors * signs[:, None])[signs != 0], axis=0)
     d = found.shape[1]
-    allowed = (
-        f"have a hull of more than {_MOST_FACES} pairs of faces: list fewer changes, or bounds that hold them"
-    )
+    allowed = f"have a hull of more than {_MOST_FACES} pairs of faces: list fewer, or bounds that hold them"
     refuse(d > _MOST_NUMBERS, "changes", vectors.shape, allowed)
     moved = found * (1 + 1e-8 * np.random.default_rng(0).random((len(found), 1)))
     order = linalg.qr(found.T, mode="r", pivoting=True)[1]  # d that span first

@@ -298,8 +298,7 @@ class BufferedNoise(Checked, NormalNoise):
             A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = answers("x", x)
-        if held.shape != (self.size,):
-            raise DataError(f"x: must be the {self.size} counts")
+        DataError.when(held.shape != (self.size,), f"x: must be the {self.size} counts")
         return np.asarray(self.start().step(held))
 
 
@@ -354,11 +353,9 @@ class Stream:
             There are more counts than steps left, or a number that is not finite or, beyond 2⁵³, that no double holds. Nothing is answered then and no
             step counted. The guarantee does not cover that refusal.
         """
-        if os.getpid() != self._process:
-            raise DesignError(_COPIED)
+        DesignError.when(os.getpid() != self._process, _COPIED)
         held = answers("counts", counts)
-        if held.ndim > 1:
-            raise DataError("counts: must be one number, or a list of numbers")
+        DataError.when(held.ndim > 1, "counts: must be one number, or a list of numbers")
         if held.size > self.law.size - self.done:
             raise DataError(f"counts: are more than the {self.law.size} that the noise was made for")
         given, out = held.ravel(), np.empty(held.size)

@@ -638,9 +638,8 @@ class ShapeSearch:
             ratio = self.spread / float(self.make(shape, guess).std())
             guess = guess * ratio if 1e-3 < ratio < 1e3 else guess
         elif not math.isfinite(self.requirement.meter(self.make(shape, guess))):
-            raise DesignError.of(
-                "noise", self.make(shape, guess).dist.name, "has unbounded privacy loss: it needs delta > 0"
-            )
+            allowed = "has unbounded privacy loss: it needs delta > 0"
+            raise DesignError.of("noise", self.make(shape, guess).dist.name, allowed)
         r = self.requirement
         scale = scale_for(self.make, shape, r.meter, r, guess, deadline=self.deadline)
         law = self.make(shape, scale)

@@ -29,7 +29,7 @@ from itertools import combinations, pairwise, product
 import numpy as np
 from scipy import linalg
 
-from mechdesign.checks import UP, Checked, field, instance, integer, magnitude, one_of, refuse, settle
+from mechdesign.checks import UP, Checked, field, instance, integer, magnitude, one_of, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_up
@@ -60,9 +60,7 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
     if not s.boxed(dimension):
         allowed = "has no list of corners: bounds of single coordinates, l0=, or l1= alone have one"
     elif s.corner_count(dimension) * dimension > LISTED:
-        allowed = (
-            "has too many corners to list; where all coordinates are alike, CountsGaussian needs no list"
-        )
+        allowed = "has too many corners to list; of coordinates that are alike, CountsGaussian needs no list"
     refuse(allowed, "sensitivity", str(s), allowed)
     return s.corners(dimension)
 
@@ -210,15 +208,12 @@ class Participation(Checked):
     """
 
     times: int = field(check=integer, least=1, most=10**6)
-    apart: int | None = None
-    every: int | None = None
+    apart: int | None = field(check=integer, least=1, most=10**6, default=None)
+    every: int | None = field(check=integer, least=1, most=10**6, default=None)
     fewer: bool = field(check=one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("apart", "every"):
-            if (value := getattr(self, name)) is not None:
-                settle(self, **{name: integer(name, value, 1, 10**6)})
         if (self.apart is None) == (self.every is None):
             meant = "at least so many steps apart, or in the same place of every epoch of so many"
             raise DesignError.of("apart", self.apart, f"or every must be given, not both: {meant}")
@@ -233,9 +228,7 @@ class Participation(Checked):
         most = -(-size // self.step)
         if self.times > most:
             name = "apart" if self.apart is not None else "every"
-            said = (
-                f"cannot happen in {size} steps: {self.step} apart a person takes part at most {most} times"
-            )
+            said = f"cannot happen in {size} steps: {self.step} apart one takes part at most {most} times"
             raise DesignError.of("participation", f"times={self.times}, {name}={self.step}", said)
 
     def patterns(self, size: int) -> list[tuple[int, ...]]:

@@ -140,9 +140,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         assert self.workload is not None
         if self.workload.size != self.change_set.size:
             raise DesignError.of("workload", self.workload.size, f"must be on {self.change_set.size} counts")
-        remedy = (
-            "are of the numbers themselves: state what counts as a workload, and all changes of the counts"
-        )
+        remedy = "are of the numbers themselves: state what counts as a workload, and all changes of counts"
         refuse(self.weights is not None or self.span, "weights, span", "given", remedy)
         if self.largest:
             fixed_point.checked_largest(self.workload)

@@ -190,9 +190,8 @@ class CorrelatedGaussianNoise(LinearNoise):
         with one_thread():
             square = self.whitening.shape == (self.span.rank,) * 2
             if not square or not _independent(self.whitening, inverse_rows):
-                raise DesignError.of(
-                    "whitening", self.whitening, "must be an invertible matrix, a row per coordinate"
-                )
+                allowed = "must be an invertible matrix, a row per coordinate"
+                raise DesignError.of("whitening", self.whitening, allowed)
 
     def _placed(self, size: int) -> None:
         """Refuse coordinates and a lift that do not fit a subspace: another query would be released."""
@@ -207,9 +206,8 @@ class CorrelatedGaussianNoise(LinearNoise):
             fits = all(isinstance(row, tuple) for row in self.lift)
             exact = fits and all(isinstance(x, (int, Fraction)) for row in self.lift for x in row)
             if not exact or [len(row) for row in self.lift] != [len(held)] * size:
-                raise DesignError.of(
-                    "lift", type(self.lift).__name__, f"must be {size} rows of {len(held)} fractions each"
-                )
+                remedy = f"must be {size} rows of {len(held)} fractions each"
+                raise DesignError.of("lift", type(self.lift).__name__, remedy)
 
     @property
     def dimension(self) -> int:  # type: ignore[override]
@@ -446,9 +444,8 @@ class StrategyNoise(LinearNoise):
         strategy = array("strategy", self.strategy, ndim=2)
         settle(self, strategy=strategy, budget=positive("budget", self.budget))
         if strategy.shape[1] != self.workload.size or len(strategy) > self.workload.size:
-            raise DesignError.of(
-                "strategy", strategy.shape, f"must have {self.workload.size} columns, and no more rows"
-            )
+            allowed = f"must have {self.workload.size} columns, and no more rows"
+            raise DesignError.of("strategy", strategy.shape, allowed)
         if not _independent(strategy, lambda _: self.inverse):
             raise DesignError.of("strategy", strategy.shape, "must have independent rows")
 
@@ -519,8 +516,7 @@ class StrategyNoise(LinearNoise):
             A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = answers("x", x)
-        if held.shape != (self.workload.size,):
-            raise DataError(f"x: must be the {self.workload.size} counts")
+        DataError.when(held.shape != (self.workload.size,), f"x: must be the {self.workload.size} counts")
         noisy = released(self.strategy, held[None, :], *self._exact)[0]
         with np.errstate(over="ignore", invalid="ignore"):  # where doubles end
             return self.workload.apply(np.nan_to_num(self.inverse @ noisy))
@@ -549,11 +545,9 @@ class StrategyNoise(LinearNoise):
         seen, estimate = np.zeros(size), np.zeros(size)
         part, total = self.workload.blocks[0][0], 0.0
         for t, count in enumerate(counts):
-            if t == size:
-                raise DataError(f"counts: are more than the {size} that the noise was made for")
+            DataError.when(t == size, f"counts: are more than the {size} that the noise was made for")
             held = answers("counts", count)
-            if held.ndim:
-                raise DataError("counts: must be one number at a time")
+            DataError.when(held.ndim, "counts: must be one number at a time")
             seen[t] = held
             noisy = float(released(lower[t : t + 1, : t + 1], seen[None, : t + 1], step, noise)[0, 0])
             with np.errstate(over="ignore", invalid="ignore"):  # where doubles end

@@ -157,8 +157,7 @@ class DeclaredCovariance(Linear):
         size = max(self.changes.size, len(self.family) * self.n**2)
         allowed = f"numbers, and {size} entries of changes and rows, are too many: at most {MOST_NUMBERS} and {MOST_ENTRIES}"
         refuse(self.n > MOST_NUMBERS or size > MOST_ENTRIES, "covariance", self.n, allowed)
-        if self.further < 0:
-            raise DesignError("rows: do not fit the unknown")
+        DesignError.when(self.further < 0, "rows: do not fit the unknown")
 
     def named(self) -> Any:
         k = np.arange(self.n)
@@ -274,10 +273,8 @@ class CovarianceBound(Proof):
     def __post_init__(self) -> None:
         for name, ndim in (("roots", 1), ("factor", 2), ("contraction", 2)):
             array(name, getattr(self, name), ndim=ndim, empty=True)
-        if self.contraction.shape != (len(self.roots), len(self.factor)):
-            raise DesignError(
-                "factor: must be a matrix, with a column of the contraction for each of its rows"
-            )
+        allowed = "factor: must be a matrix, with a column of the contraction for each of its rows"
+        DesignError.when(self.contraction.shape != (len(self.roots), len(self.factor)), allowed)
 
     def bound(self, declared: DeclaredCovariance, *, costs: bool = True) -> Fraction | float:
         """Return the bound; minus infinity if the data are no multipliers of the problem. Without costs a positive one proves infeasibility."""

@@ -396,10 +396,8 @@ def family_of(noise: FrozenLaw) -> Family:
     """
     if isinstance(noise, str) and noise in FAMILIES:
         return FAMILIES[noise]
-    if not hasattr(getattr(noise, "dist", None), "_logpdf"):
-        raise DesignError.of(
-            "noise", noise, f"must be one of {sorted(FAMILIES)} or a frozen scipy.stats law with a density"
-        )
+    allowed = f"must be one of {sorted(FAMILIES)} or a frozen scipy.stats law with a density"
+    refuse(not hasattr(getattr(noise, "dist", None), "_logpdf"), "noise", noise, allowed)
     dist, shapes, loc, _ = frozen_parts(noise)
     variance = law_variance(noise)
     refuse(not (math.isfinite(variance) and variance > 0), "noise", dist.name, FINITE)

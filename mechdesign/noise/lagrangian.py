@@ -377,8 +377,7 @@ def lower_bound(
     """
     with ctx.workprec(_DIGITS):
         total = Lagrangian(asked, found, costs=costs).least(most)
-        if not total.is_finite():
-            raise ResultFormatError("multipliers prove nothing")
+        ResultFormatError.when(not total.is_finite(), "multipliers prove nothing")
         return total.lower().fmpq()
 
 

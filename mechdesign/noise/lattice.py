@@ -362,8 +362,7 @@ def entries_of(declared: LatticeDeclared, law: Any) -> Exact:
     else:
         centred = 2 * Fraction(law.start) == -len(law.weights) * Fraction(law.width)
         same &= law.width == declared.step and centred and not law.spike
-    if not same or (declared.decay and pad):
-        raise DesignError("law: is not noise on the problem's lattice")
+    DesignError.when(not same or (declared.decay and pad), "law: is not noise on the problem's lattice")
     total = rational(law.total)
     weights = [0] * pad + list(law.weights) + [0] * pad
     per_entry = declared.point_masses([fmpq(1)] * len(weights))

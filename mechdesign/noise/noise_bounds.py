@@ -59,7 +59,7 @@ import numpy as np
 from flint import arb, ctx
 from scipy import optimize, special
 
-from mechdesign.checks import instance, integer
+from mechdesign.checks import Checked, field, instance, integer
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down
 from mechdesign.evidence.proofs import INDEPENDENT_NOISE, Certificate, Claim, MechanismClass, Proof, RowsBound
@@ -338,7 +338,7 @@ class StaircaseMultipliers:
 
 @serializable("staircase-dual")
 @dataclass(frozen=True, eq=False)
-class StaircaseDual(Proof):
+class StaircaseDual(Checked, Proof):
     """A proof that no additive noise costs less than λ - δC, by the theorem of this module in exact arithmetic.
 
     Parameters
@@ -356,12 +356,8 @@ class StaircaseDual(Proof):
     speaks_of = ("lower bound",)
     not_linear = "multipliers of a staircase, a continuum of shifts and levels"
 
-    level: Fraction
-    periods: int
-
-    def __post_init__(self) -> None:
-        instance("level", self.level, Fraction)
-        integer("periods", self.periods, 0, MOST_PERIODS)
+    level: Fraction = field(Fraction)
+    periods: int = field(check=integer, least=0, most=MOST_PERIODS)
 
     def proved(self, question: NoiseQuestion) -> Fraction:
         """Return the lower bound for this question about one number."""
@@ -502,7 +498,7 @@ def one_number(question: NoiseQuestion, privacy: Pointwise, mean: int) -> NoiseQ
 
 @serializable("subset-bound")
 @dataclass(frozen=True, eq=False)
-class SubsetBound(Proof):
+class SubsetBound(Checked, Proof):
     """The cost of one of several coordinates, from a bound for one number: the theorem of this module.
 
     Under pure privacy c coordinates are ε-DP if and only if each is ε/c-DP, and the bound is that of one coordinate.
@@ -524,14 +520,9 @@ class SubsetBound(Proof):
     speaks_of = ("lower bound",)
     not_linear = "the bound of one number and a binomial law of how many change"
 
-    mean: int
-    privacy: Pointwise
-    dual: RowsBound | StaircaseDual
-
-    def __post_init__(self) -> None:
-        integer("mean", self.mean, 1)
-        instance("privacy", self.privacy, *get_args(Pointwise))
-        instance("dual", self.dual, RowsBound, StaircaseDual)
+    mean: int = field(check=integer, least=1)
+    privacy: Pointwise = field(*get_args(Pointwise))
+    dual: RowsBound | StaircaseDual = field(RowsBound, StaircaseDual)
 
     def among(self, stated: Certificate) -> MechanismClass:
         return INDEPENDENT_NOISE

@@ -173,10 +173,8 @@ class ExactNoise:
     def __init__(self, law: FrozenLaw, step: float | None = None) -> None:
         self.law = law
         self.dist, self.shapes, loc, self.scale = frozen_parts(law)
-        allowed = (
-            "has no exact release; gennorm, logistic, laplace and gaussian have (calibrate one of these)"
-        )
-        refuse(ball_form(self.dist, self.shapes) is None or loc != 0, "law", self.dist.name, allowed)
+        remedy = "has no exact release; gennorm, logistic, laplace and gaussian have (calibrate one of these)"
+        refuse(ball_form(self.dist, self.shapes) is None or loc != 0, "law", self.dist.name, remedy)
         if of_scipy(self.dist) == "gennorm" and self.shapes[0] < 1:  # its tail is above every geometric hat
             raise DesignError.of("law", f"gennorm({self.shapes[0]:g})", "must be log-concave: beta >= 1")
         self.discrete = isinstance(self.dist, stats.rv_discrete)
@@ -446,8 +444,7 @@ class RoundedSum:
         lengths : array, shape (N,), optional
             Radii of balls, exact.
         """
-        if not np.isfinite(near).all():
-            raise DesignError("values: must be finite numbers of steps")
+        DesignError.when(not np.isfinite(near).all(), "values: must be finite numbers of steps")
         k, rows = self.dimension, max(1, _BLOCK // self._uniforms)
         centre, room = near.reshape(-1, k), error.reshape(-1, k)
         steps, far = np.empty_like(centre), np.ones(len(centre)) if lengths is None else lengths

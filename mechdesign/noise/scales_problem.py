@@ -23,7 +23,7 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import budget_worth, gaussian_privacy
 from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.checks import array, instance, number
+from mechdesign.checks import array, instance, number, refuse
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
@@ -530,9 +530,8 @@ class AllocationPage(ScalesDesign):
             Rows "i.i.d.", "scale-perturb-rescale", "this allocation"; columns mechanism, scales (arrays of shape
             (K,)), MSE, dB (MSE reduction over i.i.d.), loss (the design's own), loss dB.
         """
-        if self.searched:
-            allowed = "has no row here: of single scales alone, see alternatives() for a mix of types"
-            raise DesignError.of("noise", self.noise, allowed)
+        allowed = "has no row here: of single scales alone, see alternatives() for a mix of types"
+        refuse(self.searched, "noise", self.noise, allowed)
         lam, m, budget = self.sensitivities, self.asked[0].spend, self.budget
         norm, rescaled = float(np.linalg.norm(lam, m)), float(len(lam))
         if (changes := changes_within(self.asked[0])) is not None:

@@ -27,6 +27,7 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign import solvers
+from mechdesign.checks import refuse
 from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
 from mechdesign.evidence.exact import rational
@@ -79,11 +80,8 @@ class ScalesProgram:
         self._position = np.full(asked.count, -1)
         self._position[self.moved] = np.arange(len(self.moved))
         for one in asked.coupled:
-            if any(self._position[g] < 0 for g in one.terms):
-                remedy = (
-                    "is about a number that no change moves, whose scale is its lower limit: leave it out"
-                )
-                raise DesignError(f"{one.row.label!r}: {remedy}")
+            remedy = "is about a number that no change moves, whose scale is its lower limit: leave it out"
+            DesignError.when(any(self._position[g] < 0 for g in one.terms), f"{one.row.label!r}: {remedy}")
         self.variable = cp.Variable(len(self.moved), name="log_scales" if self.logarithmic else "scales")
         losses = weight[self.moved] * self.reference[self.moved] ** p
         self.total = float(losses.sum())
@@ -426,11 +424,10 @@ def allocate_several(
     margin, spent = 4e-16, changes.rounded(scales, prices)
     while spent > budget:
         factor = (spent / budget) ** (1 / m) * (1 + margin)
-        if not 0 < factor < math.inf:
-            allowed = (
-                "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
-            )
-            raise DesignError.of("sensitivities", (changes.sizes.min(), changes.sizes.max()), allowed)
+        allowed = "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
+        refuse(
+            not 0 < factor < math.inf, "sensitivities", (changes.sizes.min(), changes.sizes.max()), allowed
+        )
         scales, margin = scales * factor, 2 * margin
         prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
         spent = changes.rounded(scales, prices)

@@ -492,9 +492,8 @@ def check_profile(profile: Numbers, name: str = "sensitivities") -> Array:
         bad = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
         said = f"must be non-negative and finite; coordinate {bad} is {values[bad]}"
         raise DesignError.of(name, profile, said)
-    if high == 0:
-        said = "is zero everywhere: the query needs no noise at all, release it as it is"
-        raise DesignError.of(name, profile, said)
+    said = "is zero everywhere: the query needs no noise at all, release it as it is"
+    refuse(high == 0, name, profile, said)
     return values
 
 

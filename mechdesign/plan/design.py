@@ -15,7 +15,7 @@ import numpy as np
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.checks import UP, field, inside, instance, integer, number, one_of, settle
+from mechdesign.checks import UP, field, inside, instance, integer, number, one_of, refuse, settle
 from mechdesign.choice.rule import Choosing
 from mechdesign.errors import DesignError, InfeasibleError, unlike
 from mechdesign.evidence import proofs
@@ -147,9 +147,8 @@ class Plan(PlanPage):
         every = {**_named("tasks", self.tasks), **instance("chosen", self.chosen, dict)}
         chosen = {name: task for name, task in every.items() if isinstance(task, Choosing)}
         if len(every) < len(self.tasks) + len(self.chosen) or not {*self.chosen} <= {*chosen}:
-            raise DesignError.of(
-                "chosen", [*self.chosen], "must be choices and quantiles of names of their own"
-            )
+            remedy = "must be choices and quantiles of names of their own"
+            raise DesignError.of("chosen", [*self.chosen], remedy)
         if len(chosen) == len(every):
             raise DesignError.of("tasks", [*chosen], "must have one with noise: choices alone need no plan")
         settle(self, tasks={k: task for k, task in every.items() if k not in chosen}, chosen=chosen)
@@ -166,19 +165,15 @@ class Plan(PlanPage):
                 settle(self, **{name: found})
         named = instance("families", self.families, tuple, list)
         families = tuple(one_of("families", name, FAMILIES) for name in named)
-        if not families:
-            raise DesignError.of("families", families, "must name some noise")
+        refuse(not families, "families", families, "must name some noise")
         settle(self, disjoint=self._checked_groups(), families=families)
         if self._normal:
             gaussian_privacy("privacy", self.privacy)
-        if self.targets is not None and isinstance(self.privacy, BY_MU):
-            raise DesignError.of(
-                "targets", self.targets, "ask for the least epsilon or rho: state one of these"
-            )
+        allowed = "ask for the least epsilon or rho: state one of these"
+        refuse(self.targets is not None and isinstance(self.privacy, BY_MU), "targets", self.targets, allowed)
         self._check_chosen()
-        if not self._families:
-            taken = "'gaussian'" if self._normal else "'laplace' or 'staircase'"
-            raise DesignError.of("families", families, f"none is of use under {self.privacy}: add {taken}")
+        taken = "'gaussian'" if self._normal else "'laplace' or 'staircase'"
+        refuse(not self._families, "families", families, f"none is of use under {self.privacy}: add {taken}")
         norms = sorted({2 if family == "gaussian" else 1 for family in self._families})
         settled = dict(self.tasks)
         for name, task in settled.items():
@@ -187,9 +182,8 @@ class Plan(PlanPage):
                     settled[name] = LinearQueries.best(task, self.neighbours, norms)
         settle(self, tasks=settled)
         for name, versions in self._versions:
-            if not any(map(self._items, versions)):
-                allowed = f"have no noise for {name!r} under {self.privacy}: add another one"
-                raise DesignError.of("families", families, allowed)
+            allowed = f"have no noise for {name!r} under {self.privacy}: add another one"
+            refuse(not any(map(self._items, versions)), "families", families, allowed)
             if not all(1e-70 < part.sensitivity.largest_l2(part.dimension) < 1e70 for part in versions):
                 allowed = "must change by 1e-70 to 1e70, between which doubles hold fourth powers: choose other units"
                 raise DesignError.of(f"tasks[{name!r}]", str(self.tasks[name]), allowed)
@@ -200,30 +194,20 @@ class Plan(PlanPage):
         listed = [instance("disjoint", name, str) for group in groups for name in group]
         if len(set(listed)) < len(listed) or not set(listed) <= set(self.tasks) or not all(groups):
             raise DesignError.of("disjoint", groups, "must be groups of names of tasks, each name once")
-        if groups and self.neighbours == "replace":
-            allowed = (
-                'needs neighbours="add-remove": a person who is replaced may move from one group to another'
-            )
-            raise DesignError.of("disjoint", groups, allowed)
+        allowed = 'needs neighbours="add-remove": a person who is replaced may move from one group to another'
+        refuse(groups and self.neighbours == "replace", "disjoint", groups, allowed)
         return groups
 
     def _check_chosen(self) -> None:
         for name, design in self.chosen.items():
             with _naming(name):
-                if design.relation != self.neighbours:
-                    raise DesignError.of(
-                        "neighbours", design.neighbours, f"must be of the plan's, {self.neighbours!r}"
-                    )
-                if getattr(design, "largest", None) is not None:
-                    raise DesignError.of(
-                        "largest", design.largest, "must be None in a plan, which makes choices by rules"
-                    )
-        if self.chosen and self.targets is not None:
-            raise DesignError.of(
-                "targets",
-                self.targets,
-                "ask for the least budget, of which choices state theirs: give weights",
-            )
+                allowed = f"must be of the plan's, {self.neighbours!r}"
+                refuse(design.relation != self.neighbours, "neighbours", design.neighbours, allowed)
+                allowed = "must be None in a plan, which makes choices by rules"
+                largest = getattr(design, "largest", None)
+                refuse(largest is not None, "largest", largest, allowed)
+        allowed = "ask for the least budget, of which choices state theirs: give weights"
+        refuse(self.chosen and self.targets is not None, "targets", self.targets, allowed)
         _ = self._left
 
     def priced(self, profiles: Mapping[str, tuple[float, Any]]) -> Plan:
@@ -551,21 +535,19 @@ class Plan(PlanPage):
         privacy = self.granted(value)
         fresh, budget = law.consumed(privacy), budget_of(privacy)
         room = budget - fresh.upper
-        yield proofs.Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
+        yield proofs.Claim.of(f"{privacy} is kept by all tasks and rounds", fresh.how, room)
         agrees, claim = given.vouched(fresh, budget), "the enclosure stored is that of the plan"
         yield proofs.Claim(claim, proofs.RECOMPUTED, given.upper - fresh.upper, agrees, proofs.ABOUT_FILE)
         if self.targets is None:
             room = value * (1 + _ROUND) - self.cost(law)
-            yield proofs.Claim(f"the error is at most {value:.9g}", proofs.RECOMPUTED, room, room >= 0)
+            yield proofs.Claim.of(f"the error is at most {value:.9g}", proofs.RECOMPUTED, room)
             return
         room = self._search.budget - value
-        yield proofs.Claim(f"the least budget is at most {value:.9g}", proofs.PROVED, room, room >= 0)
+        yield proofs.Claim.of(f"the least budget is at most {value:.9g}", proofs.PROVED, room)
         for name, parts in law.parts.items():
             target = self.targets[name]
             room = target**2 * (1 + _ROUND) - worst_error(parts)
-            yield proofs.Claim(
-                f"the error of {name} is at most {target:.9g}", proofs.RECOMPUTED, room, room >= 0
-            )
+            yield proofs.Claim.of(f"the error of {name} is at most {target:.9g}", proofs.RECOMPUTED, room)
 
     def least_cost(self, stated: proofs.Certificate, given: None) -> float:
         """Return a lower bound of the cost of all plans of the menu.
@@ -659,8 +641,7 @@ class Plan(PlanPage):
 def _named(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise DesignError.of(name, value, "must be a dictionary by names: no name is given twice")
-    if not value:
-        raise DesignError.of(name, value, "must have one name at least")
+    refuse(not value, name, value, "must have one name at least")
     if not all(isinstance(key, str) and key for key in value):
         raise DesignError.of(name, value, "must have names that are strings, and not empty")
     return dict(value)

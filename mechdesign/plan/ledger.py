@@ -34,7 +34,7 @@ import pandas as pd
 from flint import arb, ctx
 from scipy import optimize
 
-from mechdesign.checks import instance, one_of, read
+from mechdesign.checks import instance, one_of, read, refuse
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
@@ -167,12 +167,9 @@ def kept_for_now(privacy: Any, reserve: float) -> Any:
     >>> kept_for_now(PureDP(1.0), 0.25)
     PureDP(epsilon=0.75)
     """
-    if not 0 < reserve < 1:
-        raise DesignError.of("reserve", reserve, "must be a share of the budget: at least 0, below 1")
-    if not isinstance(privacy, get_args(Budget)):
-        raise DesignError.of(
-            "reserve", reserve, f"must be 0 under {privacy}: state a budget in epsilon, rho or mu"
-        )
+    refuse(not 0 < reserve < 1, "reserve", reserve, "must be a share of the budget: at least 0, below 1")
+    allowed = f"must be 0 under {privacy}: state a budget in epsilon, rho or mu"
+    refuse(not isinstance(privacy, get_args(Budget)), "reserve", reserve, allowed)
     currency, amount = worth(privacy)
     return _requirement(currency, (1 - Fraction(reserve)) * amount)
 
@@ -287,10 +284,8 @@ class Ledger:
         consumption(result)
         one_of("disjoint", disjoint, (True, False))
         x, count = _read(result.design, x)
-        if disjoint and result.design.neighbours == "replace":
-            raise DesignError.of(
-                "disjoint", True, 'needs neighbours="add-remove": a person who is replaced may move'
-            )
+        allowed = 'needs neighbours="add-remove": a person who is replaced may move'
+        refuse(disjoint and result.design.neighbours == "replace", "disjoint", True, allowed)
         if count != 1 and not (disjoint and count):
             remedy = "must be one answer of the design's dimension: release each alone, or all with disjoint=True if nobody is in two"
             raise DesignError(f"x: {remedy}")
@@ -496,6 +491,5 @@ def _opened(line: bytes, before: str) -> Any:
 
 def _check_budget(budget: Any) -> Any:
     instance("budget", budget, *get_args(Budget))
-    if getattr(budget, "xi", 0.0):
-        raise DesignError.of("budget", budget, "must have xi = 0: a ledger adds up rho")
+    refuse(getattr(budget, "xi", 0.0), "budget", budget, "must have xi = 0: a ledger adds up rho")
     return budget

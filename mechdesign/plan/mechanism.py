@@ -19,7 +19,7 @@ from scipy import interpolate, special, stats
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.checks import instance, one_of, positive
+from mechdesign.checks import instance, one_of, positive, refuse
 from mechdesign.choice.rule import Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -112,9 +112,8 @@ class PlannedRelease:
         ]
         asked = [(v[0].sensitivity, v[0].dimension) for v in versions if len(v) == 1]
         if len(asked) != len(versions) or asked != [(n.sensitivity, n.dimension) for n in self.noises]:
-            raise DesignError.of(
-                "noises", len(self.noises), "must be noise for what changes in the tasks, one a part"
-            )
+            allowed = "must be noise for what changes in the tasks, one a part"
+            raise DesignError.of("noises", len(self.noises), allowed)
 
     @cached_property
     def parts(self) -> dict[str, list[tuple[Part, AdditiveNoise]]]:
@@ -272,12 +271,8 @@ def currency_of(privacy: Privacy) -> str:
 def stated_part(chosen: Mapping[str, Choosing], privacy: Privacy, rounds: int) -> Fraction:
     """Return the exact consumption of choices in all rounds, in ε or ρ."""
     parts = [Consumption.of(design.privacy) for design in chosen.values()]
-    if parts and isinstance(privacy, BY_MU):
-        raise DesignError.of(
-            "privacy",
-            privacy,
-            "must be a budget in epsilon or rho where choices are made: none is known in mu",
-        )
+    allowed = "must be a budget in epsilon or rho where choices are made: none is known in mu"
+    refuse(parts and isinstance(privacy, BY_MU), "privacy", privacy, allowed)
     if math.inf in (found := [getattr(part, currency_of(privacy)) for part in parts]):
         allowed = "must be a PureDP, or a ZeroConcentratedDP in a plan whose budget is one"
         raise DesignError.of(
@@ -289,15 +284,12 @@ def stated_part(chosen: Mapping[str, Choosing], privacy: Privacy, rounds: int) -
 def _by_task(answers: Any, tasks: list[str]) -> dict[str, Any]:
     """Return the answer for each task, or raise DataError."""
     frame = isinstance(answers, pd.DataFrame)
-    if not (frame and answers.columns.is_unique) and not isinstance(answers, Mapping):
-        raise DataError(
-            f"answers: must be a mapping, or a frame with one column a task, for the tasks {tasks}"
-        )
+    allowed = f"answers: must be a mapping, or a frame with one column a task, for the tasks {tasks}"
+    DataError.when(not (frame and answers.columns.is_unique) and not isinstance(answers, Mapping), allowed)
     given = {name: answers[name] for name in answers}
     missing, unknown = [name for name in tasks if name not in given], len(set(given) - {*tasks})
-    if missing or unknown:
-        left = f"without an answer are {missing}, and {unknown} answers are to no task"
-        raise DataError(f"answers: must be for the plan's tasks: {left}")
+    left = f"without an answer are {missing}, and {unknown} answers are to no task"
+    DataError.when(missing or unknown, f"answers: must be for the plan's tasks: {left}")
     return {name: _from_the_top(column) for name, column in given.items()} if frame else given
 
 
@@ -395,8 +387,7 @@ def priced(plan: Any, weights: dict[str, float], profiles: Mapping[str, tuple[fl
     total = (
         float(getattr(plan.privacy, currency) - stated_part(others, plan.privacy, plan.rounds)) / plan.rounds
     )
-    if not total > 0:
-        raise DesignError.of("privacy", plan.privacy, "must be more than the other choices state")
+    refuse(not total > 0, "privacy", plan.privacy, "must be more than the other choices state")
     if not asked:
         return plan
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign import checks
-from mechdesign.checks import Checked, field
+from mechdesign.checks import Checked, field, refuse
 from mechdesign.choose.questions import NumericQuery
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
@@ -119,8 +119,7 @@ def numbers(name: str, x: Any, part: Part) -> Array:
     if found.shape not in ([(), (1,)] if part.dimension == 1 else [(part.dimension,)]):
         count = "one number" if part.dimension == 1 else f"{part.dimension} numbers"
         raise DataError(f"{name}: must be {count}")
-    if part.whole and np.any(np.floor(found) != found):
-        raise DataError(f"{name}: must be whole numbers")
+    DataError.when(part.whole and np.any(np.floor(found) != found), f"{name}: must be whole numbers")
     return found
 
 
@@ -162,9 +161,8 @@ class Histogram(Task):
             changes = Sensitivity.of_contribution(
                 linf=1, l0=changes, neighbours=neighbours, dimension=self.bins
             )
-        if changes.neighbours != neighbours:
-            allowed = f"must be for the plan's neighbours: Sensitivity(neighbours={neighbours!r})"
-            raise DesignError.of("sensitivity", str(changes), allowed)
+        allowed = f"must be for the plan's neighbours: Sensitivity(neighbours={neighbours!r})"
+        refuse(changes.neighbours != neighbours, "sensitivity", str(changes), allowed)
         return ((Part("", self.bins, replace(changes, own=None), self.whole),),)
 
 
@@ -212,8 +210,7 @@ class Mean(Task):
     def __post_init__(self) -> None:
         super().__post_init__()
         width = self.upper - self.lower
-        if not 1e-100 < width < 1e100:
-            raise DesignError.of("upper", self.upper, "must be above lower, by 1e-100 to 1e100")
+        refuse(not 1e-100 < width < 1e100, "upper", self.upper, "must be above lower, by 1e-100 to 1e100")
 
     @property
     def _half(self) -> Fraction:
@@ -285,8 +282,7 @@ class Sum(Task):
         checks.settle(self, clip=clips if several else clips[0])
         if self.values is not None:
             checks.settle(self, values=Prior.of(self.values))
-            if self.values.support[0] < 0:
-                raise DesignError.of("values", self.values.support, "must not be negative")
+            refuse(self.values.support[0] < 0, "values", self.values.support, "must not be negative")
 
     @property
     def clips(self) -> tuple[float, ...]:
@@ -395,8 +391,7 @@ class LinearQueries(Task):
         if self.strategies[0] is None:
             return [counts]
         held = released(self.strategies[0], counts[None, :], _GRAIN, None)[0]
-        if np.abs(held).max() > 2**30:
-            raise DataError(f"{name}: must count at most {2**30} people")
+        DataError.when(np.abs(held).max() > 2**30, f"{name}: must count at most {2**30} people")
         return [held]
 
     def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> Any:

@@ -25,7 +25,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechdesign.checks import Checked, field, non_negative
+from mechdesign.checks import Checked, field, non_negative, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
@@ -126,9 +126,8 @@ class Loss(Checked):
                 raise
             except (TypeError, ValueError, ArithmeticError, LookupError) as reason:
                 raise DesignError.of("loss", self.name, f"fails on an array of errors: {reason}") from reason
-            if given.shape != error.shape:
-                wanted = f"must map an array of errors to one of its shape, not {given.shape}"
-                raise DesignError.of("loss", self.name, wanted)
+            wanted = f"must map an array of errors to one of its shape, not {given.shape}"
+            refuse(given.shape != error.shape, "loss", self.name, wanted)
             value = value + given
         return np.asarray(value)
 
@@ -214,9 +213,8 @@ def check_loss(loss: Loss, points: np.ndarray, *, grows: bool = True) -> None:
     if bad.size:
         said = f"is not convex near the error {points[bad[0] + 1]:g}: its value there is above the chord"
         raise DesignError.of("loss", loss.name, said)
-    if grows and not slopes[0] < 0 < slopes[-1]:
-        said = f"must grow on both sides; it does not between {points[0]:g} and {points[-1]:g}"
-        raise DesignError.of("loss", loss.name, said)
+    said = f"must grow on both sides; it does not between {points[0]:g} and {points[-1]:g}"
+    refuse(grows and not slopes[0] < 0 < slopes[-1], "loss", loss.name, said)
 
 
 def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1) -> ExactCosts:
@@ -232,10 +230,8 @@ def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1
         nodes[np.abs(nodes) < 1e-14 * (np.abs(left).max() + width)] = 0.0  # the kink belongs on a node
         values = Loss(function=loss.function)(nodes)
         extra = (values[:, 1:] + values[:, :-1]).mean(axis=1) / 2 + _SLACK * np.abs(values).max(axis=1)
-        if not np.all(np.isfinite(extra)):
-            raise DesignError.of(
-                "loss", loss.name, f"must be finite; it is not on [{nodes.min():g}, {nodes.max():g}]"
-            )
+        allowed = f"must be finite; it is not on [{nodes.min():g}, {nodes.max():g}]"
+        refuse(not np.all(np.isfinite(extra)), "loss", loss.name, allowed)
     far, spread = np.abs(middles), 2 * half or 1
     first = np.where(far >= half, spread * far, far**2 + half**2)
     return ExactCosts.combined(
@@ -336,6 +332,5 @@ def _callable_tail(
             if ratio < 1 and np.all(term * ratio / (1 - ratio) <= 1e-13 * total):
                 return total * (1 + 1e-12)
         previous = term
-    raise DesignError.of(
-        "loss", loss.name, "grows too fast: no noise with exponential tails has a finite cost"
-    )
+    allowed = "grows too fast: no noise with exponential tails has a finite cost"
+    raise DesignError.of("loss", loss.name, allowed)

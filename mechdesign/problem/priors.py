@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from mechdesign.checks import Checked, array, field, interval, number, settle
+from mechdesign.checks import Checked, array, field, interval, number, refuse, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import fields_shown, law_shown, shown
 from mechdesign.evidence.serialize import register_law, serializable
@@ -178,9 +178,8 @@ class Prior(ABC):
         DesignError
             The prior is a truncated law other than a normal one: no class of priors represents its clipped law.
         """
-        raise DesignError.of(
-            "prior", type(self).__name__, "cannot be clipped: give input_range, or its samples"
-        )
+        allowed = "cannot be clipped: give input_range, or its samples"
+        raise DesignError.of("prior", type(self).__name__, allowed)
 
 
 def stated_range(prior: Prior, input_range: object) -> tuple[float, float] | None:
@@ -193,9 +192,8 @@ def stated_range(prior: Prior, input_range: object) -> tuple[float, float] | Non
     """
     if input_range is not None:
         return interval("input_range", input_range)
-    if isinstance(prior, EmpiricalPrior):
-        remedy = "must be (lower, upper) with samples as prior, which do not say where other inputs lie"
-        raise DesignError.of("input_range", None, remedy)
+    remedy = "must be (lower, upper) with samples as prior, which do not say where other inputs lie"
+    refuse(isinstance(prior, EmpiricalPrior), "input_range", None, remedy)
     return None
 
 
@@ -214,18 +212,16 @@ def _law(name: str, law: FrozenLaw) -> FrozenLaw:
     """Return a frozen continuous law with scalar parameters, or raise DesignError."""
     if type(law) is stats.rv_histogram:  # a generator without shapes: freeze it
         law = law()
-    if not hasattr(law, "dist") or not callable(getattr(law, "support", None)):
-        remedy = "must be a frozen scipy.stats law; cut samples with numpy.clip or by selecting them"
-        raise DesignError.of(name, law, remedy)
+    remedy = "must be a frozen scipy.stats law; cut samples with numpy.clip or by selecting them"
+    refuse(not hasattr(law, "dist") or not callable(getattr(law, "support", None)), name, law, remedy)
     if not hasattr(law, "pdf"):
         raise DesignError.of("prior", law, "must be a continuous law; pass its samples for a discrete one")
     try:
         good = not any(math.isnan(float(v)) for v in (*law.support(), law.cdf(0.0)))
     except (TypeError, ValueError):
         good = False
-    if not good:
-        remedy = "has parameters outside its law's domain, or more than one value each"
-        raise DesignError.of("prior", law, remedy)
+    remedy = "has parameters outside its law's domain, or more than one value each"
+    refuse(not good, "prior", law, remedy)
     return law
 
 
@@ -342,9 +338,8 @@ class TruncatedPrior(_CutPrior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self._mass > 0:
-            ends = f"[{self.lower:g}, {self.upper:g}]"
-            raise DesignError(f"the law has no mass in {ends}: nothing is left to truncate to")
+        ends = f"[{self.lower:g}, {self.upper:g}]"
+        DesignError.when(not self._mass > 0, f"the law has no mass in {ends}: nothing is left to truncate to")
 
     @cached_property
     def _source(self) -> FrozenLaw:
@@ -546,8 +541,7 @@ def density(function: Callable[[Array], Numbers], lower: float, upper: float, *,
     (0.703125, 0.375)
     """
     low, high = interval("(lower, upper)", (lower, upper))
-    if not callable(function):
-        raise DesignError.of("function", function, "must be a function of an array of numbers")
+    refuse(not callable(function), "function", function, "must be a function of an array of numbers")
     try:
         with np.errstate(all="ignore"):
             values = np.asarray(function(np.linspace(low, high, 4097)), dtype=float)
@@ -559,8 +553,7 @@ def density(function: Callable[[Array], Numbers], lower: float, upper: float, *,
     made = _Density(function, low, high, name)
     halves = np.linspace(low, high, 2 * _PANELS + 1)
     finer = float(made._panels(halves[:-1], halves[1:]).sum())
-    if not abs(finer - made._total) <= _AGREE * finer:
-        remedy = "is not smooth enough to be integrated: cut the range at kinks and jumps"
-        raise DesignError.of("function", name, remedy)
+    remedy = "is not smooth enough to be integrated: cut the range at kinks and jumps"
+    refuse(not abs(finer - made._total) <= _AGREE * finer, "function", name, remedy)
     register_law(name, made)
     return made()

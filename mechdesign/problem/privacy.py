@@ -29,7 +29,7 @@ import pandas as pd
 from scipy import optimize
 
 from mechdesign import checks
-from mechdesign.checks import Checked, field, instance
+from mechdesign.checks import Checked, field, instance, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
@@ -201,10 +201,8 @@ def parts_of(privacy: CentralPrivacy) -> tuple[CentralPrivacy, ...]:
     if not isinstance(privacy, TradeOff):
         return (privacy,)
     asked = [(e, d) for e, d in privacy.points if d < 1]
-    if not asked or (0.0, 0.0) in asked:
-        raise DesignError.of(
-            "points", privacy.points, "must ask for something, and for less than that nothing is learnt"
-        )
+    allowed = "must ask for something, and for less than that nothing is learnt"
+    refuse(not asked or (0.0, 0.0) in asked, "points", privacy.points, allowed)
     return tuple(
         MembershipAdvantage(d) if e == 0 else ApproximateDP(e, d) if d else PureDP(e) for e, d in asked
     )
@@ -242,9 +240,8 @@ def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:
     if isinstance(privacy, PureDP | ApproximateDP | MembershipAdvantage):
         return TradeOff(((privacy.epsilon, getattr(privacy, "delta", 0.0)),))
     if not isinstance(privacy, ZeroConcentratedDP):
-        raise DesignError.of(
-            "privacy", privacy, "states no epsilon for all neighbours, which a trade-off needs"
-        )
+        allowed = "states no epsilon for all neighbours, which a trade-off needs"
+        raise DesignError.of("privacy", privacy, allowed)
 
     def log_delta(u: float, epsilon: float) -> float:
         order = math.exp(u)  # α - 1
@@ -380,8 +377,7 @@ class Consumption:
         """Return the consumption of one release that consumes each of these for different people: every number's largest."""
         allowed = "must be Consumption values, at least one"
         each = [instance("each", one, Consumption) for one in checks.listed("each", each, allowed)]
-        if not each:
-            raise DesignError.of("each", each, allowed)
+        refuse(not each, "each", each, allowed)
         epsilon, rho, mu = (max(getattr(one, key) for one in each) for key in ("epsilon", "rho", "mu"))
         stated = [one.statement for one in each if one.statement is not None]
         statement = (

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign import checks
-from mechdesign.checks import Checked, field
+from mechdesign.checks import Checked, field, refuse
 from mechdesign.doubles import DOWN
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
@@ -50,10 +50,8 @@ _EXACT = 64
 
 def _sized(name: str, bound: float) -> float:
     if not checks.NARROWEST <= bound <= _LARGEST:
-        allowed = (
-            f"must be at least {checks.NARROWEST:g} and at most {_LARGEST:g}, so that doubles hold its square"
-        )
-        raise DesignError.of(name, bound, f"{allowed}; use another unit")
+        held = f"must be {checks.NARROWEST:g} to {_LARGEST:g}, so that doubles hold its square"
+        raise DesignError.of(name, bound, f"{held}; use another unit")
     return bound
 
 
@@ -126,10 +124,8 @@ class Sensitivity(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.own is not None and self.neighbours != "replace":
-            raise DesignError.of(
-                "own", self.own, 'must be left out but for neighbours="replace": the bounds say it'
-            )
+        allowed = 'must be left out but for neighbours="replace": the bounds say it'
+        refuse(self.own is not None and self.neighbours != "replace", "own", self.own, allowed)
         if self.each is None and self.linf is None and self.l1 is None and self.l2 is None:
             remedy = "says how many coordinates change, not by how much: give linf, l1 or l2"
             raise DesignError.of("l0", self.l0, remedy)
@@ -290,10 +286,8 @@ class Sensitivity(Checked):
         """
         for name, bounds in (("linf", (self.linf,)), ("each", self.each or ())):
             for bound in bounds:
-                if bound is not None and bound != int(bound):
-                    raise DesignError.of(
-                        f"sensitivity.{name}", bound, "must be a whole number for discrete noise"
-                    )
+                allowed = "must be a whole number for discrete noise"
+                refuse(bound is not None and bound != int(bound), f"sensitivity.{name}", bound, allowed)
         whole = self.whole(dimension)
         above = (whole.envelope(dimension), *whole.packed(dimension))
         floored = (tuple((math.floor(v), c) for v, c in vector if v >= 1) for vector, _ in above)

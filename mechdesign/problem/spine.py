@@ -197,9 +197,8 @@ class Design(Checked, metaclass=_Listed):
 
     def law_claims(self, stated: Certificate, given: Any) -> Iterator[Claim]:
         """Recompute the claims of a `LawProof`: the law is private, has this bias, and costs at most the value."""
-        raise DesignError.of(
-            "proofs", "law-proof", f"must not be there: {type(self).__name__} has another proof of its law"
-        )
+        allowed = f"must not be there: {type(self).__name__} has another proof of its law"
+        raise DesignError.of("proofs", "law-proof", allowed)
 
     def privacy_checked(self, law: Any, given: Any) -> str:
         """Return how `law_claims` checks privacy: as `given.how` states, else `PROVED`."""
@@ -207,9 +206,8 @@ class Design(Checked, metaclass=_Listed):
 
     def least_cost(self, stated: Certificate, given: Any) -> Fraction | float:
         """Return a lower bound of the cost of every mechanism of `bound_among`, as a `ClosedBound` claims it."""
-        raise DesignError.of(
-            "proofs", "closed-bound", f"must not be there: {type(self).__name__} has another bound"
-        )
+        allowed = f"must not be there: {type(self).__name__} has another bound"
+        raise DesignError.of("proofs", "closed-bound", allowed)
 
     def solve(
         self,
@@ -402,9 +400,8 @@ class Design(Checked, metaclass=_Listed):
         """Neighbouring relation, "add-remove" or "replace". Designs whose changes do not state it have it as a field."""
         changes = self.protection().changes if self.asks == "numbers" else None
         if not isinstance(changes, Sensitivity):
-            raise DesignError.of(
-                "neighbours", None, f"must be one of {NEIGHBOURS} in a design that a ledger counts"
-            )
+            allowed = f"must be one of {NEIGHBOURS} in a design that a ledger counts"
+            raise DesignError.of("neighbours", None, allowed)
         return changes.neighbours
 
     @property

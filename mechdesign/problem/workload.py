@@ -23,6 +23,7 @@ import flint
 import numpy as np
 from scipy import linalg
 
+from mechdesign import checks
 from mechdesign.checks import Checked, answers, array, field, instance, integer, listed, one_of, settle
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
@@ -180,8 +181,9 @@ class Queries(Checked):
         if self.matrix.shape[1] != self.size:
             raise DesignError.of("matrix", self.matrix.shape, f"must have {self.size} columns")
         sizes = np.abs(self.matrix[self.matrix != 0])
-        if not sizes.size:
-            raise DesignError.of("matrix", self.matrix, "asks for nothing: it is zero (a workload of rank 0)")
+        checks.refuse(
+            not sizes.size, "matrix", self.matrix, "asks for nothing: it is zero (a workload of rank 0)"
+        )
         if sizes.max() > 1e100 or sizes.min() < 1e-100:
             raise DesignError.of("matrix", float(sizes.max()), "must have entries between 1e-100 and 1e100")
 
@@ -283,8 +285,7 @@ class Workload(Checked):
             blocks = ((Queries("matrix", matrix.shape[1], matrix),),)
         blocks = tuple(tuple(instance("workload", part, Queries) for part in block) for block in blocks)
         shapes = {tuple(part.size for part in block) for block in blocks}
-        if len(shapes) != 1:
-            raise DesignError.of("workload", sorted(shapes), "must have blocks of one shape")
+        checks.refuse(len(shapes) != 1, "workload", sorted(shapes), "must have blocks of one shape")
         if (cells := math.prod(*shapes)) > _COUNTS:
             raise DesignError.of("workload", cells, f"must be on at most {_COUNTS} counts")
         settle(self, blocks=blocks)
@@ -332,8 +333,7 @@ class Workload(Checked):
             found = [listed("kept", table, allowed) for table in listed("kept", kept, allowed)]
             tables = [{integer("kept", i, 0, len(sizes) - 1) for i in table} for table in found]
             chosen, name = [tuple(sorted(table)) for table in tables], "marginals"
-        if not chosen:
-            raise DesignError.of("kept", kept, "must have a table")
+        checks.refuse(not chosen, "kept", kept, "must have a table")
         blocks = tuple(
             tuple(Queries("identity" if i in table else "total", n) for i, n in enumerate(sizes))
             for table in chosen
@@ -344,8 +344,7 @@ class Workload(Checked):
     def kron(cls, *parts: Workload | Numbers) -> Workload:
         """Return the Kronecker product: every combination of one query from each workload."""
         held = [part if isinstance(part, Workload) else cls(part) for part in parts]
-        if not held:
-            raise DesignError.of("parts", parts, "must be at least one workload")
+        checks.refuse(not held, "parts", parts, "must be at least one workload")
         blocks = tuple(sum(chosen, start=()) for chosen in product(*(p.blocks for p in held)))
         return cls(blocks, " × ".join(str(p.name or "matrix") for p in held))
 
@@ -424,9 +423,8 @@ class Workload(Checked):
 
     def check_square(self) -> None:
         """Raise DesignError if an n × n matrix on the n counts would be too large."""
-        if self.size > _SQUARE:
-            allowed = f"must be on at most {_SQUARE} counts where covariances are held in full"
-            raise DesignError.of("workload", self.size, allowed)
+        allowed = f"must be on at most {_SQUARE} counts where covariances are held in full"
+        checks.refuse(self.size > _SQUARE, "workload", self.size, allowed)
 
     def gram(self) -> Array:
         """AᵀA, shape (n, n)."""
@@ -436,8 +434,7 @@ class Workload(Checked):
     def apply(self, x: Numbers) -> Array:
         """Return A x for counts x, shape (n,) or (n, k)."""
         held = answers("x", x)
-        if held.ndim not in (1, 2) or len(held) != self.size:
-            raise DataError(f"x: must have {self.size} counts")
+        DataError.when(held.ndim not in (1, 2) or len(held) != self.size, f"x: must have {self.size} counts")
         rest = held.shape[1:]
         found = []
         for block in self.blocks:

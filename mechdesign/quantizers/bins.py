@@ -46,7 +46,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.checks import integer, one_of, positive, settle
+from mechdesign import checks
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.serialize import serializable
@@ -335,7 +335,7 @@ def _range_part(problem: FloorProblem, solution: FloorSolution) -> Array:
 
 @serializable("alphabet")
 @dataclass(frozen=True)
-class Alphabet:
+class Alphabet(checks.Checked):
     """Outputs on a uniform grid of [−max_abs, max_abs].
 
     Parameters
@@ -351,16 +351,15 @@ class Alphabet:
     121
     """
 
-    max_abs: float
-    step: float
+    max_abs: float = checks.field(check=checks.positive)
+    step: float = checks.field(check=checks.positive)
 
     def __post_init__(self) -> None:
-        settle(self, max_abs=positive("max_abs", self.max_abs), step=positive("step", self.step))
+        super().__post_init__()
         if self.step > 2 * self.max_abs:
             raise DesignError.of("step", self.step, f"must be at most 2*max_abs = {2 * self.max_abs:g}")
-        if 2 * self.max_abs / self.step - 1e-9 > MOST_OUTPUTS - 1:
-            remedy = f"gives more outputs than the {MOST_OUTPUTS} that are allowed, at most"
-            raise DesignError.of("step", self.step, remedy)
+        remedy = f"gives more outputs than the {MOST_OUTPUTS} that are allowed, at most"
+        checks.refuse(2 * self.max_abs / self.step - 1e-9 > MOST_OUTPUTS - 1, "step", self.step, remedy)
 
     @property
     def size(self) -> int:
@@ -380,7 +379,7 @@ class Alphabet:
 
 @serializable("bin-search")
 @dataclass(frozen=True)
-class BinSearch:
+class BinSearch(checks.Checked):
     """Search for m outputs within [−max_abs, max_abs], symmetric or not; the result has the best outputs found.
 
     Neighbours stay 10⁻³ · min(R, w)/m apart, with w the length of the input range: two closer outputs gain nothing over
@@ -402,18 +401,12 @@ class BinSearch:
         Seed of the random starts.
     """
 
-    m: int
-    max_abs: float
-    symmetric: bool | None = None
-    starts: int = 4
-    exhaustive: bool = True
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        one_of("symmetric", self.symmetric, (None, True, False))
-        one_of("exhaustive", self.exhaustive, (True, False))
-        settle(self, m=integer("m", self.m, 2, 64), max_abs=positive("max_abs", self.max_abs))
-        settle(self, starts=integer("starts", self.starts, 1), seed=integer("seed", self.seed, 0))
+    m: int = checks.field(check=checks.integer, least=2, most=64)
+    max_abs: float = checks.field(check=checks.positive)
+    symmetric: bool | None = checks.field(check=checks.one_of, allowed=(None, True, False), default=None)
+    starts: int = checks.field(check=checks.integer, least=1, default=4)
+    exhaustive: bool = checks.field(check=checks.one_of, allowed=(True, False), default=True)
+    seed: int = checks.field(check=checks.integer, least=0, default=0)
 
     @property
     def values(self) -> Array:

@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import fmpq
 
-from mechdesign.checks import array, increasing, number, one_of, settle
+from mechdesign.checks import Checked, array, field, increasing, number, one_of, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_upper, fraction, round_down, round_up
 from mechdesign.evidence.serialize import serializable
@@ -64,7 +64,7 @@ _RHO_BITS = 64
 
 @serializable("dual-pieces")
 @dataclass(frozen=True, eq=False)
-class DualPieces:
+class DualPieces(Checked):
     """Multipliers that prove a lower bound.
 
     Parameters
@@ -84,22 +84,17 @@ class DualPieces:
         Whether the bound holds for any outputs from the first to the last of them.
     """
 
-    pieces: Array
-    multipliers: Array
-    origin: float = 0.0
-    cap_price: float = 0.0
-    outputs: Array | None = None
-    between: bool = False
+    pieces: Array = field(check=array, ndim=2, empty=True)
+    multipliers: Array = field(check=array, ndim=2)
+    origin: float = field(check=number, default=0.0)
+    cap_price: float = field(check=number, default=0.0)
+    outputs: Array | None = field(check=increasing, default=None)
+    between: bool = field(check=one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
-        settle(self, pieces=array("pieces", self.pieces, ndim=2, empty=True))
-        settle(self, multipliers=array("multipliers", self.multipliers, ndim=2))
-        settle(self, **{name: number(name, getattr(self, name)) for name in ("origin", "cap_price")})
-        one_of("between", self.between, (True, False))
-        if self.outputs is not None:
-            settle(self, outputs=increasing("outputs", self.outputs))
-        elif self.between:
-            raise DesignError.of("between", True, "needs the outputs between which others may be")
+        super().__post_init__()
+        allowed = "needs the outputs between which others may be"
+        refuse(self.between and self.outputs is None, "between", True, allowed)
 
     def sound(self, bins: tuple[Fraction, ...], *, worst: bool) -> bool:
         """Whether the bound is valid for these bins: shapes fit, multipliers are non-negative, no part of the prior is counted twice."""

@@ -40,7 +40,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from mechdesign.checks import instance, integer, non_negative, number, settle
+from mechdesign.checks import instance, integer, non_negative, number, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import (
@@ -99,15 +99,12 @@ class GridDesign(QuantizerDesign):
     """Whether the search extends beyond the grid, by at most the widest step of its axis."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.privacy, PureDP):
-            raise DesignError.of("privacy", self.privacy, "use md.PureDP(epsilon)")
+        refuse(not isinstance(self.privacy, PureDP), "privacy", self.privacy, "use md.PureDP(epsilon)")
         prior, ends = Prior.ranged(self.prior, self.input_range)
         check_range(ends)
         grid = self._default if self.grid is None else self.grid
-        if not isinstance(grid, Grid) or set(grid.axes) != set(self._default.axes):
-            raise DesignError.of(
-                "grid", grid, f"must be a Grid with the axes {', '.join(self._default.axes)}"
-            )
+        allowed = f"must be a Grid with the axes {', '.join(self._default.axes)}"
+        refuse(not isinstance(grid, Grid) or set(grid.axes) != set(self._default.axes), "grid", grid, allowed)
         m, loss = integer("m", self.m, self._fewest, 1 << 16), Loss.of(self.loss)
         settle(self, m=m, prior=prior, input_range=ends, loss=loss, grid=grid)
 
@@ -247,8 +244,7 @@ class _Search:
         if members := [member for member in found if member is not None]:
             return sorted(members, key=lambda member: member.value)[:count]
         name, epsilon = type(self.design).__name__, self.design.privacy.epsilon
-        if self.deadline.passed:
-            raise too_late(name)
+        self.deadline.hold(name)
         raise InfeasibleError(
             f"no {name} mechanism on the grid is within epsilon = {epsilon:g}; the smallest loss met is {self.least:.6g}",
             smallest_epsilon=self.least,
@@ -566,7 +562,7 @@ class BiasedSelection(GridDesign):
         left = epsilon - law.proved_loss()
         yield Claim(f"privacy loss at most {epsilon!r}", PROVED, left, fits and left >= 0)
         left = min(most, sys.float_info.max) - law.max_bias()
-        yield Claim(f"bias at most {most!r} on a fine grid", RECOMPUTED, left, left >= 0)
+        yield Claim.of(f"bias at most {most!r} on a fine grid", RECOMPUTED, left)
         found = law.expected_loss(self.prior, self.loss)
         error, better = abs(found - stated.value), found - stated.value
         holds = error <= 1e-9 * abs(found) and better <= 1e-12 * abs(found)

@@ -68,8 +68,7 @@ def rqm_family(m: int, q: float) -> Array:
 
     q_j(1) = (1−q)^(j−1), q_j(i) = q (1−q)^(j−i) for 1 < i ≤ j.
     """
-    if checks.probability("q", q, below_one=True) == 0:
-        raise DesignError.of("q", q, "must be in (0, 1)")
+    checks.inside("q", q, 0, 1)
     j, i = np.indices((m - 1, m - 1))
     table = np.where(i == 0, (1 - q) ** j, q * (1 - q) ** np.maximum(j - i, 0))
     return np.where(i <= j, table, 0.0)
@@ -207,10 +206,8 @@ class SelectionFamilies:
 
 def _family(name: str, given: Numbers, m: int) -> Array:
     table = checks.array(name, given, ndim=2)
-    if table.shape != (m - 1, m - 1):
-        raise DesignError(
-            f"{name} has shape {table.shape}: must be ({m - 1}, {m - 1}), row n with n + 1 entries"
-        )
+    allowed = f"{name} has shape {table.shape}: must be ({m - 1}, {m - 1}), row n with n + 1 entries"
+    DesignError.when(table.shape != (m - 1, m - 1), allowed)
     if np.any(np.triu(table, 1)) or np.any(table < 0):
         raise DesignError(f"{name}: must be lower triangular and non-negative")
     sums = table.sum(axis=1)
@@ -279,8 +276,7 @@ class Quantizer(tables.PiecewiseTable, Saved):
                 np.array_equal(getattr(made, f.name), getattr(exact, f.name))
                 for f in fields_of(tables.PiecewiseTable)
             )
-            if not all(same):
-                raise DesignError("the tables of the quantizer are not those of its exact law")
+            DesignError.when(not all(same), "the tables of the quantizer are not those of its exact law")
             if made.selection is not None and not made.selection.rounds(made.law):
                 raise DesignError("the selection of the quantizer is not that of its exact law")
         return made

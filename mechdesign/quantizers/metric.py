@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mechdesign.checks import field, increasing, instance, integer, interval, one_of, settle
+from mechdesign.checks import field, increasing, instance, integer, interval, one_of, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import fraction, rational, round_down
@@ -176,9 +176,8 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         if self.inputs is not None:
             grid = increasing("inputs", self.inputs)
             ends = float(grid[0]), float(grid[-1])
-            if given not in (None, ends):
-                remedy = f"must equal the grid's ends {ends} or be left out"
-                raise DesignError.of("input_range", given, remedy)
+            remedy = f"must equal the grid's ends {ends} or be left out"
+            refuse(given not in (None, ends), "input_range", given, remedy)
             given = ends
             settle(self, inputs=tuple(grid.tolist()))
         elif not (isinstance(self.privacy, MetricDP) and self.privacy.metric == "absolute"):
@@ -508,9 +507,8 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         masses, listed = None, () if given.inputs is None else tuple(given.inputs.tolist())
         mean = self.continuum and self.objective == "mean"
         if (given.cells is not None) != mean or bool(listed) != (self.continuum and not mean):
-            raise DesignError(
-                "inputs, cells: must be given on the continuum, of the worst case and of the mean"
-            )
+            allowed = "inputs, cells: must be given on the continuum, of the worst case and of the mean"
+            raise DesignError(allowed)
         if given.cells is not None:
             count = integer("cells", given.cells, 1, _MOST_INPUTS - 1)
             program = self.over_cells(count).linear_bound(rows, multipliers)
@@ -564,8 +562,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 
     def least_cost(self, stated: Certificate, given: None) -> Fraction:
         """Return 0: absolute and squared errors are non-negative."""
-        if not self.loss.polynomial:
-            raise DesignError("lower_bound: 0 is none of a loss that is a function")
+        DesignError.when(not self.loss.polynomial, "lower_bound: 0 is none of a loss that is a function")
         return Fraction(0)
 
     def audit(self, result: Result) -> pd.DataFrame:

@@ -27,7 +27,7 @@ import cvxpy as cp
 import numpy as np
 from scipy import optimize, sparse, stats
 
-from mechdesign.checks import array, field, instance, integer, positive, settle
+from mechdesign.checks import array, field, instance, integer, positive, refuse, settle
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
@@ -103,8 +103,7 @@ class MVU(QuantizerDesign, TableDesign):
         )
         if self.bins is not None:
             bins = check_bins(self.bins)
-            if len(bins) != self.m:
-                raise DesignError.of("bins", self.bins, f"must be m = {self.m} values")
+            refuse(len(bins) != self.m, "bins", self.bins, f"must be m = {self.m} values")
             check_range(self.input_range, bins)
             settle(self, bins=tuple(bins.tolist()))
         if self.max_abs is not None and self.max_abs < self._least * (1 - 1e-12):
@@ -168,8 +167,7 @@ class MVU(QuantizerDesign, TableDesign):
     def problem(self, bins: Numbers | None = None) -> TableProblem:
         """Declare the least variance on the input grid for a fixed alphabet: the given one, or an evenly spaced one."""
         alphabet = self._given_or_even if bins is None else array("bins", bins)
-        if len(alphabet) != self.m:
-            raise DesignError.of("bins", bins, f"must be m = {self.m} values")
+        refuse(len(alphabet) != self.m, "bins", bins, f"must be m = {self.m} values")
         P = Table(self.inputs, alphabet)
         variance = P.expected(self._squares(alphabet))
         variance.set_label("variance on the input grid")
@@ -227,8 +225,7 @@ class MVU(QuantizerDesign, TableDesign):
         InfeasibleError
             A fixed alphabet that cannot be unbiased within the budget.
         """
-        if solver is None and options:
-            raise DesignError.of("options", sorted(options), "are a named backend's")
+        refuse(solver is None and options, "options", sorted(options), "are a named backend's")
         alphabet, count = self._alphabet(integer("starts", starts, 1), clock.part(0.8))
         found = self._at(alphabet, solver, clock, options)
         # Outputs of negligible probability may have moved by rounding: bound for the outputs that are released.

@@ -34,7 +34,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import array, field, integer, non_negative, one_of, positive, settle
+from mechdesign.checks import array, field, integer, non_negative, one_of, positive, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.proofs import MechanismClass, every, menu
 from mechdesign.evidence.results import Result, SolveReport
@@ -138,12 +138,8 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.privacy, PureDP):
-            raise DesignError.of(
-                "privacy",
-                self.privacy,
-                "must be md.PureDP(epsilon); md.MetricQuantizer takes metric and approximate privacy",
-            )
+        allowed = "must be md.PureDP(epsilon); md.MetricQuantizer takes metric and approximate privacy"
+        refuse(not isinstance(self.privacy, PureDP), "privacy", self.privacy, allowed)
         settle(self, loss=Loss.of(self.loss))
         if self.max_mse is not None and self.objective == "worst":
             raise DesignError.of("max_mse", self.max_mse, 'goes with objective="mean" only')

@@ -25,7 +25,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import field, integer, one_of, settle
+from mechdesign.checks import field, integer, one_of, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
@@ -247,8 +247,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         ).solve(gap=clock.gap, certify=False, time_limit=half.limit())
         point = descent.best(blocks.imitate(any_mechanism.mechanism.probabilities), half)
         if point is None:
-            if clock.passed:
-                raise too_late("OPTM")
+            clock.hold("OPTM")
             if not any(self.closed_forms()):
                 raise InfeasibleError(
                     f"no mechanism with these {len(bins)} bins is within epsilon = {self.privacy.epsilon:g}: raise it a little"
@@ -291,9 +290,8 @@ def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
         o, u = (np.array(b, dtype=float) for b in given)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of("box", given, _BOX) from None
-    if o.shape != (m - 1, m - 1) or u.shape != (m - 1, m - 1):
-        text = f"box has shapes {o.shape}, {u.shape}: both must be ({m - 1}, {m - 1}), triangular"
-        raise DesignError(text)
+    text = f"box has shapes {o.shape}, {u.shape}: both must be ({m - 1}, {m - 1}), triangular"
+    DesignError.when(o.shape != (m - 1, m - 1) or u.shape != (m - 1, m - 1), text)
     for n, i in np.argwhere(np.tril(~((o >= 0) & (o <= u)))):
         what = f"o_{n + 1}({i + 1}) = {o[n, i]:g}, u_{n + 1}({i + 1}) = {u[n, i]:g}"
         raise DesignError(f"box: {what}; need 0 <= o <= u")
@@ -353,12 +351,10 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         prior, ends = Prior.ranged(self.prior, self.input_range)
         settle(self, prior=prior, input_range=ends, loss=Loss.of(self.loss), bins=bins, boxes=boxes)
         axes = set(bins.axes) if isinstance(bins, Grid) else set()
-        if axes not in ({"delta", "inner"}, {"left", "right", "delta"}):
-            remedy = "must be a Grid with the axes delta, inner or left, right, delta"
-            raise DesignError.of("bins", bins, remedy)
+        remedy = "must be a Grid with the axes delta, inner or left, right, delta"
+        refuse(axes not in ({"delta", "inner"}, {"left", "right", "delta"}), "bins", bins, remedy)
         check_boxes("boxes", boxes)
-        if not self.alphabets():
-            raise DesignError.of("bins", bins, "no point of the grid is an increasing sequence of bins")
+        refuse(not self.alphabets(), "bins", bins, "no point of the grid is an increasing sequence of bins")
         self.at(self.alphabets()[0])  # raises if OPTM refuses the arguments
 
     def alphabets(self) -> list[tuple[float, ...]]:

@@ -28,7 +28,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import array, instance, integer, non_negative, number, one_of
+from mechdesign.checks import array, instance, integer, non_negative, number, one_of, refuse
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, folded, shown
 from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
@@ -194,9 +194,8 @@ def audit_table(
     if privacy is None:
         raise DesignError.of("privacy", None, "must be what the table claims: PureDP(1.0), say")
     instance("privacy", privacy, PureDP, ApproximateDP)
-    if not privacy.epsilon <= _EPSILON:
-        remedy = f"must be at most {_EPSILON}: beyond, nothing is protected"
-        raise DesignError.of("epsilon", privacy.epsilon, remedy)
+    remedy = f"must be at most {_EPSILON}: beyond, nothing is protected"
+    refuse(not privacy.epsilon <= _EPSILON, "epsilon", privacy.epsilon, remedy)
     measure = Loss.of(loss)
     exact, x, y, unit = _exact(table, inputs, outputs, rounding, skip, percent, index)
     w = np.full(len(x), 1 / len(x)) if weights is None else _weights(weights, len(x))
@@ -297,9 +296,8 @@ def _read(
 ) -> tuple[list[list[Any]], Array, Array]:
     """Return entries as numbers or decimals, None for refused ones, with inputs and outputs."""
     if isinstance(table, pd.DataFrame):
-        if inputs is not None or outputs is not None:
-            words = "are the index and the columns of the table already: leave them out"
-            raise DesignError(f"inputs, outputs: {words}")
+        words = "are the index and the columns of the table already: leave them out"
+        DesignError.when(inputs is not None or outputs is not None, f"inputs, outputs: {words}")
         named = [("input", v) for v in table.index], [("output", v) for v in table.columns]
         places, ends = ([_kept(faults, _number, *pair) for pair in pairs] for pairs in named)
         if None in [*places, *ends]:
@@ -347,10 +345,8 @@ def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.Da
         raise DesignError(
             f"table: {path} is separated by semicolons: separate by commas, and turn decimal commas into points (tr ',;' '.,')"
         )
-    if index is not None and index not in head:
-        raise DesignError.of(
-            "index", index, f"must be a heading of the first line that is read, {head!r:.200}"
-        )
+    allowed = f"must be a heading of the first line that is read, {head!r:.200}"
+    refuse(index is not None and index not in head, "index", index, allowed)
     first = 0 if index is None else head.index(index)
     wide = len(head) - first - 1
     faults += [
@@ -377,12 +373,10 @@ def _number(name: str, value: object) -> float:
 
 def _distinct(name: str, values: Numbers) -> Array:
     found = array(name, values)
-    if found.any() and not 1e-100 <= np.abs(found).max() <= 1e100:
-        wanted = "must be between 1e-100 and 1e100 in size, the largest of them: choose another unit"
-        raise DesignError.of(name, values, wanted)
+    wanted = "must be between 1e-100 and 1e100 in size, the largest of them: choose another unit"
+    refuse(found.any() and not 1e-100 <= np.abs(found).max() <= 1e100, name, values, wanted)
     for k in range(1, len(found)):
-        if found[k] in found[:k]:
-            raise DesignError.of(name, float(found[k]), "stands there twice")
+        refuse(found[k] in found[:k], name, float(found[k]), "stands there twice")
     return found
 
 
@@ -394,8 +388,7 @@ def _cell(value: Any, x: float, y: float, percent: bool) -> Decimal | Fraction:
     else:
         alone = value.item() if hasattr(value, "item") and not np.ndim(value) else value
         text = str(alone) if isinstance(alone, str | Decimal) else repr(alone)
-        if value is np.ma.masked or text in _MISSING:
-            raise DesignError(f"{where} is missing")
+        DesignError.when(value is np.ma.masked or text in _MISSING, f"{where} is missing")
         text = text.removesuffix("%").rstrip() if percent else text
         if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text):
             raise DesignError(f"{where} is {text[:40]!r}, which is no number")

@@ -149,8 +149,7 @@ class QuantizerDesign(Design):
 
     def own_claims(self, law: ExactLaw, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
         """Claim that the user's own rows hold: a design without any takes no `witness`."""
-        if witness:
-            raise DesignError("witness: must be empty, as the design has no rows of one's own")
+        DesignError.when(witness, "witness: must be empty, as the design has no rows of one's own")
         yield from ()
 
     def allows(self, outputs: object) -> bool:
@@ -543,9 +542,8 @@ class DualBound(Proof):
         design, outputs = _outputs(stated)
         privacy = instance("privacy", design.privacy, PureDP)
         if stated.lower_bound is None or not design.loss.polynomial:
-            raise DesignError(
-                "proofs: multipliers prove a lower bound of a polynomial loss, and none is stated"
-            )
+            allowed = "proofs: multipliers prove a lower bound of a polynomial loss, and none is stated"
+            raise DesignError(allowed)
         fits = _moments_claim(design, self.moments, self._needed(design, self.duals))
         if fits is not None:
             yield fits

@@ -77,8 +77,7 @@ def sample_tensor(table: tables.PiecewiseTable, x: Any, rng: Any, *, clip: bool)
     if clip:
         values = values.clamp(lower, upper)
     outside = (values < lower) | (values > upper) | values.isnan()
-    if bool(outside.any()):
-        raise DataError(f"x: inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
+    DataError.when(bool(outside.any()), f"x: inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
 
     def tensor(array: Any, dtype: Any = kind) -> Any:
         return torch.tensor(np.array(array), dtype=dtype, device=x.device)

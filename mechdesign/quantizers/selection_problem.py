@@ -86,8 +86,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         if getattr(self.objective.expr, "question", None) is None:
             raise DesignError("objective: must be Minimize(Q.lemma1(prior, loss)) of the selection Q")
         o, u = self.box
-        if not ((o >= 0) & (o <= u)).all():
-            raise DesignError("box: need 0 <= o <= u")
+        DesignError.when(not ((o >= 0) & (o <= u)).all(), "box: need 0 <= o <= u")
         self.loss.check_convex(self.unknown.bins, *self.input_range)
         if self.own:
             _ = self.declared

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from mechdesign.checks import instance, integer, number, one_of
+from mechdesign.checks import instance, integer, number, one_of, refuse
 from mechdesign.errors import DesignError
 from mechdesign.model.declared import Declared
 from mechdesign.model.grid import Grid
@@ -517,9 +517,8 @@ class Selection(Unknown):
         >>> o.value[1].round(2).tolist(), u.value[1].round(2).tolist()
         ([0.67, 0.32, 0.0], [0.68, 0.33, 0.0])
         """
-        if len(self.bins) != 4 or not self.symmetric:
-            remedy = "must be four that mirror about 0, which have one free bound"
-            raise DesignError.of("bins", self.bins.tolist(), remedy)
+        remedy = "must be four that mirror about 0, which have one free bound"
+        refuse(len(self.bins) != 4 or not self.symmetric, "bins", self.bins.tolist(), remedy)
         o, u = (np.where(self.open, end, 0.0) for end in (0.0, 1.0))
         o[1, :2], u[1, :2] = (0.0, 1.0 - width), (width, 1.0)
         slope = np.zeros(self.shape)

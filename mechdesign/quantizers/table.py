@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign import checks
-from mechdesign.checks import FINITE, as_given, check_preserved, increasing, one_of, settle
+from mechdesign.checks import FINITE, as_given, check_preserved, increasing, one_of, refuse, settle
 from mechdesign.checks import doubles as as_doubles
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower
@@ -162,10 +162,8 @@ class PiecewiseTable:
             table: Array = np.array(getattr(self, name), dtype=float)
         except (TypeError, ValueError, OverflowError):
             raise DesignError.of(name, getattr(self, name), "must be an array of probabilities") from None
-        if table.shape != shape:
-            raise DesignError(
-                f"{name} has shape {table.shape}: must be {shape}, one row a segment, one column a bin"
-            )
+        allowed = f"{name} has shape {table.shape}: must be {shape}, one row a segment, one column a bin"
+        DesignError.when(table.shape != shape, allowed)
         if not (table >= -1e-12).all() or not (np.abs(table.sum(axis=1) - 1) <= 1e-9).all():
             raise DesignError(f"{name}: every row must be non-negative and sum to 1")
         np.maximum(table, 0.0, out=table)
@@ -355,16 +353,14 @@ _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
 def check_bins(bins: Numbers, name: str = "bins") -> Array:
     """Return bins as a read-only float array, or raise DesignError."""
     found = checks.increasing(name, bins)
-    if max(-found[0], found[-1]) > LARGEST:
-        raise DesignError.of(name, found[[0, -1]].tolist(), _UNITS)
+    refuse(max(-found[0], found[-1]) > LARGEST, name, found[[0, -1]].tolist(), _UNITS)
     return found
 
 
 def check_range(input_range: object, bins: Array | None = None) -> tuple[float, float]:
     """Return the input range as two floats; raise DesignError unless the bins cover it."""
     lower, upper = checks.interval("input_range", input_range)
-    if max(-lower, upper) > LARGEST:
-        raise DesignError.of("input_range", (lower, upper), _UNITS)
+    refuse(max(-lower, upper) > LARGEST, "input_range", (lower, upper), _UNITS)
     if bins is not None and (bins[0] > lower or bins[-1] < upper):
         raise DesignError(
             f"bins = [{bins[0]:g}, …, {bins[-1]:g}]: must cover the input range [{lower:g}, {upper:g}], "

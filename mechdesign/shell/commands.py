@@ -118,8 +118,7 @@ def privacy_of(
         return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)
     if rho is None or epsilon is not None:
         raise DesignError("privacy: give --epsilon (with --delta), or --rho")
-    if delta:
-        raise DesignError("delta: goes with --epsilon, not with --rho")
+    DesignError.when(delta, "delta: goes with --epsilon, not with --rho")
     return ZeroConcentratedDP(rho)
 
 
@@ -139,9 +138,8 @@ def sensitivity_of(
 
     if l0 is None and l1 is None and l2 is None:
         if sensitivity is None:
-            raise DesignError(
-                "sensitivity: give --sensitivity, --l1 or --l2 (and --l0, if fewer numbers change)"
-            )
+            allowed = "sensitivity: give --sensitivity, --l1 or --l2 (and --l0, if fewer numbers change)"
+            raise DesignError(allowed)
         return sensitivity
     return Sensitivity(linf=sensitivity, l1=l1, l2=l2, l0=l0)
 
@@ -369,8 +367,7 @@ def report(
     loaded, _, failed, _ = _checked(result, modules)  # refuses a file whose parts do not fit together
     loaded.report(target, dataset=dataset, author=author, purpose=purpose, date=date)
     typer.echo(f"written to {target}")
-    if failed:
-        raise DesignError(f"{result}: {'; '.join(failed)}")
+    DesignError.when(failed, f"{result}: {'; '.join(failed)}")
 
 
 @app.command(epilog=examples("verify result.json"))
@@ -409,8 +406,7 @@ def verify(
         failed += [f"does not hold: {one.title}{claim}" for claim, *_, holds in rows if not holds]
         counts += [f"{one.title}stand-alone verifier: {said}", f"{one.title}package: {counted(one.claims)}"]
         by.append("two programs" if rows else "the package alone")
-    if failed:
-        raise DesignError(f"{result}: {'; '.join(dict.fromkeys(failed))}")
+    DesignError.when(failed, f"{result}: {'; '.join(dict.fromkeys(failed))}")
     for line in [*claimed, *counts]:
         typer.echo(line)
     if len(by) == 1:
@@ -504,8 +500,7 @@ def audit(
     if result.suffix.lower() == ".csv":
         from mechdesign.quantizers.printed_table import audit_table
 
-        if epsilon is None:
-            raise DesignError("privacy: give the table's --epsilon (with --delta)")
+        DesignError.when(epsilon is None, "privacy: give the table's --epsilon (with --delta)")
         asked: Any = privacy_of(epsilon, delta, None)
         found = audit_table(
             result, privacy=asked, loss=loss, skip=skip, percent=percent, index=index, rounding=rounding
@@ -533,8 +528,7 @@ def audit(
         counts.append(f"{one.title}{held}; {counted(claims)}")
     if csv is not None:
         pd.concat(tables).to_csv(csv, index=False)
-    if amiss:
-        raise DesignError(f"{result}: {'; '.join(amiss)}")
+    DesignError.when(amiss, f"{result}: {'; '.join(amiss)}")
     for line in [*claimed, *counts]:
         typer.echo(line)
 
@@ -547,8 +541,7 @@ def _show_table(table: Path, found: Any, rows: int, csv: Path | None) -> None:
     show(least.columns, least.itertuples(index=False), f"least slack of {len(found.constraints)} constraints")
     if csv is not None:
         found.to_csv(csv)
-    if not found.holds:
-        raise DesignError(f"{table}: does not keep the privacy that it claims")
+    DesignError.when(not found.holds, f"{table}: does not keep the privacy that it claims")
 
 
 @app.command(epilog=examples("plan release.toml -o plan.json --engines scales.json"))

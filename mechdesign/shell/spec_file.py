@@ -210,8 +210,7 @@ def _law(key: str, fields: dict[str, object]) -> object:
     cuts = {
         word: interval(f"{key}.{word}", fields.pop(word)) for word in ("clip", "truncate") if word in fields
     }
-    if len(cuts) > 1:
-        raise DesignError(f"{key}: clip or truncate, not both")
+    DesignError.when(len(cuts) > 1, f"{key}: clip or truncate, not both")
     name = fields.pop("law")
     law = getattr(stats, name, None) if isinstance(name, str) else None
     if not isinstance(law, stats.rv_continuous):

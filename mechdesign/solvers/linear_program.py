@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.solvers.deadline import Deadline, heard
 from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, get, solve
@@ -99,8 +99,7 @@ class LinearProgram:
         **options: Any,
     ) -> None:
         self.what, self.deadline = what, Deadline.of(deadline)
-        if not (solver is None or isinstance(solver, str)):
-            raise DesignError.of("solver", solver, "must be a backend's name")
+        refuse(not (solver is None or isinstance(solver, str)), "solver", solver, "must be a backend's name")
         self.solver = solver or "highs"
         if self.solver != "highs":
             get(self.solver)

@@ -22,7 +22,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.solvers.deadline import Deadline, heard
 from mechdesign.typing import Array
@@ -31,8 +31,7 @@ from mechdesign.typing import Status as Status
 
 def kind_of(problem: cp.Problem) -> str:
     """Return the smallest class that contains the problem: "LP", "QP", "SOCP", "SDP" or "EXP"."""
-    if not problem.is_dcp():
-        raise DesignError("the problem breaks CVXPY's rules for convex problems (DCP)")
+    DesignError.when(not problem.is_dcp(), "the problem breaks CVXPY's rules for convex problems (DCP)")
     if problem.is_lp():
         return "LP"
     if problem.is_qp():
@@ -326,10 +325,8 @@ def register(solver: Solver, *, replace: bool = False) -> None:
         Not a `Solver`, or the name is taken and `replace` is false.
     """
     instance("solver", solver, Solver)
-    if solver.name in _REGISTRY and not replace:
-        raise DesignError.of(
-            "solver", solver.name, "is already registered; pass replace=True to take its place"
-        )
+    allowed = "is already registered; pass replace=True to take its place"
+    refuse(solver.name in _REGISTRY and not replace, "solver", solver.name, allowed)
     _REGISTRY[solver.name] = solver
 
 
@@ -361,9 +358,8 @@ def get(name: str) -> Solver:
     if isinstance(name, str) and name.upper() in _installed():
         return CvxpySolver(name, name.upper(), _CONIC)
     known = sorted(_REGISTRY)
-    raise DesignError.of(
-        "solver", name, f"must be one of {known} or a solver CVXPY knows, {sorted(_installed())}"
-    )
+    allowed = f"must be one of {known} or a solver CVXPY knows, {sorted(_installed())}"
+    raise DesignError.of("solver", name, allowed)
 
 
 def available() -> pd.DataFrame:
@@ -392,12 +388,9 @@ def available() -> pd.DataFrame:
 def _candidates(problem: cp.Problem, solver: str | None, fallback: bool) -> list[Solver]:
     first = [] if solver is None else [get(solver)]
     kind = kind_of(problem)
-    if first and not first[0].accepts(kind):
-        raise DesignError.of(
-            "solver", solver, f"does not take problems of class {kind}; see mechdesign.solvers.available()"
-        )
-    if first and not first[0].available():
-        raise DesignError.of("solver", solver, "is not installed")
+    allowed = f"does not take problems of class {kind}; see mechdesign.solvers.available()"
+    refuse(first and not first[0].accepts(kind), "solver", solver, allowed)
+    refuse(first and not first[0].available(), "solver", solver, "is not installed")
     if first and not fallback:
         return first
     others = [s for s in _REGISTRY.values() if s.accepts(kind) and s.available() and s not in first]

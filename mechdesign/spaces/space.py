@@ -31,7 +31,7 @@ from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
 from mechdesign import checks
-from mechdesign.checks import Checked, array, field, finite, indices, instance, integer, listed
+from mechdesign.checks import Checked, array, field, finite, indices, instance, integer, listed, refuse
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.serialize import serializable
 from mechdesign.solvers.deadline import Deadline
@@ -122,13 +122,11 @@ class MetricSpace(Checked):
                 raise DesignError.of(name, getattr(self, name), f"is not of spaces of the kind {self.kind!r}")
         for name in ("within", "across"):
             if math.isnan(getattr(self, name)) == (self.kind == "clustered"):
-                raise DesignError.of(
-                    name, getattr(self, name), "is given for spaces of the kind 'clustered' alone"
-                )
+                allowed = "is given for spaces of the kind 'clustered' alone"
+                raise DesignError.of(name, getattr(self, name), allowed)
         if self.matrix is not None and self.matrix.shape != (self.size, self.size):
             raise DesignError.of("matrix", self.matrix.shape, f"must have shape {(self.size, self.size)}")
-        if self.within > self.across:
-            raise DesignError.of("within", self.within, f"must not exceed across = {self.across}")
+        refuse(self.within > self.across, "within", self.within, f"must not exceed across = {self.across}")
 
     # ------------------------------------------------------------------ constructors
 
@@ -154,8 +152,7 @@ class MetricSpace(Checked):
         coordinates = array("points", points, ndim=None)
         if coordinates.ndim == 1 or (coordinates.ndim == 2 and coordinates.shape[1] == 1):
             return cls.line(coordinates.ravel(), unit=unit, names=names)
-        if coordinates.ndim != 2:
-            raise DesignError.of("points", coordinates.shape, "must have shape (n, k) or (n,)")
+        refuse(coordinates.ndim != 2, "points", coordinates.shape, "must have shape (n, k) or (n,)")
         space = cls(kind="euclidean", points=coordinates, unit=unit, names=names, shape=(len(coordinates),))
         check_distinct(space.distances)
         return space
@@ -219,9 +216,8 @@ class MetricSpace(Checked):
         again = np.flatnonzero(first[np.ravel(of)] != np.arange(lat.size))
         if again.size:
             i, j = int(first[np.ravel(of)[again[0]]]), int(again[0])
-            raise DesignError.of(
-                "longitude", float(lon[j]), f"point {j} is the same place as point {i}; merge them"
-            )
+            allowed = f"point {j} is the same place as point {i}; merge them"
+            raise DesignError.of("longitude", float(lon[j]), allowed)
         space = cls("geodesic", None, np.column_stack([lat, lon]), unit, (lat.size,), names=names)
         check_distinct(space.distances)
         return space
@@ -417,8 +413,7 @@ class MetricSpace(Checked):
         held = finite(name, weights)
         if held.shape[-1:] != (self.size,) or not held.size:
             raise DataError(f"{name}: must have one entry per point ({self.size})")
-        if held.min() < 0:
-            raise DataError(f"{name}: must be non-negative")
+        DataError.when(held.min() < 0, f"{name}: must be non-negative")
         with np.errstate(over="ignore"):
             total = held.sum(axis=-1, keepdims=True)
         if not np.abs(total - 1).max() <= 1e-9:
@@ -492,9 +487,8 @@ def check_distinct(matrix: Array) -> None:
     zero = matrix <= 0
     np.fill_diagonal(zero, False)
     for i, j in np.argwhere(zero)[:1].tolist():
-        raise DesignError(
-            f"distances: points {i} and {j} are at distance 0; points must be distinct, merge them"
-        )
+        allowed = f"distances: points {i} and {j} are at distance 0; points must be distinct, merge them"
+        raise DesignError(allowed)
 
 
 def straight(points: Array, others: Array) -> Array:

@@ -47,7 +47,7 @@ import pandas as pd
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from mechdesign import checks
-from mechdesign.checks import Checked, field
+from mechdesign.checks import Checked, field, refuse
 from mechdesign.errors import DataError, DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
@@ -126,9 +126,8 @@ class TreeHistogram(Checked, Saved):
             0 < loss <= _LARGEST * _UNIT if parent >= 0 else loss == 0
             for loss, parent in zip(self.losses, self.parents)
         )
-        if not kept or self.total > 1 << 50:
-            allowed = "must be positive, 0 at the root, of at most 2^50 items"
-            raise DesignError.of("losses", self.losses, allowed)
+        allowed = "must be positive, 0 at the root, of at most 2^50 items"
+        refuse(not kept or self.total > 1 << 50, "losses", self.losses, allowed)
         _ = self.order
 
     @property
@@ -143,12 +142,10 @@ class TreeHistogram(Checked, Saved):
         for point, parent in enumerate(self.parents):
             children.setdefault(parent, []).append(point)
         found = list(children.get(-1, []))
-        if len(found) != 1:
-            raise DesignError.of("parents", self.parents, "must have one root, whose parent is -1")
+        refuse(len(found) != 1, "parents", self.parents, "must have one root, whose parent is -1")
         for point in found:  # `found` grows in the loop
             found += children.get(point, [])
-        if len(found) < len(self.parents):
-            raise DesignError.of("parents", self.parents, "must be a tree of the points")
+        refuse(len(found) < len(self.parents), "parents", self.parents, "must be a tree of the points")
         return found
 
     @cached_property
@@ -251,10 +248,6 @@ class TreeHistogram(Checked, Saved):
 
 def private_tree(space: MetricSpace, alpha: float, items: int, users: int) -> TreeHistogram:
     """Return the tree of least error among a line's path, the minimum spanning tree, stars at a few points, and one star per cluster."""
-    if space.size > _POINTS:
-        raise DesignError.of("space", space.size, f"must have at most {_POINTS} points: merge near ones")
-    if space.size < 2:
-        raise DesignError.of("space", space.size, "must have two points: the histogram of one is known")
     distances, points = space.distances, np.arange(space.size)
     tried = []
     if space.kind == "line" and space.points is not None:
@@ -355,7 +348,9 @@ class UserHistogram(Design):
             raise DesignError.of("sizes", self.privacy.sizes, said)
         checks.settle(self, privacy=replace(self.privacy, model="central"))
         if self.space.size < 2 or self.space.size > _POINTS:
-            raise DesignError.of("space", self.space.size, f"must have 2 to {_POINTS} points")
+            raise DesignError.of(
+                "space", self.space.size, f"must have 2 to {_POINTS} points: merge near ones"
+            )
         if self.total > 1 << 50:
             raise DesignError.of("items", self.items, f"of {self.users} users must be at most 2^50 in all")
         near, far = (self.privacy.alpha * d for d in (self._shortest, self.space.diameter))
@@ -455,8 +450,7 @@ class UserHistogram(Design):
             asked: dict[str, Any] = {"alpha": alpha, "delta": delta} if delta else plain
             asked |= {"items": self.items, "users": self.users, "time_limit": clock.limit()}
             return ItemwiseRelease(self.space, **asked)
-        if release == "gaussian" and not delta:
-            raise DesignError.of("delta", delta, "Gaussian noise needs delta > 0")
+        refuse(release == "gaussian" and not delta, "delta", delta, "Gaussian noise needs delta > 0")
         normal: dict[str, Any] = {"gaussian": True, "delta": delta} if release == "gaussian" else {}
         return LinearRelease(LinearQuery.histogram(self.space), alpha, "central", self.users, **normal)
 
@@ -504,8 +498,7 @@ class UserHistogram(Design):
         if isinstance(law, TreeHistogram):
             return law.release(datasets, sizes=sizes)
         if isinstance(law, ItemwiseRelease):
-            if sizes is not None:
-                raise DataError("sizes: is for counts: every item is reported by itself here")
+            DataError.when(sizes is not None, "sizes: is for counts: every item is reported by itself here")
             return FrequencyEstimate(law.channel, self.space).fit(law.release(datasets))
         counts = self._reference_tree._counts(datasets, sizes)
         noisy = law.release(counts, sizes=self.items if self.users > 1 else None)

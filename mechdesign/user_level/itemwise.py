@@ -47,7 +47,7 @@ from mechdesign import checks
 from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse
-from mechdesign.checks import Checked, field, settle
+from mechdesign.checks import Checked, field, refuse, settle
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.serialize import serializable
@@ -161,8 +161,7 @@ class ItemwiseRelease(Checked, Drawn):
     def __post_init__(self, time_limit: float | None) -> None:
         deadline = Deadline(time_limit)
         given = [name for name in ("alpha", "item_alpha", "channel") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise DesignError.of("alpha, item_alpha, channel", given, "give exactly one of the three")
+        refuse(len(given) != 1, "alpha, item_alpha, channel", given, "give exactly one of the three")
         super().__post_init__()
         settle(self, users=checked_users(self.users, self.model))
         target = self.alpha
@@ -345,11 +344,9 @@ class SamplingReduction(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.radius >= self.diameter:
-            allowed = f"must be below the space's diameter, {self.diameter}"
-            raise DesignError.of("radius", self.radius, allowed)
-        if self.failure + self.delta >= 1:
-            raise DesignError.of("failure", self.failure, "must be small: it adds to delta")
+        allowed = f"must be below the space's diameter, {self.diameter}"
+        refuse(self.radius >= self.diameter, "radius", self.radius, allowed)
+        refuse(self.failure + self.delta >= 1, "failure", self.failure, "must be small: it adds to delta")
 
     @cached_property
     def stretched(self) -> float:
@@ -392,11 +389,9 @@ class SamplingReduction(Checked):
         checks.instance("source", source, Simulation, Deployment)
         for items in collection(datasets):
             own = checks.indices("datasets", items, 1 << 53)
-            if own.ndim != 1:
-                raise DataError("datasets: must be a collection of point indices a user")
+            DataError.when(own.ndim != 1, "datasets: must be a collection of point indices a user")
             rows.append(own[source.below(own.size, self.samples)])
-        if not rows:
-            raise DataError("datasets: is empty; at least one user is needed")
+        DataError.when(not rows, "datasets: is empty; at least one user is needed")
         return np.array(rows, dtype=np.int64)
 
 
@@ -437,8 +432,7 @@ class ReducedRelease(Checked):
         super().__post_init__()
         held = self.mechanism
         if isinstance(held, ItemwiseRelease):
-            if held.radius is not None:
-                raise DesignError.of("mechanism", "radius", "must protect every distance: no radius")
+            refuse(held.radius is not None, "mechanism", "radius", "must protect every distance: no radius")
             if self.samples not in (None, held.items):
                 raise DesignError.of("samples", self.samples, f"must be its items, {held.items}")
             checks.settle(self, samples=held.items)

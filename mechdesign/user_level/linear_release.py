@@ -61,7 +61,7 @@ from scipy import special
 
 from mechdesign import checks
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.checks import Checked, field
+from mechdesign.checks import Checked, field, refuse
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.page import Saved
@@ -255,14 +255,12 @@ class LinearRelease(checks.Checked, Saved):
             alike = held.shape in ((), (self.users,)) and np.ptp(held) == 0
             if not alike or held.flat[0] * self.users != counts.sum():
                 fault = f"must be equal for all {self.users} users and those of the counts"
-        if fault:
-            raise DataError(f"sizes: {fault}; or give one row per user")
+        DataError.when(fault, f"sizes: {fault}; or give one row per user")
 
     def _rows(self, histogram: Numbers) -> Array:
         """Check and return histograms: (n,), or a row per user."""
         weights = self.space.distribution(histogram)
-        if weights.ndim > 2:
-            raise DataError("histogram: must have shape (n,) or (rows, n)")
+        DataError.when(weights.ndim > 2, "histogram: must have shape (n,) or (rows, n)")
         if self.model == "central" and weights.ndim == 2 and len(weights) != self.users:
             raise DataError(f"histogram: must have one row per user ({self.users})")
         return weights
@@ -362,8 +360,7 @@ class LinearQuery(checks.Checked):
         """Average inner product with unit query vectors, shape (k, dim): an embedding with normalised rows."""
         v = np.atleast_2d(checks.array("vectors", vectors, ndim=None))
         lengths = np.linalg.norm(v, axis=-1, keepdims=True)
-        if (lengths == 0).any():
-            raise DesignError("vectors: a query vector is zero; it has no direction")
+        DesignError.when((lengths == 0).any(), "vectors: a query vector is zero; it has no direction")
         query = cls.embedding(space, v / lengths, features=features)
         return cls(space, query.values, "similarity")
 
@@ -470,8 +467,7 @@ def alpha_from_semantics(epsilon: Numbers, *, fraction: Numbers, distance: Numbe
     given = {"epsilon": epsilon, "fraction": fraction, "distance": distance}
     held = {name: checks.array(name, value, ndim=None) for name, value in given.items()}
     for name, values in held.items():
-        if (values <= 0).any():
-            raise DesignError.of(name, values.tolist(), "must be positive")
+        refuse((values <= 0).any(), name, values.tolist(), "must be positive")
     if (held["fraction"] > 1).any():
         raise DesignError.of("fraction", fraction, "must be at most 1, the whole of a user's data")
     try:
@@ -589,8 +585,7 @@ class DiscreteEMDPrivacy(Checked):
         A distance within 10⁻¹² of a whole number of steps counts as that: it is a rounded sum itself.
         """
         ratio = checks.non_negative("emd", emd) / self.radius
-        if not math.isfinite(ratio):
-            raise DesignError.of("emd", emd, "is too many steps of the radius")
+        refuse(not math.isfinite(ratio), "emd", emd, "is too many steps of the radius")
         steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # whole up to rounding counts as whole
         epsilon = _times(self.alpha, self.radius)
         if steps > 1 and self.sizes == "bounded":
@@ -607,7 +602,6 @@ class DiscreteEMDPrivacy(Checked):
             Group privacy has driven δ to 1: nothing is implied.
         """
         epsilon, delta = self.at(checks.instance("space", space, MetricSpace).diameter)
-        if delta >= 1:
-            grown = f"group privacy over the diameter makes it {delta:.3g}; lower delta or alpha"
-            raise DesignError.of("delta", self.delta, grown)
+        grown = f"group privacy over the diameter makes it {delta:.3g}; lower delta or alpha"
+        refuse(delta >= 1, "delta", self.delta, grown)
         return ApproximateDP(epsilon, delta)

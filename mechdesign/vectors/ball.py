@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mechdesign.checks import NARROWEST, Checked, answers, integer, one_of
+from mechdesign.checks import NARROWEST, Checked, answers, integer, one_of, refuse
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.page import Saved
@@ -49,9 +49,8 @@ def power_of_e(epsilon: float) -> Fraction:
 
 def checked_dimension(name: str, value: object) -> int:
     """Return d ≥ 2, or raise DesignError."""
-    if not isinstance(value, int) and hasattr(value, "probabilities"):
-        wanted = "must be an integer; a quantizer of every coordinate is md.CoordinateQuantizer"
-        raise DesignError.of(name, value, wanted)
+    wanted = "must be an integer; a quantizer of every coordinate is md.CoordinateQuantizer"
+    refuse(not isinstance(value, int) and hasattr(value, "probabilities"), name, value, wanted)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value == 1:
         raise DesignError.of(name, 1, "must be at least 2; a single number is md.OptimalQuantizer's")
     return integer(name, value, 2, _LARGEST_DIMENSION)
@@ -69,8 +68,7 @@ def checked_vectors(x: Numbers, dimension: int) -> Array:
             kind = type(x).__name__
             raise DesignError.of("x", kind, "must be a dense tensor of floating-point numbers") from None
     found = answers("x", x)
-    if found.ndim == 0 or found.shape[-1] != dimension:
-        raise DataError(f"x: the last axis must be {dimension}")
+    DataError.when(found.ndim == 0 or found.shape[-1] != dimension, f"x: the last axis must be {dimension}")
     return found
 
 
@@ -213,9 +211,8 @@ class VectorMechanism(PureMechanism, ABC):
         norms = _lengths(found)
         sphere = self.inputs == "sphere"
         bad = (norms > 1 + _NEAR) | (sphere & (norms < 1 - _NEAR))
-        if bad.any() and not clip:
-            wanted = f"{'exactly' if sphere else 'at most'} {self.radius:g}"
-            raise DataError(f"x: lengths must be {wanted}; or pass clip=True")
+        wanted = f"{'exactly' if sphere else 'at most'} {self.radius:g}"
+        DataError.when(bad.any() and not clip, f"x: lengths must be {wanted}; or pass clip=True")
         if sphere:
             found[:, :1] += norms == 0
             return found / np.where(norms == 0, 1.0, norms)

@@ -45,6 +45,7 @@ from mechdesign.checks import (
     number,
     one_of,
     read,
+    refuse,
 )
 from mechdesign.errors import DataError, DesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.page import Saved
@@ -163,8 +164,7 @@ class CodedMechanism(Saved, ABC):
         """Return codes as integers, shape (n, slots), or raise DataError."""
         given = read("codes", codes)
         found = indices("codes", given, self.levels) if given.size else np.empty(0, dtype=np.int64)
-        if found.size % self.slots:
-            raise DataError(f"codes: must be {self.slots} a vector")
+        DataError.when(found.size % self.slots, f"codes: must be {self.slots} a vector")
         return found.reshape(-1, self.slots)
 
     @abstractmethod
@@ -218,12 +218,10 @@ class CodedMechanism(Saved, ABC):
         (38, (8, 100))
         """
         used, first = checked_seed(seed), integer("first", first, 0, (1 << 63) - 1)
-        if seed is None and first:
-            remedy = "needs an agreed seed: a fresh one has a vector 0 of its own"
-            raise DesignError.of("first", first, remedy)
+        remedy = "needs an agreed seed: a fresh one has a vector 0 of its own"
+        refuse(seed is None and first, "first", first, remedy)
         drawn = self.codes(x, used, first=first, clip=clip).reshape(-1, self.slots)
-        if len(drawn) >= 1 << 32:
-            raise DataError("x: a message holds fewer than 2^32 vectors")
+        DataError.when(len(drawn) >= 1 << 32, "x: a message holds fewer than 2^32 vectors")
         if first + len(drawn) > (1 << 63) - 1:
             raise DesignError.of("first", first, "must leave every vector a number below 2^63")
         head = _HEAD.pack(_MAGIC, _VERSION, _SEEDED if seed is None else 0, self.fingerprint, len(drawn))
@@ -259,8 +257,7 @@ class CodedMechanism(Saved, ABC):
         if len(data) < _HEAD.size + 12:
             raise ResultFormatError("message: truncated, or none of a vector mechanism")
         magic, version, flags, mark, count = _HEAD.unpack_from(data)
-        if magic != _MAGIC:
-            raise ResultFormatError("message: not one of a vector mechanism")
+        ResultFormatError.when(magic != _MAGIC, "message: not one of a vector mechanism")
         if version != _VERSION or flags & ~_SEEDED:
             reads = f"this mechdesign reads version {_VERSION}"
             raise ResultFormatError(f"message of version {version}, flags {flags}: {reads}")
@@ -276,11 +273,9 @@ class CodedMechanism(Saved, ABC):
             raise ResultFormatError(f"message: a code above {self.levels - 1}")
         tail = int.from_bytes(data[_HEAD.size : start], "little")
         if flags:
-            if seed is not None:
-                raise DesignError.of("seed", seed, "must not be given: the message has its own")
+            refuse(seed is not None, "seed", seed, "must not be given: the message has its own")
             return codes, tail, 0
-        if seed is None:
-            raise DesignError.of("seed", None, "must be the one agreed on: the message has none")
+        refuse(seed is None, "seed", None, "must be the one agreed on: the message has none")
         if tail + count > (1 << 63) - 1:
             raise ResultFormatError("message: the number of its first vector is too large")
         return codes, checked_seed(seed), tail
@@ -606,8 +601,7 @@ def flower_update(mechanism: CodedMechanism, update: Sequence[Numbers]) -> list[
     [(33,)]
     """
     instance("mechanism", mechanism, CodedMechanism)
-    if not isinstance(update, list | tuple) or not update:
-        raise DataError("update: must be a list of arrays")
+    DataError.when(not isinstance(update, list | tuple) or not update, "update: must be a list of arrays")
     vector = np.concatenate([answers("update", part).ravel() for part in update])
     return [np.frombuffer(mechanism.encode(vector, clip=True), dtype=np.uint8)]
 
@@ -670,10 +664,9 @@ def flower_strategy(
 
         def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
             self.shapes = common.parameters_to_ndarrays(parameters)
-            if (size := sum(part.size for part in self.shapes)) != mechanism.dimension:
-                raise DesignError(
-                    f"parameters of {size} numbers: the mechanism's dimension is {mechanism.dimension}"
-                )
+            size = sum(part.size for part in self.shapes)
+            said = f"parameters of {size} numbers: the mechanism's dimension is {mechanism.dimension}"
+            DesignError.when(size != mechanism.dimension, said)
             client_manager.wait_for(self.min_available_clients)
             held = client_manager.all()
             free = [key for key in sorted(held) if self.asked[key] < most]

@@ -421,14 +421,14 @@ class VectorQuantizer(Design):
         else:
             yield from _of_codes(m)
         spare = self.privacy.epsilon - m.privacy.epsilon
-        yield Claim("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0)
+        yield Claim.of("the budget of the mechanism is within the one stated", PROVED, spare)
         covered = "every input that is stated is one of the mechanism's, and rotated as stated"
         yield Claim(covered, PROVED, math.nan, _covers(self, m))
         short = self.bits is None or m.vector_bits <= self.bits
         spare = math.nan if self.bits is None else float(self.bits - m.vector_bits)
         yield Claim("a vector takes no more bits than stated", PROVED, spare, short)
         room = stated.value * (1 + _EQUAL) - proved_error(m)
-        yield Claim(f"the worst error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        yield Claim.of(f"the worst error is at most {stated.value:.9g}", RECOMPUTED, room)
 
     def least_cost(self, stated: Certificate, given: None) -> float:
         """Return the cap's error, for vectors of one length (Asi, Feldman, Talwar 2022), or for a box the bound of its corners (`box_error`) if larger."""
@@ -571,7 +571,7 @@ def _of_codes(m: SphereQuantizer | RandomDirections | SampledSigns) -> Iterator[
 def _of_coordinates(m: SampledCoordinates) -> Iterator[Claim]:
     margin, law = m.coordinate_margin(), m.one.law
     claim = f"two probabilities of a coordinate's output differ by at most e^(ε/{m.slots})"
-    yield Claim(claim, PROVED, margin, margin >= 0)
+    yield Claim.of(claim, PROVED, margin)
     unbiased = law is not None and all(
         sum((b * p for b, p in zip(law.bins, law.row(k, end))), start=Fraction(0)) == law.knots[k + end]
         for k in range(len(law.knots) - 1)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.checks import Checked, field, generator, instance, one_of, positive, read
+from mechdesign.checks import Checked, field, generator, instance, one_of, positive, read, refuse
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
@@ -126,9 +126,8 @@ def encoder(mechanism: Any, name: str) -> str:
         own = ["sampled", "coordinates"]
     else:
         working, fast = mechanism.working, getattr(mechanism, "rotation", None)
-        if fast == "exact":
-            wanted = "must be 'fast' for a client in C: an exact rotation takes a QR decomposition"
-            raise DesignError.of("rotation", fast, wanted)
+        wanted = "must be 'fast' for a client in C: an exact rotation takes a QR decomposition"
+        refuse(fast == "exact", "rotation", fast, wanted)
         constants |= {"WORKING": working, "POWER": 1 << (working.bit_length() - 1)}
         own += ["nearest", "sphere" if fast else "directions"]
     head = _CLIENT.format(name=name, dimension=mechanism.dimension, epsilon=mechanism.privacy_loss())
@@ -246,9 +245,8 @@ class IntegerTable(Checked, CodedMechanism):
             raise DesignError.of("bins", self.bins, "must be 2 to 65536 numbers that increase")
         good = self.counts.shape == (rows, columns) and ((self.counts >= 0) & (self.counts <= _WORD)).all()
         if not good or not (self.counts.sum(axis=1) == _WORD).all() or not np.isfinite(self.bins).all():
-            raise DesignError(
-                "counts must be rows of non-negative integers that sum to 2^32, two for a segment"
-            )
+            allowed = "counts must be rows of non-negative integers that sum to 2^32, two for a segment"
+            raise DesignError(allowed)
 
     @classmethod
     def of(cls, quantizer: Quantizer | CoordinateQuantizer, *, epsilon: float | None = None) -> IntegerTable:
@@ -300,9 +298,8 @@ class IntegerTable(Checked, CodedMechanism):
             good = good and all(sum(row) > 0 and min(row) >= 0 and type(sum(row)) is int for row in weights)
         except (TypeError, ValueError, LookupError):
             good = False
-        if not good:
-            wanted = "must be rows of one length, two or more, of integers that are not all 0"
-            raise DesignError.of("weights", weights, wanted)
+        wanted = "must be rows of one length, two or more, of integers that are not all 0"
+        refuse(not good, "weights", weights, wanted)
         rows = [[Fraction(w, sum(row)) for w in row] for row in weights]
         budget = _budget(epsilon, worst_ratio([list(row) for row in weights]))
         counts = np.repeat(np.array(counts_within(rows, budget), dtype=np.int64), 2, axis=0)
@@ -467,9 +464,8 @@ def c_header(table: IntegerTable | VectorLaw, *, name: str = "quantizer") -> str
     if not isinstance(table, IntegerTable | VectorLaw):
         wanted = "must be a mechanism of vectors, or an IntegerTable: IntegerTable.of(quantizer) of a quantizer of numbers"
         raise DesignError.of("table", table, wanted)
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        allowed = "must be a C identifier of at most 41 letters, digits and underscores"
-        raise DesignError.of("name", name, allowed)
+    allowed = "must be a C identifier of at most 41 letters, digits and underscores"
+    refuse(not isinstance(name, str) or not _NAME.fullmatch(name), "name", name, allowed)
     if not isinstance(table, IntegerTable):
         return encoder(table, name)
     bits, categories = table.column_bits, table.categories

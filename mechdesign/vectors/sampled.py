@@ -417,8 +417,7 @@ class CoordinateQuantizer:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.coordinate, Quantizer):
-            raise DesignError.of("coordinate", self.coordinate, "must be a Quantizer")
+        checks.instance("coordinate", self.coordinate, Quantizer)
         checks.settle(
             self,
             dimension=checks.integer("dimension", self.dimension, 1),
@@ -431,8 +430,7 @@ class CoordinateQuantizer:
 
     def _scaled(self, x: Any) -> Any:
         found = x if is_tensor(x) else checks.answers("x", x)
-        if found.shape[-1:] != (self.dimension,):
-            raise DataError(f"x: the last axis must be {self.dimension}")
+        DataError.when(found.shape[-1:] != (self.dimension,), f"x: the last axis must be {self.dimension}")
         with np.errstate(over="ignore"):  # infinity is outside the range
             return found / self.scale
 

@@ -231,8 +231,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         For the exact rotation it is zero. The mean over the answer's law is exact, that over rotations is estimated from draws.
         """
         y = self.lifted(x)
-        if len(y) != 1:
-            raise DataError("x: must be one vector")
+        DataError.when(len(y) != 1, "x: must be one vector")
         seed, count = int(generator(rng).integers(0, 1 << 62)), integer("draws", draws, 2)
         found = np.empty(count)
         for part, keys in self._parts(count, seed):

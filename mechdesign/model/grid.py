@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from joblib import parallel
 
-from mechdesign.checks import no_numbers, one_of, refuse
+from mechdesign.checks import doubles, one_of, refuse
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.files import file_path, lock
 from mechdesign.evidence.serialize import serializable
@@ -53,14 +53,9 @@ class Grid:
         self.axes: dict[str, tuple[float, ...]] = {}
         for name, values in axes.items():
             allowed = "an axis is a non-empty sequence of finite numbers"
-            refuse(no_numbers(values), name, values, allowed)
-            try:
-                array = np.atleast_1d(np.asarray(values, dtype=float))
-            except (TypeError, ValueError, OverflowError):
-                raise DesignError.of(name, values, allowed) from None
-            if array.ndim != 1 or array.size == 0 or not np.all(np.isfinite(array)):
-                raise DesignError.of(name, values, allowed)
-            self.axes[name] = tuple(float(v) for v in array)
+            found = np.atleast_1d(doubles(name, values, allowed))
+            refuse(found.ndim != 1 or not found.size or not np.isfinite(found).all(), name, values, allowed)
+            self.axes[name] = tuple(found.tolist())
 
     def __len__(self) -> int:
         return math.prod(len(v) for v in self.axes.values())

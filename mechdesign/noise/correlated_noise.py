@@ -28,7 +28,7 @@ from scipy import linalg, stats
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget
 from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.checks import answers, array, instance, integer, positive, refuse, settle
+from mechdesign.checks import Checked, answers, array, field, instance, integer, positive, refuse, settle
 from mechdesign.doubles import TINY
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -416,7 +416,7 @@ FULL = 4096
 
 @serializable("strategy-noise")
 @dataclass(frozen=True, eq=False)
-class StrategyNoise(LinearNoise):
+class StrategyNoise(Checked, LinearNoise):
     """Noise on the answers to linear queries, made from one release of a strategy.
 
     Parameters
@@ -435,14 +435,13 @@ class StrategyNoise(LinearNoise):
     (array([1., 2., 3.]), 6.0, True)
     """
 
-    workload: Workload
-    strategy: Array
-    budget: float
+    workload: Workload = field(Workload)
+    strategy: Array = field(check=array, ndim=2)
+    budget: float = field(check=positive)
 
     def __post_init__(self) -> None:
-        instance("workload", self.workload, Workload)
-        strategy = array("strategy", self.strategy, ndim=2)
-        settle(self, strategy=strategy, budget=positive("budget", self.budget))
+        super().__post_init__()
+        strategy = self.strategy
         if strategy.shape[1] != self.workload.size or len(strategy) > self.workload.size:
             allowed = f"must have {self.workload.size} columns, and no more rows"
             raise DesignError.of("strategy", strategy.shape, allowed)

@@ -158,10 +158,7 @@ class PiecewiseTable:
 
     def _rows(self, name: str) -> Array:
         shape = (len(self.knots) - 1, len(self.bins))
-        try:
-            table: Array = np.array(getattr(self, name), dtype=float)
-        except (TypeError, ValueError, OverflowError):
-            raise DesignError.of(name, getattr(self, name), "must be an array of probabilities") from None
+        table = np.array(as_doubles(name, getattr(self, name), "must be an array of probabilities"))
         allowed = f"{name} has shape {table.shape}: must be {shape}, one row a segment, one column a bin"
         DesignError.when(table.shape != shape, allowed)
         if not (table >= -1e-12).all() or not (np.abs(table.sum(axis=1) - 1) <= 1e-9).all():

@@ -392,7 +392,7 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
 
 @serializable("vector-quantizer")
 @dataclass(frozen=True, eq=False)
-class CoordinateQuantizer:
+class CoordinateQuantizer(Checked):
     """One quantizer applied to every coordinate of d-dimensional vectors.
 
     Parameters
@@ -412,17 +412,9 @@ class CoordinateQuantizer:
     (5, 10)
     """
 
-    coordinate: Quantizer
-    dimension: int
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        checks.instance("coordinate", self.coordinate, Quantizer)
-        checks.settle(
-            self,
-            dimension=checks.integer("dimension", self.dimension, 1),
-            scale=checks.positive("scale", self.scale),
-        )
+    coordinate: Quantizer = field(Quantizer)
+    dimension: int = field(check=integer, least=1)
+    scale: float = field(check=checks.positive, default=1.0)
 
     def privacy_loss(self) -> float:
         """Return the loss between any two vectors, d times the coordinate's, rounded up."""

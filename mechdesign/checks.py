@@ -1,4 +1,4 @@
-"""Check arguments: each function returns the value in its proper type or raises an error; `field` declares a check."""
+"""Check arguments: each function returns the value, or what it consists of, in its proper type or raises an error; `field` declares a check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness
 
 T = TypeVar("T")
 
@@ -510,3 +510,31 @@ def _declared(kind: type) -> list[tuple[str, Callable[[str, object], object], bo
         for f in dataclasses.fields(kind)
         if "check" in f.metadata
     ]
+
+
+# -- laws ----------------------------------------------------------------------------------------------------
+
+
+def frozen_parts(law: FrozenLaw) -> tuple[Any, tuple[float, ...], float, float]:
+    """Return generator, shapes, loc and scale of a frozen `scipy.stats` law.
+
+    Raises
+    ------
+    DesignError
+        Something else, or a law with arrays for parameters.
+    """
+    try:
+        shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
+        return law.dist, tuple(map(float, shapes)), float(loc), float(scale)
+    except (AttributeError, TypeError, ValueError):
+        raise DesignError.of("law", law, "must be a frozen scipy.stats distribution") from None
+
+
+cached_parts = functools.lru_cache(maxsize=256)(frozen_parts)
+
+
+@functools.lru_cache(maxsize=256)
+def support_of(law: FrozenLaw) -> tuple[float, float]:
+    """Return the ends of a law's support."""
+    start, stop = law.support()
+    return float(start), float(stop)

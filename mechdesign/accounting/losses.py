@@ -31,9 +31,9 @@ import numpy as np
 from flint import arb
 from scipy import stats
 
-from mechdesign.checks import UP, Checked, field, integer, listed, positive, refuse
+from mechdesign.checks import UP, Checked, field, frozen_parts, integer, listed, positive, refuse
 from mechdesign.errors import DesignError
-from mechdesign.problem.law_moments import Generator, Tail, frozen_parts, inverse_of, of_scipy
+from mechdesign.problem.law_moments import Generator, Tail, inverse_of, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
 Function: TypeAlias = Callable[[Array], Array]

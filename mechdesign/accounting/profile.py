@@ -48,12 +48,12 @@ from mechdesign.accounting.losses import (
     TailForm,
     loss_of,
 )
-from mechdesign.checks import instance, levels, probability
+from mechdesign.checks import frozen_parts, instance, levels, probability
 from mechdesign.doubles import UNIT
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, least_kept, round_up
-from mechdesign.problem.law_moments import Generator, frozen_parts, of_scipy, panel_integrals
+from mechdesign.problem.law_moments import Generator, of_scipy, panel_integrals
 from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP, points_of
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 

@@ -36,7 +36,18 @@ from scipy import optimize, special
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilon_bound, upper_delta
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, loss_of
 from mechdesign.accounting.profile import largest_loss, privacy_profile, profile_epsilon
-from mechdesign.checks import UP, Checked, answers, each, field, integer, positive, refuse, share
+from mechdesign.checks import (
+    UP,
+    Checked,
+    answers,
+    each,
+    field,
+    frozen_parts,
+    integer,
+    positive,
+    refuse,
+    share,
+)
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import at_least, at_most, fields_shown, folded
 from mechdesign.evidence.exact import round_up
@@ -343,7 +354,7 @@ class AdditiveNoise(Checked, AddedNoise):
         super().__post_init__()
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
-        law_moments.frozen_parts(self.law)  # refuses anything else
+        frozen_parts(self.law)  # refuses anything else
         if not (math.isfinite(self.variance) and self.variance > 0):
             raise DesignError.of("law", self.law.dist.name, law_moments.FINITE)
         if self.neighbours == "replace" and self.sampling_rate < 1:
@@ -377,7 +388,7 @@ class AdditiveNoise(Checked, AddedNoise):
 
     def times(self, factor: float) -> AdditiveNoise:
         """Return the same noise with its scale multiplied."""
-        dist, shapes, _, scale = law_moments.frozen_parts(self.law)
+        dist, shapes, _, scale = frozen_parts(self.law)
         return replace(self, law=dist(*shapes, scale=scale * positive("factor", factor)))
 
     def errors(self) -> Accuracy:
@@ -392,7 +403,7 @@ class AdditiveNoise(Checked, AddedNoise):
     @property
     def absolute_error(self) -> float:
         """Return E|T| of one coordinate: in closed form, or by integration."""
-        _, shapes, _, scale = law_moments.frozen_parts(self.law)
+        _, shapes, _, scale = frozen_parts(self.law)
         if hasattr(self.law.dist, "mean_absolute"):
             return float(scale * self.law.dist.mean_absolute(*shapes))
         if not self.continuous:
@@ -408,7 +419,7 @@ class AdditiveNoise(Checked, AddedNoise):
     def parameters(self) -> dict[str, float]:
         """Shape and scale parameters by name."""
         dist = self.law.dist
-        _, shapes, _, scale = law_moments.frozen_parts(self.law)
+        _, shapes, _, scale = frozen_parts(self.law)
         out = dict(zip((n.strip() for n in (dist.shapes or "").split(",")), shapes))
         if self.continuous:
             out["scale"] = scale

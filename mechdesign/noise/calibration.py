@@ -43,7 +43,7 @@ from mechdesign import checks
 from mechdesign.accounting.interval import DeltaInterval, Rounds, joint_interval, joint_upper
 from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.accounting.sampling import loss_before
-from mechdesign.checks import field
+from mechdesign.checks import field, frozen_parts
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
@@ -56,7 +56,7 @@ from mechdesign.noise import calibration_search as search
 from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters, worst_cases
 from mechdesign.noise.families import FAMILIES, Family, family_of
 from mechdesign.noise.laws import draw_laws, half_width
-from mechdesign.problem.law_moments import STAIRCASES, frozen_parts, law_variance
+from mechdesign.problem.law_moments import STAIRCASES, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,

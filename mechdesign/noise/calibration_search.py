@@ -38,7 +38,7 @@ from mechdesign.accounting.interval import (
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, loss_of
 from mechdesign.accounting.profile import fast_profile, integrated_profile, profile_interval
 from mechdesign.accounting.sampling import loss_before
-from mechdesign.checks import refuse
+from mechdesign.checks import frozen_parts, refuse
 from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
@@ -47,7 +47,7 @@ from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.evidence.results import Result, audit_rows
 from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.noise.families import Family
-from mechdesign.problem.law_moments import frozen_parts, integrated_cost, is_gaussian, law_variance
+from mechdesign.problem.law_moments import integrated_cost, is_gaussian, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,

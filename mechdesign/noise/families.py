@@ -28,12 +28,12 @@ from scipy import special, stats
 
 from mechdesign.accounting.gaussian import normal_tail
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, UnitLoss, smeared_loss
-from mechdesign.checks import integer, non_negative, positive, refuse
+from mechdesign.checks import frozen_parts, integer, non_negative, positive, refuse
 from mechdesign.doubles import DOWN
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, staircase_law, truncated_laplace
-from mechdesign.problem.law_moments import FINITE, frozen_parts, law_variance
+from mechdesign.problem.law_moments import FINITE, law_variance
 from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, FrozenLaw, Indices, Values

@@ -45,14 +45,14 @@ from scipy import stats
 
 from mechdesign.accounting.losses import TailForm
 from mechdesign.accounting.profile import ball_form
-from mechdesign.checks import answers, generator, refuse
+from mechdesign.checks import answers, frozen_parts, generator, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational, round_up
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerWeights, accepted, bernoulli, random_words, streaks
 from mechdesign.noise.families import DiscreteGaussian
 from mechdesign.noise.laws import AnsweringStaircase, Staircase, staircase
-from mechdesign.problem.law_moments import frozen_parts, of_scipy
+from mechdesign.problem.law_moments import of_scipy
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness
 
 _BLOCK = 1 << 15

@@ -19,7 +19,7 @@ from scipy import interpolate, special, stats
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.checks import instance, one_of, positive, refuse
+from mechdesign.checks import frozen_parts, instance, one_of, positive, refuse
 from mechdesign.choice.rule import Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -34,7 +34,7 @@ from mechdesign.noise.families import opendp_measurement
 from mechdesign.plan.search import Item, spent, tally, together
 from mechdesign.plan.tasks import Count, Histogram, LinearQueries, Part, Sum, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.law_moments import frozen_parts, is_gaussian
+from mechdesign.problem.law_moments import is_gaussian
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,

@@ -31,6 +31,7 @@ from scipy import optimize, stats
 from mechdesign.accounting.composition import find_tilt, plan_grid
 from mechdesign.accounting.interval import DeltaInterval, delta_interval
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas
+from mechdesign.checks import frozen_parts
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import least_kept, round_up
 from mechdesign.noise.additive import AdditiveNoise, worst_cases
@@ -39,7 +40,7 @@ from mechdesign.noise.families import LEAST_GAUSSIAN, LEAST_LAPLACE
 from mechdesign.noise.laws import staircase_gamma
 from mechdesign.noise.vector_noise import delta_at
 from mechdesign.plan.tasks import Part
-from mechdesign.problem.law_moments import frozen_parts, is_gaussian, of_scipy
+from mechdesign.problem.law_moments import is_gaussian, of_scipy
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 from mechdesign.typing import Array, FrozenLaw

@@ -1,13 +1,12 @@
-r"""Integrals against continuous laws: partial moments of order 0–2, integrals of any function, and tails of log-concave laws to relative accuracy.
+r"""Integrals against continuous laws: of any function, variances and absolute moments, and tails of log-concave laws to relative accuracy.
 
-Uniform, normal, truncated normal and beta laws have moments in closed form; they are recognised by class, never by
-name. Every other law is integrated through its density on a *mesh*: cells are halved until Gauss–Legendre quadrature
+A law is integrated through its density on a *mesh*: cells are halved until Gauss–Legendre quadrature
 reproduces the mass that the distribution function gives them. A narrow peak or a jump between nodes shows as missing
 mass, so its cell is halved until it is found; a cell with an infinite density ends as a point mass.
 
-**Tails.** The log density of a symmetric log-concave law suffices for its tail and the inverse of its loss. SciPy's own tails are often 1 − cdf, worthless below 1e-16. Here the mass of [0, ∞) is summed from the outside in, over
-panels on which the log density falls by about one, each by Gauss–Legendre quadrature and halved until halving changes
-nothing. A log density that is not symmetric, not concave, or does not integrate to one is refused.
+**Tails.** SciPy's own tails are often 1 − cdf, worthless below 1e-16. Here the log density of a symmetric log-concave law gives its tail and
+the inverse of its loss: the mass of [0, ∞) is summed from the outside in, over panels on which the log density falls by about one,
+each by Gauss–Legendre quadrature and halved until halving changes nothing. Other log densities are refused.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from scipy import special, stats
 
-from mechdesign.checks import refuse
+from mechdesign.checks import cached_parts, frozen_parts, refuse, support_of
 from mechdesign.doubles import ROUNDED, UNIT
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
@@ -33,45 +32,10 @@ _LEVELS = (1e-12, 1e-9, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.25, 0.5)
 _MOST_CELLS = 1 << 14
 
 
-def law_moments(law: FrozenLaw, edges: Array, within: tuple[float, float] | None = None) -> Array:
-    """Return ∫ x^k dF, k = 0, 1, 2, over the cells between `edges`; shape (len(edges) − 1, 3).
-
-    Parameters
-    ----------
-    law : frozen scipy.stats law
-    edges : ndarray (K + 1,)
-    within : (float, float), optional
-        Interval outside which mass is ignored, for the mesh; by default from the first edge to the last.
-    """
-    dist, shapes, loc, scale = _parts(law)
-    if type(dist) not in _CLOSED:
-        return law_integrals(law, powers, edges, within, smooth=True)
-    edges = np.clip(np.asarray(edges, dtype=float), *_support(law))
-    if within is not None:
-        edges = np.clip(edges, *within)
-    return _CLOSED[type(dist)](edges, loc, scale, *shapes)
-
-
-@lru_cache(maxsize=256)
-def _support(law: FrozenLaw) -> tuple[float, float]:
-    start, stop = law.support()
-    return float(start), float(stop)
-
-
-def powers(x: Array) -> Array:
-    """Return x⁰, x¹ and x², shape (n, 3)."""
-    return np.stack([np.ones_like(x), x, x * x], axis=1)
-
-
 def law_density(law: FrozenLaw, x: Array) -> Array:
     """Return the density, 0 at a pole: a node rounds onto a pole only in a cell that is an ulp or two wide."""
     density = np.asarray(law.pdf(x), dtype=float)
     return np.where(np.isfinite(density), density, 0.0)
-
-
-def has_closed_form(law: FrozenLaw) -> bool:
-    """Whether `law_moments` needs no quadrature."""
-    return type(law.dist) in _CLOSED
 
 
 STAIRCASES = "staircase", "answering_staircase"
@@ -123,21 +87,6 @@ def law_variance(law: FrozenLaw) -> float:
         return float(law.var())
 
 
-def frozen_parts(law: FrozenLaw) -> tuple[Any, tuple[float, ...], float, float]:
-    """Return generator, shapes, loc and scale of a frozen `scipy.stats` law.
-
-    Raises
-    ------
-    DesignError
-        Something else, or a law with arrays for parameters.
-    """
-    try:
-        shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
-        return law.dist, tuple(map(float, shapes)), float(loc), float(scale)
-    except (AttributeError, TypeError, ValueError):
-        raise DesignError.of("law", law, "must be a frozen scipy.stats distribution") from None
-
-
 def of_scipy(dist: Generator) -> str:
     """Return the name of one of SciPy's own generators, else "": a user's law may have the same name."""
     own = getattr(stats, str(dist.name), None)
@@ -155,80 +104,13 @@ def is_gaussian(law: FrozenLaw) -> bool:
     return loc == 0 and shapes == ((0.0,) if ours else _NORMAL.get(of_scipy(dist)))
 
 
-_parts = lru_cache(maxsize=256)(frozen_parts)
-
-
-def mirrored_law(law: FrozenLaw, reach: float) -> bool:
-    """Whether the law is symmetric about zero on [−reach, reach], by its parameters or by its density at the mesh's nodes."""
-    dist, shapes, loc, _ = _parts(law)
-    if type(dist) is type(stats.norm):
-        return loc == 0.0
-    if type(dist) is type(stats.truncnorm):
-        return loc == 0.0 and shapes[0] == -shapes[1]
-    if has_closed_form(law):
-        start, stop = _support(law)
-        return start == -stop and shapes[:1] == shapes[1:]
+def mirrored_density(law: FrozenLaw, reach: float) -> bool:
+    """Whether the density is symmetric about zero on [−reach, reach], at the mesh's nodes."""
     mesh = _mesh(law, -reach, reach)[0]
     x = np.abs((mesh[:-1, None] + np.diff(mesh)[:, None] * (1 + _NODES) / 2).ravel())
     with np.errstate(all="ignore"):
         here, there = np.asarray(law.pdf(x)), np.asarray(law.pdf(-x))
     return bool(np.all(np.abs(here - there) <= 1e-11 * np.maximum(here, there)))
-
-
-# -- closed forms -----------------------------------------------------------------------------------------------------
-
-
-def _uniform(edges: Array, loc: float, scale: float) -> Array:
-    a, b = edges[:-1], edges[1:]
-    width = (b - a) / scale
-    return np.stack([width, width * (a + b) / 2, width * (a * a + a * b + b * b) / 3], axis=1)
-
-
-def _moved(n0: Array, n1: Array, n2: Array, loc: float, scale: float) -> Array:
-    """Return the moments of loc + scale·X from those of X."""
-    second = loc**2 * n0 + 2 * loc * scale * n1 + scale**2 * n2
-    return np.stack([n0, loc * n0 + scale * n1, second], axis=1)
-
-
-def _normal(edges: Array, loc: float, scale: float, nearest: float = 0.0) -> Array:
-    """Return the moments times exp(nearest²/2), so that far tails do not underflow; `nearest` is the least |z| of interest."""
-    z = (edges - loc) / scale
-    with np.errstate(invalid="ignore", over="ignore"):
-        density = np.exp((nearest - np.abs(z)) * (nearest + np.abs(z)) / 2) / np.sqrt(2 * np.pi)
-        tail = special.erfcx(np.abs(z) / np.sqrt(2)) * np.sqrt(np.pi / 2) * density
-        weighted = np.where(np.isfinite(z), z, 0.0) * density
-    # Differences of the smaller tail keep their relative accuracy.
-    below, above, middle = np.diff(tail), -np.diff(tail), np.diff(special.ndtr(z))
-    mass = np.where(z[:-1] > 0, above, np.where(z[1:] < 0, below, middle))
-    return _moved(mass, -np.diff(density), mass - np.diff(weighted), loc, scale)
-
-
-def _truncated_normal(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
-    nearest = max(a, -b, 0.0)
-    ends = loc + scale * np.array([a, b])
-    return _normal(edges, loc, scale, nearest) / float(_normal(ends, loc, scale, nearest)[0, 0])
-
-
-def _beta(edges: Array, loc: float, scale: float, a: float, b: float) -> Array:
-    y, rest = np.clip((edges - loc) / scale, 0.0, 1.0), np.clip((loc + scale - edges) / scale, 0.0, 1.0)
-
-    def cells(a: float) -> Array:
-        # Right of the middle use the other tail: near a pole at y = 1, 1 − y has digits that y has lost.
-        below, above = special.betainc(a, b, y), special.betainc(b, a, rest)
-        right = y > 0.5
-        left = np.where(right, 1.0 - above, below)[1:] - below[:-1]
-        return np.asarray(np.where(right[:-1], above[:-1] - above[1:], left))
-
-    n0, n1, n2 = cells(a), cells(a + 1) * a / (a + b), cells(a + 2) * a * (a + 1) / ((a + b) * (a + b + 1))
-    return _moved(n0, n1, n2, loc, scale)
-
-
-_CLOSED: dict[type, Callable[..., Array]] = {
-    type(stats.uniform): _uniform,
-    type(stats.norm): _normal,
-    type(stats.truncnorm): _truncated_normal,
-    type(stats.beta): _beta,
-}
 
 
 # -- quadrature -------------------------------------------------------------------------------------------------------
@@ -253,7 +135,7 @@ def _mesh(law: FrozenLaw, start: float, stop: float) -> tuple[Array, Array]:
 
     The factor makes a cell's mass that of the distribution function; it is 0 for a point mass.
     """
-    _, _, loc, scale = _parts(law)
+    _, _, loc, scale = cached_parts(law)
     with np.errstate(all="ignore"):
         breaks = loc + scale * np.asarray(getattr(law.dist, "_hbins", ()), dtype=float)
         breaks = np.concatenate([breaks, law.ppf(_LEVELS), law.isf(_LEVELS)])
@@ -311,7 +193,7 @@ def law_integrals(
     over all cells: `function` may have kinks. A polynomial (`smooth`) needs no halving.
     """
     edges = np.asarray(edges, dtype=float)
-    start, stop = _support(law)
+    start, stop = support_of(law)
     within = (max(start, edges[0]), min(stop, edges[-1])) if within is None else within
     edges = np.minimum(np.maximum(edges, within[0]), within[1])
     mesh, factors = _mesh(law, *within)

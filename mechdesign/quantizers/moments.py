@@ -34,10 +34,9 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from scipy import stats
 
-from mechdesign.checks import settle
+from mechdesign.checks import frozen_parts, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import histogram_parts, serializable
-from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, Prior, TruncatedPrior
 from mechdesign.solvers.deadline import pause

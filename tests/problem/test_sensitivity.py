@@ -12,7 +12,7 @@ from scipy import integrate, optimize, stats
 from strategies import priors
 
 import mechdesign as md
-from mechdesign.problem.law_moments import law_moments
+from mechdesign.problem.priors import law_moments
 
 SIZES = st.floats(0.1, 10)
 

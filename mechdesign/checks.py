@@ -143,7 +143,7 @@ def number(name: str, value: object, allowed: str = "must be a finite number", *
     refuse(no_numbers(value), name, value, allowed)
     try:
         found = _sided(float(value), value, side)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object raises when it is read
         raise DesignError.of(name, value, allowed) from None
     refuse(not math.isfinite(found), name, value, allowed)
     return found
@@ -218,7 +218,7 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     allowed = "must be a pair (lower, upper) of finite numbers, lower < upper"
     try:
         low, high = value
-    except (TypeError, ValueError):
+    except Exception:  # whatever an object raises when it is read
         raise DesignError.of(name, value, allowed) from None
     low, high = number(name, low, allowed), number(name, high, allowed)
     refuse(not low < high, name, value, allowed)
@@ -234,7 +234,7 @@ def one_of(name: str, value: object, allowed: Collection[T]) -> T:
             alike = type(value) is type(known) or (isinstance(known, str) and isinstance(value, str))
             if alike and value == known:
                 return known
-    except (TypeError, ValueError):
+    except Exception:  # whatever an object raises when it is compared
         pass
     words = ", ".join(repr(a) for a in allowed)
     raise DesignError.of(name, value, f"must be one of {words}")

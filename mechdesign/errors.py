@@ -38,11 +38,14 @@ class DesignError(MechdesignError, ValueError):
         >>> print(DesignError.of("epsilon", -1.0, "must be positive and finite"))
         epsilon = -1.0: must be positive and finite
         """
-        law: Any = [getattr(value, name, None) for name in ("dist", "args", "kwds")]
-        text = repr(value)
-        if all(part is not None for part in law):  # a frozen law of SciPy, whose own repr is an address
-            named = [*map(repr, law[1]), *(f"{key}={v!r}" for key, v in law[2].items())]
-            text = f"{getattr(law[0], 'name', 'law')}({', '.join(named)})"
+        try:
+            text = repr(value)
+            law: Any = [getattr(value, name, None) for name in ("dist", "args", "kwds")]
+            if all(part is not None for part in law):  # a frozen law of SciPy, whose own repr is an address
+                named = [*map(repr, law[1]), *(f"{key}={v!r}" for key, v in law[2].items())]
+                text = f"{getattr(law[0], 'name', 'law')}({', '.join(named)})"
+        except Exception:  # whatever an object raises when it is printed
+            text = f"<{type(value).__name__}>"
         text = re.sub(r"\s*\n\s*", " ", text)  # of arrays and frames
         if len(text) > 120:
             text = text[:117] + "..."

@@ -86,7 +86,7 @@ def _inches(name: str, value: float) -> float:
     """The size of a figure; plotting stands below the checks of arguments that designs share."""
     try:
         found = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object raises when it is read
         found = math.nan
     if not SMALLEST <= found <= LARGEST:
         raise DesignError.of(name, value, f"must be a size in inches, from {SMALLEST:g} to {LARGEST:g}")

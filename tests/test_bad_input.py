@@ -46,7 +46,16 @@ SECONDS = 60.0  # against a call that hangs
 MEMORY = 3 << 30
 EACH = 45 if os.environ.get("MECHDESIGN_NIGHTLY") else 5  # bad values a parameter
 
+Raising = type(
+    "Raising",
+    (),
+    dict.fromkeys(("__repr__", "__float__", "__iter__", "__len__", "__array__"), lambda *_: 1 / 0),
+)
+DEEP = functools.reduce(lambda held, _: [held], range(3000), 1.0)
+"""Lists whose representation Python does not make."""
+
 BAD: list[Any] = [
+    Raising(), DEEP,
     object(), "nonsense", "\ud800", b"x", None, True, 1j, {}, {"a": 1}, {1, 2}, lambda: 0, float,
     math.nan, math.inf, -math.inf, -1, 0, 1e308, 1e-320, 10**400, -(10**30), 2.5,
     [], [math.nan], [[1], [2, 3]], ["a"], [[]], "", (1, None), range(3), stats.norm, slice(1),
@@ -105,7 +114,7 @@ def names() -> Iterator[tuple[str, Any]]:
 HOOKS = {
     "costs_at_least", "least", "own",  # of a question, for comparisons; of a plan, for its bound
     "compiled", "from_fields", "over_cells", "objective_of", "unknown_of",
-    "deployed", "dual", "found", "law_of", "linear_bound", "of_program", "proved_bound", "spent_by",
+    "deployed", "dual", "found", "largest_bias", "law", "law_of", "linear_bound", "of_program", "proved_bound", "spent_by",
 }  # fmt: skip
 """Methods that other parts of the package call, with what they have made themselves."""
 
@@ -289,6 +298,27 @@ def test_fields_are_checked_where_they_are_replaced() -> None:
             if field.init:
                 with contextlib.suppress(md.MechdesignError):
                     dataclasses.replace(part, **{field.name: bad})
+
+
+@pytest.mark.parametrize("bad", [Raising(), DEEP], ids=["raising", "deep"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        md.PureDP,
+        md.Histogram,
+        lambda v: md.Grid(x=v),
+        lambda v: md.OPTM(cheap.BINS, cheap.PURE, cheap.UNIFORM, input_range=v),
+        lambda v: md.noise.KNorm(3, cheap.PURE, norm=v),
+        lambda v: md.noise.KNorm(3, cheap.PURE).solve(time_limit=v),
+        lambda v: md.channels.Channel.from_weights(v),
+        lambda v: md.BinSearch(4, 4.0).allows(v),
+        lambda v: md.MetricSpace.line([0.0, 1.0]).ordered(v),
+        lambda v: md.user_level.SamplingReduction(5.0, 0.1, samples=200, failure=1e-8).sample(v),
+    ],
+)
+def test_what_a_value_raises_when_it_is_read_does_not_leave(asked: Callable[[Any], Any], bad: Any) -> None:
+    with pytest.raises(md.DesignError):
+        asked(bad)
 
 
 # What another parameter, or a part of the value, is called in the message.

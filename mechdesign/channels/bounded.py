@@ -29,7 +29,7 @@ from mechdesign.channels.channel import Channel, check_prior, integer_rows, priv
 from mechdesign.checks import field, instance, integer, refuse, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
-from mechdesign.evidence.results import Accuracy, Result, SolveReport
+from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact
 from mechdesign.model.problem import Minimize
@@ -208,8 +208,8 @@ class BoundedCount(TableDesign):
         matrix, places = result.mechanism.matrix, np.arange(self.n + 1)
         off = np.abs(places[:, None] - places).astype(float)
         if self.prior is not None:
-            return Accuracy.of(off, np.asarray(self.prior)[:, None] * matrix)
-        each = [astuple(Accuracy.of(t, w)) for t, w in zip(off, matrix)]
+            return accuracy_of(off, np.asarray(self.prior)[:, None] * matrix)
+        each = [astuple(accuracy_of(t, w)) for t, w in zip(off, matrix)]
         return Accuracy(*map(max, zip(*each)))
 
     def describe(self, result: Result) -> Description:

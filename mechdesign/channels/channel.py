@@ -294,7 +294,7 @@ class Channel(Checked, Response):
     def quotients(self, deadline: Deadline | None = None) -> Array:
         """Return the largest quotient of two items' rows, for every two; all losses follow from these. Raise SolverError after the deadline."""
         if "_best" not in self.__dict__:
-            self.__dict__["_best"] = largest_quotients(self.matrix, deadline)
+            self.__dict__["_best"] = largest_quotients(self.matrix, Deadline.of(deadline))
         return np.asarray(self.__dict__["_best"])
 
     @cached_property

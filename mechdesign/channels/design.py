@@ -58,7 +58,7 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.proofs import MechanismClass, every, same
-from mechdesign.evidence.results import Accuracy, Result, SolveReport
+from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact
 from mechdesign.model.problem import Minimize
@@ -402,7 +402,7 @@ class MetricChannel(TableDesign):
         distances, matrix = self.space.distances, result.mechanism.matrix
         if matrix.shape != distances.shape:
             raise DesignError.of("mechanism", "reports that are no items", "have no distance to the truth")
-        return Accuracy.of(distances, self.weights[:, None] * matrix)
+        return accuracy_of(distances, self.weights[:, None] * matrix)
 
     @property
     def among(self) -> MechanismClass:

@@ -37,7 +37,7 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import fraction, rational, round_down
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every, same
-from mechdesign.evidence.results import Accuracy, Result, SolveReport
+from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import Exact, Face
@@ -321,7 +321,7 @@ class PrivateChoice(Choosing, TableDesign):
         asked = self if question is None else question.design(self.privacy)  # type: ignore[attr-defined]
         if asked.largest is None:
             return super().errors(result)
-        return Accuracy.of(*asked.regrets(result.mechanism))
+        return accuracy_of(*asked.regrets(result.mechanism))
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Yield both rules at the same privacy, with their regrets."""

@@ -28,7 +28,7 @@ from mechdesign.checks import Checked, field, refuse
 from mechdesign.choice.rule import Asked, Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.results import Accuracy, Result
+from mechdesign.evidence.results import Accuracy, Result, accuracy_of
 from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP, ZeroConcentratedDP
@@ -165,7 +165,7 @@ class QuantileRule(Scored):
         """Return the errors in ranks, the regrets, at these numbers; they reveal the numbers."""
         _, counts, score = self.scores(values)
         each = self._chances(score, counts)
-        return Accuracy.of((score.max() - score) / self.share.denominator, counts * each)
+        return accuracy_of((score.max() - score) / self.share.denominator, counts * each)
 
 
 @serializable("private-quantile")

@@ -44,7 +44,7 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.page import Saved
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
+from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, accuracy_of
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
@@ -343,7 +343,7 @@ class ChoiceRule(Scored):
         """Return the regrets of the first choice at these scores as errors; they reveal the scores."""
         held = self.scores(scores)
         chance, gaps = self.probabilities(held), _gaps(held)
-        return Accuracy.of(gaps[chance > 0], chance[chance > 0])  # infinite gaps have probability 0
+        return accuracy_of(gaps[chance > 0], chance[chance > 0])  # infinite gaps have probability 0
 
 
 def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:

@@ -408,26 +408,26 @@ class Certificate(Saved):
         refuse(not hasattr(self.question, "solve"), "question", self.question, "must be a design")
         check_proofs(self.proofs)
 
-    def covering(self, subject: str) -> list[Proof]:
+    def _covering(self, subject: str) -> list[Proof]:
         """Return the proofs that cover "privacy", "bias", "value" or "lower bound"."""
         return [proof for proof in self.proofs if subject in proof.speaks_of]
 
     @property
     def bound_how(self) -> str:
         """How the lower bound is checked."""
-        return next((proof.bound_checked(self) for proof in self.covering("lower bound")), CLAIMED)
+        return next((proof.bound_checked(self) for proof in self._covering("lower bound")), CLAIMED)
 
     @property
     def privacy_how(self) -> str:
         """How privacy is checked."""
-        return next((proof.privacy_checked(self) for proof in self.covering("privacy")), CLAIMED)
+        return next((proof.privacy_checked(self) for proof in self._covering("privacy")), CLAIMED)
 
     @property
     def among(self) -> MechanismClass | None:
         """Class of mechanisms that the lower bound covers; None without a lower bound."""
         if self.lower_bound is None:
             return None
-        found = next((proof.among(self) for proof in self.covering("lower bound")), None)
+        found = next((proof.among(self) for proof in self._covering("lower bound")), None)
         return found or self.question.among
 
     def claims(self) -> Iterator[Claim]:
@@ -448,11 +448,11 @@ class Certificate(Saved):
                     if (claim.claim, holds) not in said:  # two proofs may cover one subject
                         yield claim._replace(margin=margin, holds=holds)
                     said.add((claim.claim, holds))
-        if not self.covering("privacy"):
+        if not self._covering("privacy"):
             yield Claim("privacy", CLAIMED, math.nan, False)
-        if not self.covering("value"):
+        if not self._covering("value"):
             yield Claim(f"the value is {self.value:.9g}", CLAIMED, math.nan, math.isfinite(self.value))
-        if self.lower_bound is not None and not self.covering("lower bound"):
+        if self.lower_bound is not None and not self._covering("lower bound"):
             # of a loss that is a function, which files do not hold, a bound may be claimed; else a proof speaks of it
             function = getattr(getattr(self.question, "loss", None), "function", None)
             below = function is not None and self.lower_bound <= self.value
@@ -466,7 +466,7 @@ class Certificate(Saved):
     def privacy_claim(self) -> Claim:
         """Return the claim of privacy, recomputed without the other proofs; the failed claim if one of its proof fails."""
         with fitting():
-            made = [claim for proof in self.covering("privacy") for claim in proof.check(self)]
+            made = [claim for proof in self._covering("privacy") for claim in proof.check(self)]
         failed = [claim for claim in made if not claim.holds]
         own = [claim for claim in made if claim.about != ABOUT_FILE]
         of_privacy = [claim for claim in own if "priva" in claim.claim] or own
@@ -496,7 +496,7 @@ class Certificate(Saved):
         ...     "RTP range" in file.read_text()
         True
         """
-        target, proofs = check_writable(path), self.covering("lower bound")
+        target, proofs = check_writable(path), self._covering("lower bound")
         if self.lower_bound is None or self.among is None:
             raise NoProgramError(
                 "no lower bound is known of this result: there is no certificate in VIPR of it"

@@ -87,18 +87,18 @@ class Accuracy:
     absolute_error: float
     half_width: float
 
-    @classmethod
-    def of(cls, errors: Array, weights: Array) -> Accuracy:
-        """Return the accuracy of a discrete law of errors with these probabilities."""
-        unit = float(errors.max()) or 1.0  # squares of tiny and huge errors are not doubles
-        deviation = unit * math.sqrt(float((weights * (errors / unit) ** 2).sum()))
-        return cls(deviation, float((weights * errors).sum()), quantile(errors, weights))
-
     def __str__(self) -> str:
         return (
             f"standard deviation {self.standard_deviation:.6g}, mean absolute error {self.absolute_error:.6g}, "
             f"95% within ±{self.half_width:.6g}"
         )
+
+
+def accuracy_of(errors: Array, weights: Array) -> Accuracy:
+    """Return the accuracy of a discrete law of errors with these probabilities."""
+    unit = float(errors.max()) or 1.0  # squares of tiny and huge errors are not doubles
+    deviation = unit * math.sqrt(float((weights * (errors / unit) ** 2).sum()))
+    return Accuracy(deviation, float((weights * errors).sum()), quantile(errors, weights))
 
 
 def quantile(errors: Array, weights: Array) -> float:

@@ -27,7 +27,7 @@ from mechdesign.checks import NARROWEST, array, by_label, integer, no_numbers, o
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.results import Accuracy
+from mechdesign.evidence.results import Accuracy, accuracy_of
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
@@ -509,4 +509,4 @@ class TableMechanism(Rows, Drawn):
             if space is not None or x.shape[1] != y.shape[1]:
                 raise DesignError("outputs: are no places of the inputs, from which they have no distance")
             off = _lengths(x[:, None] - y)
-        return Accuracy.of(off, self.probabilities / len(self.inputs))
+        return accuracy_of(off, self.probabilities / len(self.inputs))

@@ -136,9 +136,9 @@ class TableDesign(ModelledDesign):
         """Return the law of these integer weights with its exact value and its proof."""
         none = (Fraction(0),) * (self.declared.width - self.declared.cells)
         columns = Face(self.declared, frozenset()).lowered(self.exact(self.deployed(weights), none))
-        return self.law_at(columns, report, notes, weights=weights)
+        return self._law_at(columns, report, notes, weights=weights)
 
-    def law_at(
+    def _law_at(
         self,
         columns: Exact,
         report: SolveReport,
@@ -165,7 +165,7 @@ class TableDesign(ModelledDesign):
         with suppress(SolverError), limited(clock):
             low, high = Pivots(declared, above=False), Pivots(declared, above=True)
             if low.solve() is None:
-                found.append(self.law_at(low.columns, SolveReport("pivots in rationals")))
+                found.append(self._law_at(low.columns, SolveReport("pivots in rationals")))
                 high.enter(low.lines)
                 high.solve()
                 found += bound_of(declared, *multipliers(high.cost))
@@ -285,7 +285,7 @@ class FiniteProblem(TableDesign, Problem):
                 if clock.passed:
                     raise
         columns, missed = repaired(declared, points, clock, solver, spared=clock.gap / 4)
-        law, bounds = self.law_at(columns, report, notes, missed=missed), list[Bound]()
+        law, bounds = self._law_at(columns, report, notes, missed=missed), list[Bound]()
         with suppress(SolverError), limited(clock.late):  # there may be no time
             bounds += proved_bounds(declared, *multipliers)
         yield from bounds
@@ -309,7 +309,7 @@ class FiniteProblem(TableDesign, Problem):
                 raise
         points = near(declared, [closed(declared, columns), columns], clock)
         exact, missed = repaired(declared, points, clock, spared=math.inf)
-        yield self.law_at(exact, SolveReport.of(program.solution), notes, missed=missed)
+        yield self._law_at(exact, SolveReport.of(program.solution), notes, missed=missed)
 
     # -- convex functions that are not piecewise linear ------------------------------------------------------------
 
@@ -370,7 +370,7 @@ class FiniteProblem(TableDesign, Problem):
             declared = declared.with_tangents(self.compiled({"": tables}))
         self.__dict__["_declared"] = declared
         yield from bounds
-        yield replace(self.law_at(columns, report, missed=missed), value=value)
+        yield replace(self._law_at(columns, report, missed=missed), value=value)
 
     def _cost(self, columns: Exact) -> float:
         """Return the cost of columns, rounded up; that of a convex objective in doubles."""
@@ -523,7 +523,7 @@ class TableProblem(FiniteProblem):
             if all(side <= 0 and not (row.equal and side) for row, side in sides):
                 laws.append((declared.value(columns), columns))
         for _, columns in sorted(laws):
-            law = self.law_at(columns, SolveReport("closed form"))
+            law = self._law_at(columns, SolveReport("closed form"))
             worth = self.worth(law.mechanism)  # tangents lie below convex functions
             if not self.missed_by(law.mechanism, worth):
                 yield replace(law, value=max(law.value, worth.get("objective", -math.inf)))

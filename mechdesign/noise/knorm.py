@@ -90,7 +90,7 @@ class KNorm(Design):
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
     sensitivity : float, Sensitivity or array_like of shape (m, k)
         A bound for every coordinate at once (add-remove neighbours), several bounds, or a list of changes, each with its negative. With a list the norm is
-        that of the changes' hull; if the hull has too many faces, 1,024 planes around it are used and errors are simulated.
+        that of the changes' hull, or ℓ₂ with a large δ; if the hull has too many faces, 1,024 planes around it are used and errors are simulated.
     norm : {None, 1, 2, inf}
         The norm of the noise. When not given, the best of these norms, of their parts within widths, a cap or one direction, and, of up to seven numbers
         that all rise or all fall, a few at a time, the hull. These bodies may be larger than the hull: a list of its vertices may then cost less.
@@ -148,8 +148,6 @@ class KNorm(Design):
     @property
     def among(self) -> proofs.MechanismClass:
         """Every additive noise where the cost grows with the norm; else radial noise of the norms allowed."""
-        if isinstance(self.sensitivity, tuple):
-            return proofs.menu("radial noise of the hull of the changes")
         s, grows = self.bounds, 2.0 if self.loss == "squared" else 1.0
         alone = (s.linf, s.each, s.l0, s.l1 if grows == 2 else s.l2) == (None, None, None, None)
         # rising or falling changes fill the l1 ball, but not the l2 ball
@@ -157,9 +155,12 @@ class KNorm(Design):
         grows_with_it = self.dimension == 1 or alone
         if grows_with_it and isinstance(self.privacy, PureDP) and self.rounds == 1:
             return proofs.every(proofs.REAL_NOISE)
-        bodies = [KNormNoise(self.dimension, 1.0, math.inf, **shape) for _, shape in self._bodies]
+        bodies = ["norm of the hull of the changes"]
+        if not isinstance(self.sensitivity, tuple):
+            laws = (KNormNoise(self.dimension, 1.0, math.inf, **shape) for _, shape in self._bodies)
+            bodies = [law.summary() for law in laws]
         plain = " or ".join(f"{order:g}" for order in self.norms)
-        noun = ", of the ".join([f"radial noise of norm {plain}", *(body.summary() for body in bodies)])
+        noun = ", of the ".join([f"radial noise of norm {plain}", *bodies])
         if not self.counts_delta:
             return proofs.menu(noun)
         epsilon, delta = self._profile
@@ -171,8 +172,7 @@ class KNorm(Design):
     @property
     def counts_delta(self) -> bool:
         """Whether ℓ₂ noise at its own δ is among the candidates."""
-        few = 1 < self.dimension <= _MOST_ROUND and not isinstance(self.sensitivity, tuple)
-        return self._profile[1] > 0 and 2.0 in self.norms and few
+        return self._profile[1] > 0 and 2.0 in self.norms and 1 < self.dimension <= _MOST_ROUND
 
     @property
     def _profile(self) -> tuple[float, float]:
@@ -222,13 +222,14 @@ class KNorm(Design):
 
     def laws(self, deadline: Deadline | None = None) -> list[KNormNoise]:
         """Return the law of least cost for each norm tried: the plain norms, and those of the bodies around the changes."""
-        if isinstance(self.sensitivity, tuple):
-            largest, shape = self._of_list(Deadline.of(deadline))
-            return [self._law(math.inf, largest, **shape)]
-        found = [self.noise(order) for order in self.norms]
-        if self.counts_delta:
-            found.append(self._round)
-        return found + [self._law(math.inf, largest, **shape) for largest, shape in self._bodies]
+        listed = isinstance(self.sensitivity, tuple)
+        bodies = [self._of_list(Deadline.of(deadline))] if listed else self._bodies
+        return self._plain + [self._law(math.inf, largest, **shape) for largest, shape in bodies]
+
+    @property
+    def _plain(self) -> list[KNormNoise]:
+        """The laws of the plain norms; under δ exponential ℓ₂ noise too."""
+        return [*map(self.noise, self.norms), *([self._round] if self.counts_delta else ())]
 
     @cached_property
     def _bodies(self) -> list[tuple[float, dict[str, Any]]]:
@@ -336,7 +337,7 @@ class KNorm(Design):
         if self._profile[1] > 0 and self.dimension > _MOST_ROUND:
             notes.append(f"no δ is counted beyond {_MOST_ROUND} numbers: Gaussian noise may cost less")
         yield Law(noise, self.cost(noise), (proofs.LawProof(),), notes=tuple(notes))
-        if noise.planes is None:
+        if not any(law.planes for law in laws):  # of which no moments are known
             yield Bound(min(map(self.least, laws)), proofs.ClosedBound())
 
     bound_how = proofs.RECOMPUTED
@@ -347,7 +348,8 @@ class KNorm(Design):
         Privacy is checked in rational numbers, δ in ball arithmetic, the cost in doubles; the largest norms are the design's.
         """
         law = instance("law", stated.law, KNormNoise)
-        fits = self._around(law) if law.planes else law.shape in [known.shape for known in self.laws()]
+        known = self._plain if law.norm < math.inf else () if law.planes else self.laws()
+        fits = law.shape in [other.shape for other in known] or (law.planes is not None and self._around(law))
         loss = Fraction(law.largest or 0) * self.rounds / Fraction(law.scale)
         if fits and self.counted(law):
             (epsilon, most), delta = self._profile, self.delta(law.scale)

@@ -48,7 +48,7 @@ def norm_order(name: str, value: float | str) -> float:
     """Return 1.0, 2.0 or inf from a number or ``"inf"``."""
     try:
         order = math.nan if isinstance(value, (bool, np.bool_, bytes)) else float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object raises when it is read
         order = math.nan
     checks.refuse(order not in NORMS, name, value, "must be 1, 2 or inf")
     return order
@@ -229,9 +229,14 @@ class KNormNoise(Checked, AddedNoise):
     def most(self, vectors: Array) -> Fraction:
         """Return the largest norm of vectors that change coordinates with noise alone, exactly; for a hull or planes."""
         widths = [Fraction(w) for w in self._widths.tolist()]
-        assert isinstance(self.body, Polytope)
-        moved: list[list[float]] = vectors[:, self.moving].tolist()
-        return self.body.most([[Fraction(x) / w for x, w in zip(v, widths)] for v in moved])
+        found = checks.array("vectors", vectors, ndim=2)
+        checks.refuse(
+            found.shape[1] != self.dimension, "vectors", found.shape, "must have the noise's numbers"
+        )
+        moved: list[list[float]] = found[:, self.moving].tolist()
+        return checks.instance("body", self.body, Polytope).most(
+            [[Fraction(x) / w for x, w in zip(v, widths)] for v in moved]
+        )
 
     def shells(self, power: int) -> Shells:
         """Return the moments of the staircases for changes of size `largest` at this scale."""

@@ -662,7 +662,7 @@ def check_groups(
             raise TypeError
         found = tuple(g.astype(np.int64) for g in given)
         counts = np.bincount(np.concatenate(found), minlength=size)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object raises when it is read
         raise DesignError.of("groups", groups, "must be lists of coordinate indices") from None
     refuse(not all(map(len, found)), "groups", groups, "must not hold an empty group")
     refuse(len(counts) > size, "groups", len(counts) - 1, f"is not a coordinate; there are {size}")

@@ -22,7 +22,7 @@ def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
     """Return `given` as integer rows of one length, none of them all zero, or raise a `DesignError`."""
     try:
         rows = tuple(tuple(map(index, row)) for row in given)
-    except TypeError:
+    except Exception:  # whatever an object raises when it is read
         raise DesignError.of(name, given, "must be rows of integers") from None
     if (
         len({len(row) for row in rows}) != 1

@@ -415,7 +415,8 @@ class BinSearch(checks.Checked):
 
     def allows(self, outputs: Array) -> bool:
         """Whether a search may find these outputs."""
-        return bool(outputs.size == self.m and np.abs(outputs).max() <= self.max_abs * (1 + 1e-12))
+        found = checks.doubles("outputs", outputs)
+        return bool(found.size == self.m and np.abs(found).max() <= self.max_abs * (1 + 1e-12))
 
 
 # -- floors of given outputs under a cap -------------------------------------------------------------------

@@ -288,7 +288,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
 def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
     try:
         o, u = (np.array(b, dtype=float) for b in given)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object raises when it is read
         raise DesignError.of("box", given, _BOX) from None
     text = f"box has shapes {o.shape}, {u.shape}: both must be ({m - 1}, {m - 1}), triangular"
     DesignError.when(o.shape != (m - 1, m - 1) or u.shape != (m - 1, m - 1), text)

@@ -49,7 +49,7 @@ class Deadline:
     def __init__(self, seconds: float | None = None, name: str = "time_limit") -> None:
         try:
             self.seconds = math.inf if seconds is None else float(seconds)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # whatever an object raises when it is read
             self.seconds = math.nan
         if (seconds is not None and no_numbers(seconds)) or not self.seconds > 0:
             raise DesignError.of(name, seconds, "must be a positive number of seconds")

@@ -337,7 +337,12 @@ class MetricSpace(Checked):
         >>> MetricSpace.line([5, 0, 1], names=["c", "a", "b"]).ordered(["a", "b", "c"]).points.ravel().tolist()
         [0.0, 1.0, 5.0]
         """
-        keys, known, taken = list(labels), list[Any](self.names), not self.names
+        try:
+            keys = list(labels)
+            hash(tuple(keys))
+        except Exception:  # whatever an object raises when it is read
+            raise DesignError.of("labels", labels, "must be names, numbers or points") from None
+        known, taken = list[Any](self.names), not self.names
         if keys and not isinstance(keys[0], str):
             keys = [label if isinstance(label, tuple) else (label,) for label in keys]
             taken &= self.points is None

@@ -70,7 +70,7 @@ def collection(datasets: Any) -> list[Any]:
         if isinstance(datasets, Mapping):
             raise TypeError
         return list(np.asarray(datasets) if hasattr(datasets, "columns") else datasets)
-    except TypeError:
+    except Exception:  # whatever an object raises when it is read
         raise DataError("datasets: must hold one collection of point indices per user") from None
 
 

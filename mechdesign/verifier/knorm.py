@@ -175,20 +175,21 @@ def knorm(result: Json, account: Account) -> None:
         raise Refused("bounds for other neighbours than the design's")
     norm, cap, gamma = law["norm"], law["cap"], law["gamma"]
     listed = isinstance(design["sensitivity"], list)
-    plain = cap is None and law["signed"] and law["widths"] is None and not listed
+    hulled = law["vertices"] is not None or law["planes"] is not None
+    plain = cap is None and law["signed"] and law["widths"] is None and not hulled
     account.agrees("the noise is for the design's numbers", law["dimension"] == k)
     allowed = (
-        norm in (1, 2, math.inf) and design["norm"] in (None, norm) and (plain or design["norm"] is None)
+        norm in (1, 2, math.inf)
+        and design["norm"] in (None, norm)
+        and ((plain and not listed) or design["norm"] is None)
     )
     if law["vertices"] is not None and not listed:
-        changes, plain = corners_listed(changes, k, account), False
-        allowed = allowed and design["norm"] is None
-    hulled = law["vertices"] is not None or law["planes"] is not None
-    allowed = allowed and hulled == isinstance(changes, list)
+        changes = corners_listed(changes, k, account)
+    allowed = allowed and (isinstance(changes, list) if hulled else plain or not listed)
     account.agrees("the norm is one that is allowed", allowed and fits(law))
     if not all(holds for *_, holds in account.rows):
         return
-    bounds, l1, l2 = ([], None, None) if listed else calibration.bounds_of(design["sensitivity"], k)
+    bounds, l1, l2 = (bounds_of_list if listed else calibration.bounds_of)(design["sensitivity"], k)
     account.takes(10 * len(bounds) + (0 if plain else 10 * k), 3000)
     account.takes(16 * k if design["loss"] == "absolute" else 0)
     refuse(law["largest"] is None, "noise that does not say for which changes it is")
@@ -199,7 +200,7 @@ def knorm(result: Json, account: Account) -> None:
     if hull is not None:
         account.agrees("the faces are all that the hull has", hull.sound)
         account.agrees("the vertices of the hull are changes", of_the_list(law, changes))
-    if isinstance(changes, list):
+    if hulled:
         body = hull or Planes(law, account)
         top = reached_by_list(widths, body, changes, k) if body.sound else Fraction(0)
         beyond = largest - top if top > 0 else Fraction(-1)
@@ -217,7 +218,7 @@ def knorm(result: Json, account: Account) -> None:
     costs(result, shape, largest, account)
     if result["lower_bound"] is not None:
         tried = [(shape, top)] if shape.hull else []
-        tried += [] if listed else plain_and_hulls(design, bounds, l1, l2)
+        tried += plain_and_hulls(design, bounds, l1, l2)
         least(result, account, tried)
 
 
@@ -266,6 +267,17 @@ def of_the_list(law: Json, vectors: Json) -> bool:
     return all(tuple(v) in known for v in law["vertices"])
 
 
+def bounds_of_list(vectors: Json, dimension: int) -> tuple[calibration.Bounds, Fraction, Fraction]:
+    """The largest change of a coordinate, and the largest ℓ₁ and ℓ₂ norm of a listed change, the last rounded up."""
+    sizes = [[abs(Fraction(x)) for x in v] for v in vectors]
+    if any(len(v) != dimension for v in sizes):
+        raise Refused("changes of another length than the answer's")
+    square = max(sum(x * x for x in v) for v in sizes)
+    root = math.isqrt((square.numerator * square.denominator) << 128) + 1
+    l2 = Fraction(root, square.denominator << 64)
+    return [(max(map(max, sizes)), dimension)], max(sum(v, Fraction(0)) for v in sizes), l2
+
+
 def reached_by_list(
     stated: tuple[Fraction, ...] | None, body: Planes, vectors: Json, dimension: int
 ) -> Fraction:
@@ -283,7 +295,7 @@ def plain_and_hulls(
     """Return the norms that a design tries, each with the largest norm of a change."""
     allowed = (1.0, 2.0, math.inf) if design["norm"] is None else (design["norm"],)
     tried = [(Shape(n), calibration.reached(n, bounds, l1, l2)) for n in allowed]
-    if design["norm"] is None and design["dimension"] > 1:
+    if design["norm"] is None and design["dimension"] > 1 and not isinstance(design["sensitivity"], list):
         tried += hulls(design["sensitivity"], design["dimension"])
     return tried
 

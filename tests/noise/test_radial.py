@@ -567,6 +567,22 @@ def test_a_doctored_plane_is_seen(planes: None) -> None:
         doctored(change)
 
 
+@pytest.mark.parametrize(("dimension", "count"), [(3, 9), (6, 20)])
+def test_a_list_takes_round_noise_where_its_delta_is_large(planes: None, dimension: int, count: int) -> None:
+    """As bounds do: the hull's own noise needs 1.6 and 1.9 times as much."""
+    changes, asked = (
+        np.random.default_rng(dimension).normal(size=(count, dimension)),
+        md.ApproximateDP(1.0, 0.3),
+    )
+    result = KNorm(dimension, asked, changes).solve()
+    bounds = KNorm(dimension, asked, S(l2=S.of_list(changes).l2)).solve()
+    assert result.mechanism.norm == 2 and result.value == pytest.approx(bounds.value, rel=1e-12)
+    assert result.certificate.verify() and verifies(result)
+    payload = json.loads(dumps(result))["payload"]
+    payload["fields"]["mechanism"]["fields"]["largest"] *= 1 - 1e-9
+    assert not files.package_accepts(payload) and not files.alone_accepts(payload)
+
+
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
 @pytest.mark.parametrize(("dimension", "count"), [(3, 9), (6, 20)])
 def test_an_error_below_that_of_laplace_noise_for_each_number_alone_is_refused(

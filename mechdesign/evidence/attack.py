@@ -104,7 +104,7 @@ class TradeOff:
         allowed = "must be pairs (epsilon, delta) of numbers, epsilon >= 0 and delta in [0, 1]"
         try:
             pairs = [(e, d) for e, d in self.points]
-        except (TypeError, ValueError):
+        except Exception:  # whatever an object raises when it is read
             raise DesignError.of("points", self.points, allowed) from None
         for value in (v for pair in pairs for v in pair):
             if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < math.inf:

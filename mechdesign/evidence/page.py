@@ -169,7 +169,7 @@ def as_given(said: Mapping[str, str | None], date: str | datetime.date | None) -
         return ()
     try:
         day = datetime.date.today() if date is None else datetime.date.fromisoformat(str(date))
-    except ValueError:
+    except Exception:  # whatever an object raises when it is read
         raise DesignError.of("date", date, 'must be a date, "2026-11-23" for example') from None
     words = "Said by whoever made this page. No file holds it, and nothing below proves it."
     return (Section("What it is for", "\n".join([*lines, f"- date: {day.isoformat()}"]) + f"\n\n{words}"),)

@@ -489,7 +489,7 @@ def _word(name: str, value: object, words: type[enum.StrEnum]) -> enum.StrEnum:
     """Return the member of `words` with this value, or raise DesignError."""
     try:
         return words(str(value))
-    except ValueError:
+    except Exception:  # whatever an object raises when it is read
         raise DesignError.of(name, value, f"must be one of {[word.value for word in words]}") from None
 
 

@@ -260,7 +260,7 @@ class Frontier(Exportable):
     def __post_init__(self) -> None:
         for result in instance("results", self.results, tuple):
             instance("results", result, Result, NoneType)
-        columns = [self.over, *COLUMNS]
+        columns = [instance("over", self.over, str), *COLUMNS]
         if list(instance("table", self.table, pd.DataFrame)) != columns:
             raise DesignError.of("table", list(self.table), f"must have the columns {columns}")
         if self.results and len(self.results) != len(self.table):

@@ -578,9 +578,6 @@ def test_a_list_takes_round_noise_where_its_delta_is_large(planes: None, dimensi
     bounds = KNorm(dimension, asked, S(l2=S.of_list(changes).l2)).solve()
     assert result.mechanism.norm == 2 and result.value == pytest.approx(bounds.value, rel=1e-12)
     assert result.certificate.verify() and verifies(result)
-    payload = json.loads(dumps(result))["payload"]
-    payload["fields"]["mechanism"]["fields"]["largest"] *= 1 - 1e-9
-    assert not files.package_accepts(payload) and not files.alone_accepts(payload)
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])

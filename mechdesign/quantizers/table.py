@@ -351,6 +351,12 @@ def check_bins(bins: Numbers, name: str = "bins") -> Array:
     """Return bins as a read-only float array, or raise DesignError."""
     found = checks.increasing(name, bins)
     refuse(max(-found[0], found[-1]) > LARGEST, name, found[[0, -1]].tolist(), _UNITS)
+    refuse(
+        len(found) > 4096,
+        name,
+        len(found),
+        "must be at most 4096: their probabilities fill squares of that side",
+    )
     return found
 
 

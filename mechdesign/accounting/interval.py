@@ -27,7 +27,7 @@ from mechdesign.accounting.gaussian import enclosed_gaussian
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
 from mechdesign.accounting.profile import enclosed_delta, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
-from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, probability, refuse
+from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, refuse, share
 from mechdesign.doubles import ROUNDED, SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, least_kept
@@ -156,8 +156,7 @@ def delta_interval(
     inside("width", width, 1e-9, 1)
     non_negative("told_from", told_from)
     integer("rounds", rounds, 1)
-    if probability("sampling_rate", sampling_rate) == 0:
-        raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")
+    share("sampling_rate", sampling_rate)
     asked, clock = (
         _Asked.of(terms, epsilon, rounds, sampling_rate, neighbours),
         Deadline.of(deadline, time_limit),

@@ -159,11 +159,8 @@ def names_of(name: str, value: Any) -> int | tuple[str, ...]:
         held = list(value)
         if held and all(isinstance(one, str) for one in held) and len(set(held)) == len(held):
             return tuple(map(str, held))
-    raise DesignError.of(
-        name,
-        value,
-        "must be how many there are, 1 to 10,000,000, or a list of names: strings that all differ",
-    )
+    allowed = "must be how many there are, 1 to 10,000,000, or a list of names: strings that all differ"
+    raise DesignError.of(name, value, allowed)
 
 
 @dataclass(frozen=True, eq=False)

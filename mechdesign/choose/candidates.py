@@ -595,9 +595,8 @@ def least_epsilon(
     fewest, most = questions.checked_question(question).epsilons
     least = least_kept(over, 0.0, least=math.log(fewest), most=math.log(most), xtol=5e-5, rtol=1e-6)
     if math.isinf(least):
-        raise InfeasibleError(
-            f"{mechanism}: no epsilon up to {most:g} brings the {measure} down to {error:g}"
-        )
+        said = f"{mechanism}: no epsilon up to {most:g} brings the {measure} down to {error:g}"
+        raise InfeasibleError(said)
     return math.exp(least)
 
 

@@ -127,9 +127,8 @@ class TradeOff:
                 try:
                     known[epsilon] = min(float(profile(epsilon)), 1.0)
                 except (TypeError, ValueError):
-                    raise DesignError.of(
-                        "profile", profile, "must be a function of epsilon to numbers"
-                    ) from None
+                    allowed = "must be a function of epsilon to numbers"
+                    raise DesignError.of("profile", profile, allowed) from None
             return known[epsilon]
 
         least = delta(_FAR) + _NOTHING

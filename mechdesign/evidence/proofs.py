@@ -498,9 +498,8 @@ class Certificate(Saved):
         """
         target, proofs = check_writable(path), self._covering("lower bound")
         if self.lower_bound is None or self.among is None:
-            raise NoProgramError(
-                "no lower bound is known of this result: there is no certificate in VIPR of it"
-            )
+            said = "no lower bound is known of this result: there is no certificate in VIPR of it"
+            raise NoProgramError(said)
         if not proofs:
             raise NoProgramError("the lower bound is only claimed: there is no certificate in VIPR of it")
         with fitting():

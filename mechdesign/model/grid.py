@@ -249,9 +249,8 @@ class Store:
             lock(self._file, wait=False)
         except OSError:
             self._file.close()
-            raise DesignError(
-                f"{self.path}: another run is writing this store; wait for it or use another file"
-            ) from None
+            said = f"{self.path}: another run is writing this store; wait for it or use another file"
+            raise DesignError(said) from None
         try:
             self._recover()
         except BaseException:

@@ -322,11 +322,8 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             noise = self.law_of(solved.strategy)
             value = self.cost(noise) * (1 + 1e-13)
         if not (math.isfinite(value) and value > 0):
-            raise SolverError(
-                "the strategy is further apart in size than doubles hold",
-                solver="fixed-point",
-                status="range",
-            )
+            said = "the strategy is further apart in size than doubles hold"
+            raise SolverError(said, solver="fixed-point", status="range")
         yield Bound(solved.lower_bound * self.unit * (1 - 1e-12), proofs.ClosedBound(solved.multipliers))
         duals = _duals(solved.multipliers, value, self.budget)
         yield Law(noise, value, (proofs.LawProof(),), report, self._notes(value, solved), duals)

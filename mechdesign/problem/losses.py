@@ -191,9 +191,8 @@ class ExactCosts:
         try:
             return np.array([n / self.denominator for n in self.numerators])
         except OverflowError:
-            raise DesignError(
-                "loss: exceeds what doubles hold at the farthest errors: choose larger units"
-            ) from None
+            said = "loss: exceeds what doubles hold at the farthest errors: choose larger units"
+            raise DesignError(said) from None
 
     def weighted(self, weights: Iterable[int]) -> Fraction:
         """Return the exact sum of costs times weights."""

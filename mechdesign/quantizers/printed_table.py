@@ -364,11 +364,8 @@ def _number(name: str, value: object) -> float:
     try:
         return number(name, float(value) if isinstance(value, str) else value)
     except ValueError:
-        raise DesignError.of(
-            name,
-            value,
-            "must be a number: the first line holds the outputs, every other begins with its input",
-        ) from None
+        allowed = "must be a number: the first line holds the outputs, every other begins with its input"
+        raise DesignError.of(name, value, allowed) from None
 
 
 def _distinct(name: str, values: Numbers) -> Array:

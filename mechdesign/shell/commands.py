@@ -208,9 +208,8 @@ def _import(modules: list[str]) -> None:
         try:
             importlib.import_module(name)
         except Exception as error:
-            raise DesignError.of(
-                "import", name, f"could not be imported ({type(error).__name__}: {error})"
-            ) from None
+            allowed = f"could not be imported ({type(error).__name__}: {error})"
+            raise DesignError.of("import", name, allowed) from None
 
 
 @app.command(

@@ -324,9 +324,8 @@ def run_study(chosen: Study, out: Path, *, quick: bool = False, **options: Any) 
             folder, before = _recovered(folder, "quick")
         tempfile.TemporaryFile(dir=folder.parent).close()
     except OSError as error:
-        raise DesignError.of(
-            "out", str(out), f"cannot be written ({error.strerror}): choose another folder"
-        ) from None
+        allowed = f"cannot be written ({error.strerror}): choose another folder"
+        raise DesignError.of("out", str(out), allowed) from None
     out, name = folder.parent, folder.name
     _refuse(folder, _foreign(folder) & OWN)
     fresh = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))

@@ -166,11 +166,8 @@ class LinearProgram:
         starts = np.searchsorted(row[order], np.arange(count)).astype(np.int32)
         status = self.highs.addRows(count, *bounds, len(data), starts, column[order], data[order])
         if self.shape[0] != first + count:
-            raise SolverError(
-                f"HiGHS refused rows of the {self.what}: coefficients beyond its range",
-                solver="highs",
-                status=str(status),
-            )
+            said = f"HiGHS refused rows of the {self.what}: coefficients beyond its range"
+            raise SolverError(said, solver="highs", status=str(status))
         added = np.arange(first, first + count, dtype=np.int32)
         self._entries.setdefault(name, []).append((added[row], column, data))
         self.rows[name] = np.append(self.rows.get(name, added[:0]), added)

@@ -508,15 +508,11 @@ def solve(
     if len(refused) == 1:
         raise next(iter(refused.values()))
     if deadline.passed:
-        raise SolverError(
-            f"no solution within the time limit of {deadline.seconds:g} s",
-            solver=solver or "any",
-            status="limit",
-        )
+        said = f"no solution within the time limit of {deadline.seconds:g} s"
+        raise SolverError(said, solver=solver or "any", status="limit")
     status = failures[-1] if failures else "no capable solver"
-    raise SolverError(
-        f"no solver answered: {'; '.join(failures) or status}", solver=solver or "any", status=status
-    )
+    said = f"no solver answered: {'; '.join(failures) or status}"
+    raise SolverError(said, solver=solver or "any", status=status)
 
 
 def _highs(name: str, method: str, *, accuracy: float = 1e-10, **options: float) -> CvxpySolver:

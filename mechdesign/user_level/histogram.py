@@ -348,9 +348,8 @@ class UserHistogram(Design):
             raise DesignError.of("sizes", self.privacy.sizes, said)
         checks.settle(self, privacy=replace(self.privacy, model="central"))
         if self.space.size < 2 or self.space.size > _POINTS:
-            raise DesignError.of(
-                "space", self.space.size, f"must have 2 to {_POINTS} points: merge near ones"
-            )
+            allowed = f"must have 2 to {_POINTS} points: merge near ones"
+            raise DesignError.of("space", self.space.size, allowed)
         if self.total > 1 << 50:
             raise DesignError.of("items", self.items, f"of {self.users} users must be at most 2^50 in all")
         near, far = (self.privacy.alpha * d for d in (self._shortest, self.space.diameter))

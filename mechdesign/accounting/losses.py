@@ -297,8 +297,7 @@ def smeared_loss(r: float, loss: Function, inverse: Function, largest: float = m
 
 def _discrete_laplace(r: float, rate: float) -> UnitLoss | AtomicLoss:
     """Return the loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
-    if not (r >= 1 and r == int(r)):
-        raise DesignError.of("sensitivity", r, "must be a positive whole number for discrete noise")
+    refuse(not (r >= 1 and r == int(r)), "sensitivity", r, "must be a positive integer for discrete noise")
     if r > _LISTED:
         return smeared_loss(r, lambda k: 2 * rate * k, lambda v: v / rate / 2, rate * r)
     shift = int(r)

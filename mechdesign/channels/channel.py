@@ -73,8 +73,7 @@ def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: S
     if prior is None:
         return np.full(size, 1.0 / size)
     weights = checks.array("prior", checks.by_label("prior", prior, names or range(size)))
-    if weights.shape != (size,):
-        raise DesignError.of("prior", weights.shape, f"must have one probability per point, shape ({size},)")
+    refuse(weights.shape != (size,), "prior", weights.shape, f"must be {size} probabilities, one a point")
     refuse((weights < 0).any(), "prior", weights, "must be non-negative")
     total = math.fsum(weights.tolist())
     refuse(abs(total - 1) > 1e-9, "prior", total, "must sum to 1; divide the weights by their sum first")
@@ -90,8 +89,7 @@ def loss_matrix(loss: str | Numbers, space: MetricSpace | None, shape: tuple[int
     """
     if isinstance(loss, str):
         checks.one_of("loss", loss, ("metric", "squared", "error"))
-        if shape[0] != shape[1]:
-            raise DesignError.of("loss", loss, f"needs reports to be points; pass a matrix of shape {shape}")
+        refuse(shape[0] != shape[1], "loss", loss, f"needs points as reports; pass a matrix of shape {shape}")
         if loss == "error":
             return 1.0 - np.eye(shape[0])
         if space is None:
@@ -100,8 +98,7 @@ def loss_matrix(loss: str | Numbers, space: MetricSpace | None, shape: tuple[int
     items = range(shape[0]) if space is None else space.names or range(shape[0])
     reports = items if set(getattr(loss, "columns", ())) == set(items) else None
     values = checks.array("loss", checks.by_label("loss", loss, items, reports), ndim=None)
-    if values.shape != shape:
-        raise DesignError.of("loss", values.shape, f"must have a row per point, a column per report: {shape}")
+    refuse(values.shape != shape, "loss", values.shape, f"needs a row a point, a column a report: {shape}")
     return values
 
 

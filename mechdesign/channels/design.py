@@ -209,8 +209,7 @@ class MetricChannel(TableDesign):
         """Return the cells of a channel on the design's items and reports, in rationals."""
         if instance("law", law, Channel).weights is None or law.matrix.shape != self.losses.shape:
             raise DesignError("law: must be a channel of integer weights on the design's items and reports")
-        if not same(law.space, self.space):
-            raise DesignError("law: is a channel on another space than the design's")
+        DesignError.when(not same(law.space, self.space), "law: is on another space than the design's")
         return super().exact(law, witness)
 
     def proof(self, witness: tuple[Fraction, ...]) -> TableProof:

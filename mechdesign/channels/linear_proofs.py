@@ -295,16 +295,14 @@ class LinearBound(Checked, Proof):
             raise DesignError("squares: must be given with the products, one for each category")
         if self.products.shape != (3, size, size) or (self.products < 0).any():
             raise DesignError("products: must be three matrices of numbers at least 0")
-        if any(np.diag(each).any() for each in self.products):
-            raise DesignError("products: must have no diagonal")
+        DesignError.when(any(np.diag(each).any() for each in self.products), "products: must have diagonal 0")
         high, low = growth_above(epsilon)
         given = fractions(self.prices), fractions(self.squares), fractions(self.products)
         step = Fraction(high - low, low)
         width, top = min(step, Fraction(1)), max(step, Fraction(1))
         matrix = inequality(*given, quadratic * Fraction(1, unit), width, top)
         matrix[range(size + 1), range(size + 1)] += Fraction(self.slack)
-        if not semidefinite(matrix):
-            raise DesignError.of("slack", self.slack, "is too small: the matrix inequality does not hold")
+        refuse(not semidefinite(matrix), "slack", self.slack, "is too small: the matrix inequality fails")
         return Fraction(self.slack) * max(
             (1 + top**2 * j) * size**2 / (size + step * j) ** 2 for j in range(1, size)
         )

@@ -288,8 +288,7 @@ def _correlated(q: questions.NumericQuery, privacy: Any) -> CorrelatedGaussian:
 def _knorm(q: questions.NumericQuery, privacy: Any) -> KNorm:
     allowed = "is one number, of which every norm is the same: staircase noise"
     refuse(q.dimension == 1, "dimension", 1, allowed)
-    if q.sampling_rate < 1:
-        raise DesignError.of("sampling_rate", q.sampling_rate, "K-norm noise is for everybody, not sampled")
+    refuse(q.sampling_rate < 1, "sampling_rate", q.sampling_rate, "K-norm noise is for all, not sampled")
     return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds)
 
 

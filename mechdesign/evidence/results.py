@@ -144,8 +144,7 @@ class SolveReport:
     @classmethod
     def of(cls, solution: object) -> SolveReport:
         """Take the fields over from a `mechdesign.solvers.Solution`."""
-        if not hasattr(solution, "native_status"):
-            raise DesignError.of("solution", solution, "must be a mechdesign.solvers.Solution")
+        refuse(not hasattr(solution, "native_status"), "solution", solution, "must be a Solution")
         return cls(**{f.name: getattr(solution, f.name) for f in fields(cls)})
 
     def lines(self) -> list[str]:
@@ -564,8 +563,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
     yield Section("What was asked", result.question())
     yield Section("The mechanism", "", said.table, figure=result.plot, caption=said.picture)
     with suppress(DesignError):  # a distance has no end, or nothing is promised at any epsilon
-        if not table["holds"].all():
-            raise DesignError("of a law that does not keep what it claims nothing is said")
+        DesignError.when(not table["holds"].all(), "of a law that breaks its claims nothing is said")
         curve = result.tradeoff(_ONE_IN)
         yield Section(
             "What an attacker gains",

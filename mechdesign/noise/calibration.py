@@ -43,7 +43,7 @@ from mechdesign import checks
 from mechdesign.accounting.interval import DeltaInterval, Rounds, joint_interval, joint_upper
 from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.accounting.sampling import loss_before
-from mechdesign.checks import field, frozen_parts
+from mechdesign.checks import field, frozen_parts, refuse
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
@@ -531,8 +531,7 @@ def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
     found = tuple(checks.instance(name, v, AdditiveNoise) for v in checks.instance(name, value, tuple, list))
     allowed = "must be AdditiveNoise of laws with a scale: none is for whole numbers"
     checks.refuse(not found or not all(noise.continuous for noise in found), name, value, allowed)
-    if len({noise.neighbours for noise in found}) > 1:
-        raise DesignError.of(name, value, "must be noise for the same neighbours")
+    refuse(len({noise.neighbours for noise in found}) > 1, name, value, "must be for the same neighbours")
     return found
 
 
@@ -631,8 +630,7 @@ class JointCalibration(Design):
             return excess(self._upper(start.times(math.exp(log_factor)), clock), delta)
 
         found = least_kept(over, 0.0, step=0.3, least=-_WIDEST, most=_WIDEST, xtol=1e-5, deadline=clock)
-        if not abs(found) < _WIDEST:
-            raise DesignError.of("delta", delta, "is kept by no factor, or by every one: state other terms")
+        refuse(not abs(found) < _WIDEST, "delta", delta, "is kept by no factor, or by all: state other terms")
         factor = math.exp(found)
         yield Law(start.times(factor), factor, report=SolveReport("scale search"))
 

@@ -500,8 +500,7 @@ class IntegerNoise(_OnCells):
         held = given
         if not exact and given.dtype.kind not in "iu":
             held = checks.answers("x", given)
-            if np.any(np.floor(held) != held):
-                raise DataError("x: must be whole numbers for noise on the whole numbers")
+            DataError.when(np.any(np.floor(held) != held), "x: must be whole numbers for discrete noise")
         noise = (self.first + self.cells.draw_cells(held.size)[0]).reshape(held.shape)
         if held.dtype.kind == "f":
             return noisy(held, 1.0, noise)[()]

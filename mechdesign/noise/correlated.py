@@ -348,8 +348,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             alike = asked is not None and asked.same(law.workload)
         else:
             alike = asked is None and law.dimension == self.change_set.size
-        if not alike or law.budget != self.budget:
-            raise DesignError("law: must be of this question, from its budget")
+        DesignError.when(not alike or law.budget != self.budget, "law: must be of the question and budget")
         if isinstance(law, StrategyNoise):
             root = law.workload.root
             off = float(np.abs(root - (root @ law.inverse) @ law.strategy).max() / np.abs(root).max())

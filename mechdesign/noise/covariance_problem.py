@@ -193,10 +193,9 @@ class CovarianceProblem(Problem):
         declared, value = self.declared, stated.value
         law = instance("law", stated.law, CorrelatedGaussianNoise)
         if law.lift is not None or law.budget != self.budget or law.dimension != declared.n:
-            raise DesignError("law: must be of this question, from its budget")
+            raise DesignError("law: must be of the question and budget")
         yield from budget_claims(self.spent_by(law.rows), self.budget, self.worth)
-        if len(given) != declared.further:
-            raise DesignError("given: must hold the further variables of the problem")
+        DesignError.when(len(given) != declared.further, "given: must hold the problem's further variables")
         yield Claim.of(f"the objective is at most {value:.9g}", PROVED, value - self.value_of(law, given))
         for k, label in enumerate(declared.labels):
             slacks = (self._slack(i, law, given) for i in np.flatnonzero(declared.family == k).tolist())

@@ -229,7 +229,7 @@ register_law("discrete_gaussian", discrete_gaussian)
 
 def _whole(sensitivity: float) -> int:
     if not (sensitivity >= 1 and sensitivity == int(sensitivity)):
-        raise DesignError.of("sensitivity", sensitivity, "must be a positive whole number for discrete noise")
+        raise DesignError.of("sensitivity", sensitivity, "must be a positive integer for discrete noise")
     return int(sensitivity)
 
 

@@ -298,8 +298,7 @@ class KNormNoise(Checked, AddedNoise):
     def norm_of(self, z: Numbers) -> Array:
         """Return the noise's own norm of vectors, shape (..., k)."""
         held = np.atleast_1d(checks.array("z", z, ndim=None))
-        if held.shape[-1] != self.dimension:
-            raise DesignError(f"z: must have {self.dimension} numbers in its last axis")
+        DesignError.when(held.shape[-1] != self.dimension, f"z: the last axis must be {self.dimension}")
         return self.body.gauge(held[..., self.moving] / self._widths)
 
     def log_density(self, z: Numbers) -> Values:

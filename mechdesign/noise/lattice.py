@@ -313,8 +313,7 @@ def free_lattice(question: NoiseQuestion, cells: int, side: int) -> LatticeDecla
     """Return the program over every noise, with `cells` cells a sensitivity and `side` points on each side; even losses have mirrored entries."""
     q = question
     integer("side", side, integer("cells", cells, 1, 10**5), 10**5)
-    if q.integer and cells != q.change:
-        raise DesignError.of("cells", cells, f"must be {q.change}, the change of whole numbers")
+    refuse(q.integer and cells != q.change, "cells", cells, f"must be {q.change}, as whole numbers change")
     held = lower_costs(q.given_loss, -side - 1, side + 1, q.unit(cells), whole=q.integer)
     costs = [round_down(Fraction(n, held.denominator)) for n in held.numerators]
     beyond = min(costs[0], costs[-1])
@@ -392,8 +391,7 @@ class LatticeProblem(FiniteProblem):
 
     @classmethod
     def unknown_of(cls, numbers: Any) -> LatticeNoise:
-        if numbers.of != "data":
-            raise DesignError.of("of", numbers.of, "must be 'data': noise is added to one answer about all")
+        refuse(numbers.of != "data", "of", numbers.of, "must be 'data': noise is added to one answer of all")
         unknown = LatticeNoise(
             numbers.step,
             numbers.side * numbers.step,

@@ -425,8 +425,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
 
     def problem(self) -> LatticeProblem:
         """Return the declared program over the masses, as wide as truncated Laplace noise: on 16 cells a sensitivity, or on the whole numbers."""
-        if self.dimension > 1:
-            raise DesignError.of("dimension", self.dimension, "must be 1: a search over laws has no program")
+        refuse(self.dimension > 1, "dimension", self.dimension, "must be 1: a search of laws has no program")
         window = reach(self)
         # with 8 cells a sensitivity the cost is up to 1.4% higher at (3, .01)
         n = self.change if self.integer else max(1, min(16, math.floor(MOST_POINTS / 2 / window)))

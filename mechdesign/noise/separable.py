@@ -483,8 +483,7 @@ def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
 def check_profile(profile: Numbers, name: str = "sensitivities") -> Array:
     """Return the profile as a vector, or raise DesignError."""
     values = doubles(name, profile, "must be a vector of numbers")
-    if values.ndim != 1 or values.size == 0:
-        raise DesignError.of(name, profile, "must be a vector with at least one coordinate")
+    refuse(values.ndim != 1 or values.size == 0, name, profile, "must be a vector of at least one coordinate")
     values = rounded_up(values, profile)
     # minima and maxima propagate NaN and infinities
     low, high = float(values.min()), float(values.max())

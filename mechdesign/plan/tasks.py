@@ -231,8 +231,7 @@ class Mean(Task):
     def read(self, name: str, x: Any, parts: Sequence[Part]) -> list[Array]:
         if len(parts) == 1:
             return super().read(name, x, parts)
-        if (pair := checks.answers(name, x)).shape != (2,):
-            raise DataError(f"{name}: must be the sum and the count")
+        DataError.when((pair := checks.answers(name, x)).shape != (2,), f"{name}: must be sum and count")
         middle = (Fraction(self.upper) + Fraction(self.lower)) / 2
         centred = (Fraction(pair[0]) - middle * Fraction(pair[1])) / self._grain
         steps = max(

@@ -313,8 +313,7 @@ def _law(name: str, law: FrozenLaw) -> FrozenLaw:
         law = law()
     remedy = "must be a frozen scipy.stats law; cut samples with numpy.clip or by selecting them"
     refuse(not hasattr(law, "dist") or not callable(getattr(law, "support", None)), name, law, remedy)
-    if not hasattr(law, "pdf"):
-        raise DesignError.of("prior", law, "must be a continuous law; pass its samples for a discrete one")
+    refuse(not hasattr(law, "pdf"), "prior", law, "must be a continuous law; of a discrete one pass samples")
     try:
         good = not any(math.isnan(float(v)) for v in (*law.support(), law.cdf(0.0)))
     except (TypeError, ValueError):

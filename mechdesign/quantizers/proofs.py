@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, fraction, round_down, round_up
@@ -324,8 +324,7 @@ def _parts(stated: Certificate) -> tuple[QuantizerDesign, ExactLaw]:
     law = instance("law", instance("law", stated.law, Quantizer).law, ExactLaw)
     if (law.knots[0], law.knots[-1]) != tuple(map(Fraction, design.input_range)):
         raise DesignError.of("law", law.knots, f"must be on the question's inputs {design.input_range}")
-    if not design.allows(stated.law.bins):
-        raise DesignError.of("law", stated.law.bins, "must have outputs that the question allows")
+    refuse(not design.allows(stated.law.bins), "law", stated.law.bins, "must have outputs of the question")
     return design, law
 
 

@@ -206,8 +206,7 @@ class MetricSpace(Checked):
             array(name, given, ndim=None).ravel()
             for name, given in (("latitude", latitude), ("longitude", longitude))
         )
-        if lat.size != lon.size:
-            raise DesignError.of("longitude", lon.size, f"must have as many entries as latitude ({lat.size})")
+        refuse(lat.size != lon.size, "longitude", lon.size, f"must be as many as latitude ({lat.size})")
         if (np.abs(lat) > 90).any():
             raise DesignError.of("latitude", float(lat[np.abs(lat) > 90][0]), "must lie in [-90, 90] degrees")
         # Equal places are found by their coordinates: their rounded distance need not be 0.

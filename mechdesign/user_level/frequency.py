@@ -59,8 +59,8 @@ import numpy as np
 
 from mechdesign import checks
 from mechdesign.channels.channel import Channel, Response
-from mechdesign.checks import Checked, field
-from mechdesign.errors import DataError, DesignError
+from mechdesign.checks import Checked, field, refuse
+from mechdesign.errors import DataError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import RoundedSum
@@ -106,8 +106,7 @@ def simplex_projection(estimate: Numbers, space: MetricSpace | None = None) -> A
     ones = np.ones(held.shape[:-1])
     if space is None or checks.instance("space", space, MetricSpace).kind != "clustered":
         return _project(held, ones)
-    if held.shape[-1] != space.size:
-        raise DesignError.of("estimate", held.shape, f"must have one entry per point ({space.size})")
+    refuse(held.shape[-1] != space.size, "estimate", held.shape, f"must have an entry a point ({space.size})")
     groups = held.reshape(*held.shape[:-1], *space.shape)
     masses = _project(groups.sum(axis=-1), ones)
     inside = _project(groups, masses)

@@ -237,8 +237,7 @@ class TreeHistogram(Checked, Saved):
             held = checked_items(self.space, datasets, (self.users, self.items), "central")
             return np.bincount(held.ravel(), minlength=size)
         found, given = checks.answers("datasets", datasets), checks.finite("sizes", sizes)
-        if found.shape != (size,):
-            raise DataError(f"datasets: must be counts of all users together, shape {(size,)}")
+        DataError.when(found.shape != (size,), f"datasets: must be counts of all users, shape {(size,)}")
         if given.shape not in ((), (self.users,)) or (given != self.items).any():
             raise DataError(f"sizes: must be {self.items} for each of {self.users} users")
         if ((found < 0) | (found != np.floor(found))).any() or found.sum() != self.total:
@@ -347,11 +346,9 @@ class UserHistogram(Design):
             said = "protects how many items a user holds, which is public here (bounded): LinearRelease protects it"
             raise DesignError.of("sizes", self.privacy.sizes, said)
         checks.settle(self, privacy=replace(self.privacy, model="central"))
-        if self.space.size < 2 or self.space.size > _POINTS:
-            allowed = f"must have 2 to {_POINTS} points: merge near ones"
-            raise DesignError.of("space", self.space.size, allowed)
-        if self.total > 1 << 50:
-            raise DesignError.of("items", self.items, f"of {self.users} users must be at most 2^50 in all")
+        allowed = f"must have 2 to {_POINTS} points: merge near ones"
+        refuse(self.space.size < 2 or self.space.size > _POINTS, "space", self.space.size, allowed)
+        refuse(self.total > 1 << 50, "items", self.items, f"of all {self.users} users must be at most 2^50")
         near, far = (self.privacy.alpha * d for d in (self._shortest, self.space.diameter))
         if near < _LEAST * self.items or far > 1e15 or self._shortest < 1e-100:
             said = f"must be at least 2^-40 times the items over the shortest distance, {self._shortest:g}, and at most 1e15 over the diameter"

@@ -85,8 +85,7 @@ def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int],
             )
     items = space.indices(datasets, name="datasets")
     expected, got = (shape, items.shape) if model == "central" else (shape[1:], items.shape[-1:])
-    if got != expected or items.ndim > 2:
-        raise DataError(f"datasets: must have shape {expected}: users and items")
+    DataError.when(got != expected or items.ndim > 2, f"datasets: must have shape {expected}: users, items")
     return items
 
 

@@ -468,8 +468,7 @@ def alpha_from_semantics(epsilon: Numbers, *, fraction: Numbers, distance: Numbe
     held = {name: checks.array(name, value, ndim=None) for name, value in given.items()}
     for name, values in held.items():
         refuse((values <= 0).any(), name, values.tolist(), "must be positive")
-    if (held["fraction"] > 1).any():
-        raise DesignError.of("fraction", fraction, "must be at most 1, the whole of a user's data")
+    refuse((held["fraction"] > 1).any(), "fraction", fraction, "must be at most 1, all of a user's data")
     try:
         return checks.positive("alpha", np.min(held["epsilon"] / (held["fraction"] * held["distance"])))
     except ValueError:

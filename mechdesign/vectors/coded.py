@@ -222,8 +222,7 @@ class CodedMechanism(Saved, ABC):
         refuse(seed is None and first, "first", first, remedy)
         drawn = self.codes(x, used, first=first, clip=clip).reshape(-1, self.slots)
         DataError.when(len(drawn) >= 1 << 32, "x: a message holds fewer than 2^32 vectors")
-        if first + len(drawn) > (1 << 63) - 1:
-            raise DesignError.of("first", first, "must leave every vector a number below 2^63")
+        refuse(first + len(drawn) > (1 << 63) - 1, "first", first, "must leave vectors numbers below 2^63")
         head = _HEAD.pack(_MAGIC, _VERSION, _SEEDED if seed is None else 0, self.fingerprint, len(drawn))
         source = used.to_bytes(_SEED_BYTES, "little") if seed is None else first.to_bytes(8, "little")
         body = head + source + packed(drawn.ravel(), self.code_bits)
@@ -254,8 +253,7 @@ class CodedMechanism(Saved, ABC):
         if not isinstance(message, (bytes, bytearray, memoryview)):
             raise DataError("message: must be bytes")
         data = bytes(message)
-        if len(data) < _HEAD.size + 12:
-            raise ResultFormatError("message: truncated, or none of a vector mechanism")
+        ResultFormatError.when(len(data) < _HEAD.size + 12, "message: truncated, or of no vector mechanism")
         magic, version, flags, mark, count = _HEAD.unpack_from(data)
         ResultFormatError.when(magic != _MAGIC, "message: not one of a vector mechanism")
         if version != _VERSION or flags & ~_SEEDED:

@@ -374,7 +374,7 @@ def strategy(result: Json, account: Account) -> None:
     rows, count = law["strategy"], counts_of(design["workload"])
     account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
     if not rows or any(len(row) != count for row in rows) or design["weights"] is not None or design["span"]:
-        raise Refused("a strategy on other counts than the workload's")
+        raise Refused("a strategy on other counts than the workload")
     budget_is_kept(design["privacy"], law["budget"], account)
     account.takes(len(rows) * count, 100)
     changes, vectors = design["changes"], design["changes"]
@@ -492,8 +492,7 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
     B = A R⁺ in doubles leaves A − B R, which is computed in integers: B + (A − B R) R⁺ is off by the square of what B is off by.
     """
     rows, count = law["strategy"], counts_of(law["workload"])
-    if not rows or any(len(row) != count for row in rows):
-        raise Refused("a strategy on other counts than the workload's")
+    refuse(not rows or any(len(row) != count for row in rows), "a strategy on other counts than the workload")
     rank = len(rows)
     asked = answers(law["workload"], MOST_WORK // rank)
     if asked is None or rank**3 > MOST_WORK:
@@ -552,8 +551,7 @@ def stream(result: Json, account: Account) -> None:
     asked = law["size"] == steps and len(law["poles"]) <= design["buffers"] <= MOST_BUFFERS
     account.agrees("steps and buffers are those of the design", asked)
     apart = often["apart"] or often["every"] or 0
-    if not (apart >= 1 and 1 <= often["times"] <= -(-steps // apart)):
-        raise Refused("steps that nobody can take part in")
+    refuse(not (apart >= 1 and 1 <= often["times"] <= -(-steps // apart)), "steps nobody can take part in")
     if not all(holds for *_, holds in account.rows):
         return
     budget_is_kept(design["privacy"], law["budget"], account)

@@ -291,7 +291,7 @@ def lattice_noise(result: Json, account: Account) -> None:
         law = law["law"]
     elif design["dimension"] != 1 or moved != 1:
         raise Refused("noise of one number for several")
-    refuse(whole != (law[""] == "integer-noise"), "noise for numbers of the other kind, whole or not")
+    refuse(whole != (law[""] == "integer-noise"), "noise for the other kind of numbers")
     law = on_cells(law) if whole else law
     total = total_of(law)
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
@@ -374,8 +374,7 @@ def largest_excess(law: Json, low: Fraction, account: Account) -> Fraction:
 def named_noise(result: Json, moved: int, account: Account) -> None:
     """Check noise of a named family on every coordinate: its changes, what it consumes, its loss, and the bound."""
     design, noise = result["design"], result["mechanism"]
-    if design["integer"] != (noise["law"]["name"] in WHOLE):
-        raise Refused("noise for numbers of the other kind, whole or not")
+    refuse(design["integer"] != (noise["law"]["name"] in WHOLE), "noise for the other kind of numbers")
     held, sensitivity, count = noise["sensitivity"], design["sensitivity"], noise["dimension"]
     if isinstance(held, dict):  # a change of c coordinates by the sensitivity is among those that it is for
         reach = held["linf"] is not None and held["linf"] >= sensitivity and held["each"] is None

@@ -424,8 +424,7 @@ def with_noise(law: Json, neighbours: str, budget: str, account: Account) -> Fra
         if privacy[""] == budget == "zcdp":
             taken += Fraction(privacy["rho"]) + Fraction(privacy["xi"])
             continue
-        if privacy[""] == "zcdp" or privacy.get("delta", 0):
-            raise Refused(f"{name}: a part of the budget in another currency")
+        refuse(privacy[""] == "zcdp" or privacy.get("delta", 0), f"{name}: a part in another currency")
         loss = Fraction(privacy["epsilon"])
         high = exp_bounds(loss)[1]
         taken += loss * (high - 1) / (high + 1) if budget == "zcdp" else loss

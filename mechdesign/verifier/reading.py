@@ -538,8 +538,7 @@ def points_of(privacy: Json) -> list[tuple[float, float]]:
         return [(0.0, privacy["eta"])]
     given = privacy.get("points") or [(privacy["epsilon"], privacy.get("delta", 0.0))]
     points: list[tuple[float, float]] = sorted({(e, d) for e, d in given})
-    if not all(0 <= e < math.inf and 0 <= d <= 1 for e, d in points):
-        raise Refused("a point (epsilon, delta) that is none")
+    refuse(not all(0 <= e < math.inf and 0 <= d <= 1 for e, d in points), "no point (epsilon, delta)")
     return points
 
 

@@ -644,5 +644,5 @@ def _unknowns_of(objective: Any, constraints: Any) -> list[Unknown]:
         whole_remedy = "is boolean or integer: an unknown is continuous"
         raise DesignError.of("variable", own[0].name(), whole_remedy if whole else remedy)
     found = [v for v in held.values() if isinstance(v, Unknown)]
-    DesignError.when(not found, "objective: holds no unknown, such as md.Table(inputs, outputs)")
+    refuse(not found, "objective and rows", given, "hold no unknown, such as md.Table(inputs, outputs)")
     return found

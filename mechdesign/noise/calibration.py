@@ -3,10 +3,8 @@ r"""Calibration: the least noise of a family that meets a privacy requirement.
 The variance (or E|T|) of the law is minimised over its shape and scale, subject to δ(ε) ≤ δ in K dimensions, each coordinate
 of sensitivity Δ.
 
-`mechdesign.noise.calibration_search` finds the law (`ShapeSearch`); what it consumes is enclosed there too (`consumed`), on a
-different grid, which is the proof. Laws and their privacy losses: `laws` and `families`. δ(ε) of one number:
-`mechdesign.accounting.profile`; of K numbers: `mechdesign.accounting.interval`. The release: `AdditiveNoise` in `additive`.
-The lower bound: `least_symmetric`. Several mechanisms together: `JointCalibration`.
+The law is found, and its consumption proved on another grid, in `mechdesign.noise.calibration_search` (`ShapeSearch`, `consumed`); δ(ε) is that of
+`mechdesign.accounting.interval`. The release is `AdditiveNoise`, the lower bound `least_symmetric`; `JointCalibration` takes several mechanisms.
 
 **The lower bound in closed form.** A change v of the answer moves the statistic :math:`\sum_i v_i T_i/\lVert v\rVert_2` by
 :math:`\lVert v\rVert_2`; its variance is that of one coordinate, it is symmetric, and (ε, δ)-private as the answer is.

@@ -206,8 +206,8 @@ class SelectionFamilies:
 
 def _family(name: str, given: Numbers, m: int) -> Array:
     table = checks.array(name, given, ndim=2)
-    allowed = f"{name} has shape {table.shape}: must be ({m - 1}, {m - 1}), row n with n + 1 entries"
-    DesignError.when(table.shape != (m - 1, m - 1), allowed)
+    allowed = f"must be ({m - 1}, {m - 1}), row n with n + 1 entries"
+    checks.refuse(table.shape != (m - 1, m - 1), f"shape of {name}", table.shape, allowed)
     if np.any(np.triu(table, 1)) or np.any(table < 0):
         raise DesignError(f"{name}: must be lower triangular and non-negative")
     sums = table.sum(axis=1)

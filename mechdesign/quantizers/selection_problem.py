@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 
-from mechdesign.checks import instance, integer
+from mechdesign.checks import instance, integer, refuse
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.files import check_writable
@@ -86,7 +86,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         if getattr(self.objective.expr, "question", None) is None:
             raise DesignError("objective: must be Minimize(Q.lemma1(prior, loss)) of the selection Q")
         o, u = self.box
-        DesignError.when(not ((o >= 0) & (o <= u)).all(), "box: need 0 <= o <= u")
+        refuse(not ((o >= 0) & (o <= u)).all(), "box", (o, u), "need 0 <= o <= u")
         self.loss.check_convex(self.unknown.bins, *self.input_range)
         if self.own:
             _ = self.declared

@@ -159,8 +159,8 @@ class PiecewiseTable:
     def _rows(self, name: str) -> Array:
         shape = (len(self.knots) - 1, len(self.bins))
         table = np.array(as_doubles(name, getattr(self, name), "must be an array of probabilities"))
-        allowed = f"{name} has shape {table.shape}: must be {shape}, one row a segment, one column a bin"
-        DesignError.when(table.shape != shape, allowed)
+        allowed = f"must be {shape}, one row a segment, one column a bin"
+        refuse(table.shape != shape, f"shape of {name}", table.shape, allowed)
         if not (table >= -1e-12).all() or not (np.abs(table.sum(axis=1) - 1) <= 1e-9).all():
             raise DesignError(f"{name}: every row must be non-negative and sum to 1")
         np.maximum(table, 0.0, out=table)

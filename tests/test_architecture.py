@@ -142,7 +142,7 @@ CORE = modules_of(PROJECT["dependencies"])
 EXTRAS = {
     name: modules_of(needs)
     for name, needs in PROJECT["optional-dependencies"].items()
-    if name not in ("all", "docs", "test")
+    if name not in ("all", "check", "docs", "test")
 }
 
 

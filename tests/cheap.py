@@ -252,4 +252,4 @@ def sealed(payload: Any) -> str:
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     digest = hashlib.sha256(text.encode()).hexdigest()
     document = {"format": FORMAT, "version": VERSION, "sha256": digest, "payload": payload}
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(document, ensure_ascii=False)  # not indented, which the fast encoder does not do

@@ -41,9 +41,9 @@ def put(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
     """The payload with another node at `path`."""
     if not path:
         return value
-    payload = copy.deepcopy(payload)
-    at(payload, path[:-1])[path[-1]] = value
-    return payload
+    made = copy.copy(payload)  # what is beside the path is shared
+    made[path[0]] = put(payload[path[0]], path[1:], value)
+    return made
 
 
 _NO_NUMBER = {"$float": "inf"}, {"$float": "nan"}, None

@@ -11,10 +11,10 @@ rows of them, ``@kind``, ``'word'``, ``any``; ``|`` is or.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import enum
 import json
+import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
@@ -159,11 +159,9 @@ def declared() -> dict[str, list[str]]:
     """The kinds and laws that each module of the package registers, read from its text."""
     found: dict[str, list[str]] = {}
     for name, path in house.modules().items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-                prefix = {"serializable": "", "register_law": "law:"}.get(node.func.id)
-                if prefix is not None and isinstance(node.args[0], ast.Constant):
-                    found.setdefault(name.partition(".")[2], []).append(f"{prefix}{node.args[0].value}")
+        text = path.read_text(encoding="utf-8")
+        for of, kind in re.findall(r'^@?(serializable|register_law)\(\s*"([\w-]+)"', text, re.MULTILINE):
+            found.setdefault(name.partition(".")[2], []).append("law:" * (of == "register_law") + kind)
     return {module: sorted(kinds) for module, kinds in sorted(found.items())}
 
 

@@ -3,7 +3,6 @@
 import functools
 import json
 import math
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -15,9 +14,9 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.choose import comparison
 from mechdesign.choose.candidates import candidates
-from mechdesign.choose.comparison import OTHER, _parsed
+from mechdesign.choose.comparison import OTHER
 from mechdesign.choose.questions import check_same_privacy
-from mechdesign.evidence.proofs import CLAIMED, Scope
+from mechdesign.evidence.proofs import Scope
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.verifier.verify import verify as alone
 
@@ -375,84 +374,6 @@ def test_a_mark_that_was_taken_out_is_refused_by_both_checkers() -> None:
     text = cheap.sealed(json.loads(dumps(found).replace(OTHER, ""))["payload"])
     assert not all(claim.holds for claim in loads(text).agreements())
     assert not all(holds for *_, holds in alone(text).rows)
-
-
-# -- What is marked as a lower bound of every mechanism that answers a question is above the error of none that `compare` tries
-
-ROUNDING = 1e-9
-"""Relative: of bounds and errors that are sums in doubles."""
-Bound = tuple[str, float]
-
-
-def sensitivity(rng: np.random.Generator, size: int, whole: bool) -> object:
-    """Changes of one kind or another: a number, a ball, a hull, bounds of each, of few, of those that only rise."""
-    unit = float(rng.integers(1, 4)) if whole else float(rng.uniform(0.2, 5))
-    few = int(rng.integers(1, size + 1))
-    kinds = (
-        unit,
-        md.Sensitivity(linf=unit, l0=few),
-        md.Sensitivity(l1=unit, signed=bool(rng.random() < 0.5)),
-        md.Sensitivity(l2=unit, signed=bool(rng.random() < 0.5)),
-        md.Sensitivity(linf=unit, l1=unit * float(rng.uniform(1, size + 0.5))),
-        md.Sensitivity(each=(unit * rng.integers(1, 4, size)).tolist(), l0=few),
-        md.Sensitivity.of_contribution(linf=unit, l0=few, dimension=size),
-        md.Sensitivity.of_contribution(linf=unit, l0=few, dimension=size, neighbours="replace"),
-    )
-    return kinds[int(rng.integers(len(kinds)))]
-
-
-def of_one_number(query: md.NumericQuery, privacy: object, whole: bool) -> float:
-    """Each number by itself is one number, of at least the error that the best noise for it has."""
-    if isinstance(privacy, md.ZeroConcentratedDP):  # the textbook's conversion, at δ = .01
-        privacy = md.ApproximateDP(privacy.rho + 2 * math.sqrt(privacy.rho * math.log(100)), 0.01)
-    widths, times = np.unique(query.bounds.widths(query.dimension), return_counts=True)
-    found = 0.0
-    for width, count in zip(widths.tolist(), times.tolist()):
-        if width >= whole:
-            alone = md.OptimalNoise(privacy, width, query.loss, integer=whole)
-            found += count * (alone.solve(gap=0.02, time_limit=0.3).lower_bound or 0.0)
-    return found / query.dimension
-
-
-def bounds_on(name: str, found: md.Comparison, alone: dict[bool, float]) -> Iterator[Bound]:
-    """The lower bounds of every mechanism that hold of one that was tried."""
-    question, result = found.question, found.results[name]
-    if found.least is not None:
-        yield f"least ({found.least_name})", found.least
-    for other, speaks in found.results.items():
-        among = speaks.among
-        if among is None or not among.every or speaks.lower_bound is None or speaks.bound_how == CLAIMED:
-            continue
-        own = speaks.design.asked_by(question)
-        if isinstance(question, md.LocalReport):
-            own = speaks.design.allows(result.mechanism.bins)  # it speaks of the outputs that it names
-        if own:
-            yield other, speaks.lower_bound
-    if isinstance(question, md.NumericQuery):
-        continuous = not question.integer or question.continuous(result)
-        if not question.integer:
-            yield "one number", alone[False]
-        elif (
-            not continuous or question.loss == "absolute"
-        ):  # in squares noise that is not whole may cost less
-            yield "one whole number", alone[True]
-
-
-def below(asked: object, privacy: object) -> tuple[list[str], int]:
-    """Which candidates have less error than a bound of every mechanism allows, and how many bounds were compared."""
-    question, privacy = _parsed(asked, privacy, None)
-    found = md.compare(question, privacy, time_limit=0.5, progress=False)
-    alone = {}
-    if isinstance(question, md.NumericQuery):
-        alone = {question.integer: of_one_number(question, privacy, question.integer)}
-    wrong, seen = [], 0
-    for name, result in found.results.items():
-        error = question.error(result)
-        for of, bound in bounds_on(name, found, alone):
-            seen += bound > 0
-            if error < bound * (1 - ROUNDING):
-                wrong.append(f"{question}, {privacy}: {name} has {error!r}, below {bound!r} of {of}")
-    return wrong, seen
 
 
 def test_rows_stand_in_the_order_of_the_questions_loss():

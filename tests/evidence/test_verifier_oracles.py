@@ -27,10 +27,10 @@ from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
 from mechdesign.verifier import composition, vectors
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.calibration import Term, beyond_changes, bounds_of, delta_on, reached
-from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS, ROUND, discrete_gaussian, mills
+from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS, discrete_gaussian, mills
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
-from mechdesign.verifier.knorm import SUMMED, round_delta
-from mechdesign.verifier.noise import ROOM, Copies
+from mechdesign.verifier.knorm import round_delta
+from mechdesign.verifier.noise import Copies
 from mechdesign.verifier.reading import Account, Refused, read
 from mechdesign.verifier.verify import verify
 from tests.programs import refused
@@ -71,11 +71,6 @@ def test_delta_of_discrete_gaussian_noise_is_the_sum(sigma: str) -> None:
         cells, infinite = law.cells(shift, 2**14)
         assert len(cells) < 2**16 and infinite < Decimal("1e-30")
         assert abs(sum(cell.p for cell in cells) - 1) < Decimal("1e-30")
-
-
-def test_room_for_decimals_is_room() -> None:
-    """A sum such as 1 + 1e-45 is 1 in the 28 digits of a module."""
-    assert min(ROUND, ROOM, SUMMED) > 1
 
 
 def test_three_discrete_laplace_coordinates_in_fractions() -> None:
@@ -192,8 +187,6 @@ def test_the_ratio_of_a_normal_tail_to_its_density_is_that_of_erfc(x: str) -> No
 
 
 # -- The stand-alone check of correlated Gaussian noise, counts and strategies: sound and doctored files, other computations, the package
-
-A = md.ApproximateDP(1.0, 1e-6)
 
 
 @settings(max_examples=30, deadline=None)

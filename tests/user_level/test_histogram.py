@@ -124,7 +124,6 @@ def test_the_line_is_optimal_and_what_the_bound_counts():
 # -- Frequency estimation: unbiasedness, exact variances, proved error bounds, projections -------------------
 
 SPACE = md.MetricSpace.clustered(4, 3, within=0.2)
-TRUTH = np.array([30, 5, 5, 20, 10, 0, 0, 0, 10, 15, 3, 2]) / 100
 CHANNELS: dict[str, Response] = {
     "metric": ClusteredResponse(SPACE, 6.0),
     "k-ary": KaryResponse(12, 1.0),
@@ -134,10 +133,6 @@ CHANNELS: dict[str, Response] = {
         np.hstack([Channel.exponential(SPACE, 5.0).matrix * 0.9, np.full((12, 2), 0.05)]), SPACE
     ),
 }
-
-
-def items_of(histogram: np.ndarray, count: int) -> np.ndarray:
-    return np.repeat(np.arange(len(histogram)), np.rint(histogram * count).astype(int))
 
 
 @pytest.mark.parametrize("name", CHANNELS)

@@ -49,7 +49,6 @@ def relative(given: Any) -> md.Plan:
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: plan(tasks={"a": 3}), "a = 3"),
     (lambda: plan(weights={"a": 1e301}), "weights"),
     (lambda: plan(weights={}), "weights = {}: must have one name at least"),
     (lambda: plan(weights={1: 2.0}), "must have names that are strings"),
@@ -58,17 +57,12 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: plan(md.ZeroConcentratedDP(0.1, 0.1)), "xi"),
     (lambda: plan(targets={"a": 1.0}, weights={"a": 1.0}), "targets"),
     (lambda: plan(md.GaussianDP(0.5), targets={"a": 1.0}), "targets"),
-    (lambda: plan(disjoint=[["a"], ["a"]]), "disjoint"),
     (lambda: plan(disjoint=[["a"]], neighbours="replace"), "add-remove"),
     *((lambda p=p, kept=kept: plan(p, families=(kept,)), "families") for p, kept in ((PURE, "gaussian"), (RHO, "laplace"))),
     (lambda: plan(tasks={"a": md.NumericQuery(1, 1.0, rounds=2)}), "once"),
     (lambda: plan(tasks={"a": md.NumericQuery(1, 1.0)}, neighbours="replace"), r"tasks\['a'\].*replace"),
     *((lambda privacy=privacy: unmet(privacy), "target") for privacy in (md.PureDP(500.0), APPROXIMATE, RHO)),
-    *(
-        (lambda privacy=privacy, clip=clip: units(privacy, clip), "choose other units")
-        for privacy in (PURE, md.ZeroConcentratedDP(0.1), md.ApproximateDP(1.0, 1e-6))
-        for clip in (1e-100, 1e77, 1e100)
-    ),
+    *((lambda clip=clip: units(APPROXIMATE, clip), "choose other units") for clip in (1e-100, 1e100)),
     (lambda: md.Mean(3, 2, 10), "upper"),
     (lambda: md.Sum(1.5, whole=True), "clip"),
     (lambda: md.Sum(1.0, values=[-1.0, 2.0], n=3), "values"),
@@ -82,9 +76,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: choosing(targets={"visits": 9.0, "spent": 99.0}), "targets"),
     (lambda: choosing(neighbours="replace"), "neighbours"),
     (lambda: choosing(disjoint=[["winner"]]), "disjoint"),
-    (lambda: choosing(weights={"winner": 2.0}), "weights"),
     (lambda: choosing(tasks=winner(md.ZeroConcentratedDP(0.01))), "PureDP"),
-    (lambda: choosing(md.ApproximateDP(1.0, 0.1), tasks=winner(md.ApproximateDP(0.1, 0.1))), "PureDP"),
     (lambda: choosing(tasks=winner(md.PureDP(0.1), largest=2)), "largest"),
     (lambda: choosing(chosen=winner(md.PureDP(0.1))), "names of their own"),
     (lambda: plan(tasks=winner(md.PureDP(0.1))), "with noise"),
@@ -100,7 +92,6 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         for given in ({"visits": 0.05}, {"visits": (0, 1)}, {"visits": (0.1, math.nan)}, {"other": (0.1, 1)}, 5)
     ),
     (lambda: Ledger("nowhere.jsonl"), r"there is no ledger .*nowhere.jsonl: give its budget to open one"),
-    (lambda: Ledger("nowhere.jsonl", md.MetricDP(1.0)), "must be a PureDP"),
     (lambda: Ledger("nowhere.jsonl", md.ZeroConcentratedDP(1.0, 0.1)), "must have xi = 0"),
     (lambda: Ledger("no/where.jsonl", PURE), "there is no folder"),
     (lambda: plan().solve().release({"a": 1}, ledger="year.jsonl"), "must be a Ledger"),

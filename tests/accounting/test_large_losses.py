@@ -65,7 +65,7 @@ def test_tiny_losses_hide_no_large_one(large: object, epsilon: float) -> None:
 
 
 @pytest.mark.parametrize(("law", "change"), [(stats.laplace(), 0.5), (stats.dlaplace(1e-4), 5000.0)])
-@pytest.mark.parametrize("below", [1e-5, 1e-3, 0.3, 1.0])
+@pytest.mark.parametrize("below", [pytest.param(1e-5, marks=pytest.mark.slow), 1e-3, 0.3, 1.0])
 def test_losses_that_no_other_lifts_over_epsilon_are_left_out(
     law: object, change: float, below: float
 ) -> None:

@@ -81,7 +81,7 @@ MADE: dict[str, Callable[[], Any]] = {
     "zcdp-allocation": lambda: md.NoiseAllocation("gaussian", [1.0, 2.0], md.ZeroConcentratedDP(0.3), loss=3),
     "calibration-normal": lambda: md.Calibration("gaussian", md.ApproximateDP(1.0, 1e-6), 1.0),
     "calibration-pure": lambda: md.Calibration("laplace", cheap.PURE, 1.0, rounds=3),
-    "calibration-sampled": lambda: md.Calibration("gaussian", md.ApproximateDP(1.0, 1e-6), md.Sensitivity(linf=1), sampling_rate=0.1, rounds=2),
+    "calibration-sampled": lambda: md.Calibration("gaussian", md.ApproximateDP(1.0, 1e-3), md.Sensitivity(linf=1), sampling_rate=0.1, rounds=2),
     "calibration-huber": lambda: md.Calibration("flipped_huber", md.ApproximateDP(1.0, 1e-2), md.Sensitivity(linf=1), sampling_rate=0.1, rounds=2),
     "correlated-span": lambda: md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], md.ApproximateDP(1.0, 1e-6), span=True),
     "correlated-weighed": lambda: md.CorrelatedGaussian(np.eye(3) + 0.2, md.ZeroConcentratedDP(0.1), weights=[1.0, 2.0, 3.0]),

@@ -182,7 +182,7 @@ SAID_ALIKE = {
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in LONG)) for kind in groups()]
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in (*LONG, "plan"))) for kind in groups()]
 )
 def test_no_list_is_cut_unseen(kind: str) -> None:
     """Emptied, shorter by one, one element twice: both checkers find it, or both that the file says what it said.
@@ -209,7 +209,7 @@ def test_no_list_is_cut_unseen(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in LONG)) for kind in groups()]
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in (*LONG, "plan"))) for kind in groups()]
 )
 def test_a_question_that_no_design_asks_is_none(kind: str) -> None:
     """Numbers of another sign or size, of no size, or of another type, words that are none, lists cut or repeated: what the package

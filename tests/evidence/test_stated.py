@@ -85,7 +85,7 @@ def test_no_other_part_stands_in_the_place_of_the_mechanism(name: str) -> None:
         assert not dataclasses.replace(result, mechanism=part).checks()["holds"].all()
 
 
-@pytest.mark.parametrize("name", files.DESIGNS)
+@pytest.mark.parametrize("name", cheap.DESIGNS)
 def test_the_summary_says_how_the_bound_is_checked(name: str) -> None:
     result = files.solved(name)
     table = result.checks()

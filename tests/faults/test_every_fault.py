@@ -51,6 +51,7 @@ LONG = [
     "B12 a thousand",
     "B12 both",
     "B13 million rounds",
+    "B20 channel",
     "B20 count",
     "C23 descent",
 ]

@@ -140,7 +140,7 @@ def test_pure_laplace_has_the_derived_scale() -> None:
     assert model.noise_scales_ == (pytest.approx(wanted), pytest.approx(wanted))
 
 
-@pytest.mark.parametrize("seed", [0, None])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), None])
 def test_noise_has_the_stated_scales(seed: int | None) -> None:
     exact, unit = second_moments(STRETCHED, 2.0)
     exact = (exact / unit).astype(float) * 4.0

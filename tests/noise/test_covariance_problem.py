@@ -270,7 +270,7 @@ def test_several_requirements_are_kept_at_once() -> None:
     assert both.value == pytest.approx(alone.value, rel=1e-7) and accepted(both)
 
 
-@pytest.mark.parametrize("above", [0.0, 1e-2, 1e-4])
+@pytest.mark.parametrize("above", [pytest.param(0.0, marks=pytest.mark.slow), 1e-2, 1e-4])
 def test_a_cap_near_its_floor(above: float) -> None:
     """Where S[0, 0] is 1 the other variance is infinite; near it solvers lose their digits in the coordinates of the loss."""
     S = md.Covariance([[1.0, 0.0], [1.0, 1.0]])

@@ -355,7 +355,9 @@ def test_the_charge_of_delta_counts(epsilon: float, delta: float, loss: str) -> 
     assert best_bound(design).value <= design.solve(cells=6).value < best_bound(pure).value
 
 
-@pytest.mark.parametrize("loss, gap", [("absolute", 0.02), ("squared", 0.06)])
+@pytest.mark.parametrize(
+    "loss, gap", [("absolute", 0.02), pytest.param("squared", 0.06, marks=pytest.mark.slow)]
+)
 def test_every_distance_is_sent_by_one_density(loss: str, gap: float) -> None:
     """u and -u send R(|u|)/2 to either side at distances of density k: on a grid nothing receives more than G."""
     design = md.OptimalNoise(md.ApproximateDP(12.0, 0.75), loss=loss)

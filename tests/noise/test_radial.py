@@ -196,7 +196,8 @@ def by_distances(d: int, t: float, epsilon: float) -> mp.mpf:
 
 
 @pytest.mark.parametrize(
-    ("d", "t", "epsilon"), [(2, 2.0, 1.0), (4, 9.0, 4.0), pytest.param(51, 1.8, 1.0, marks=pytest.mark.slow)]
+    ("d", "t", "epsilon"),
+    [(2, 2.0, 1.0), *(pytest.param(*far, marks=pytest.mark.slow) for far in ((4, 9.0, 4.0), (51, 1.8, 1.0)))],
 )
 def test_delta_of_round_noise_by_distances(d: int, t: float, epsilon: float) -> None:
     found = round_delta(d, Fraction(t), epsilon)

@@ -144,7 +144,7 @@ def test_uniform_noise_is_best_for_an_advantage() -> None:
         assert result.lower_bound <= 0.5 / eta * (1 + 1e-12) <= result.value * (1 + 1e-9)
         assert result.gap <= 1e-3 and result.tradeoff().advantage <= eta * (1 + 1e-12)
     for eta in (1e-7, 5.5e-5):  # where lattices are too large, or too slow
-        result = md.OptimalNoise(md.MembershipAdvantage(eta), loss="squared").solve(time_limit=0.5)
+        result = md.OptimalNoise(md.MembershipAdvantage(eta), loss="squared").solve(time_limit=0.2)
         assert result.value <= (1 + 1e-5) / (12 * eta**2) and result.certificate.verify()
     for eta, side in ((2e-4, 2500), (1e-5, 50_000)):  # whole numbers
         result = md.OptimalNoise(md.MembershipAdvantage(eta), integer=True).solve(time_limit=0.01)

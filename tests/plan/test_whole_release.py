@@ -298,8 +298,7 @@ def test_a_bound_that_is_not_reached_is_not_believed() -> None:
     assert not forged.certificate.verify()
 
 
-@pytest.mark.parametrize("norm", [2.5, 4.0])
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(("norm", "neighbours"), [(4.0, "add-remove"), (2.5, "replace")])
 def test_both_checkers_believe_a_plan_of_whole_counts_within_a_ball(norm: float, neighbours: str) -> None:
     changes = md.Sensitivity.of_contribution(l2=norm, neighbours=neighbours)
     tasks = {"h": Histogram(50, contribution=changes), "c": md.Count()}

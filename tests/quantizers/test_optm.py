@@ -241,7 +241,7 @@ def test_an_own_constraint_is_kept_exactly_and_proved_by_both_checkers() -> None
     assert solved.solve().value == pytest.approx(result.value, rel=1e-6)
 
 
-@pytest.mark.parametrize("families", ["symmetric", "separate"])
+@pytest.mark.parametrize("families", ["symmetric", pytest.param("separate", marks=pytest.mark.slow)])
 def test_what_rows_with_further_columns_forbid_is_proved(
     families: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,6 +397,7 @@ def test_a_law_outside_an_own_row_is_refused() -> None:
     assert "rows called 'cap' hold" in mixed.checks().query("not holds")["claim"].tolist()
 
 
+@pytest.mark.slow
 def test_convex_rows_with_little_room() -> None:
     law = stats.uniform(-1, 2)
     problem = md.OPTM([-2.5, -0.4, 0.4, 2.5], md.PureDP(1.5), law, families="separate").problem()

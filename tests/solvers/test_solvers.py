@@ -1,5 +1,6 @@
 """One conformance suite for every installed backend, and the registry's own behaviour."""
 
+import itertools
 import math
 import signal
 import threading
@@ -91,10 +92,6 @@ class TestConformance:
     def test_unknown_options(self, name: str, options: dict[str, object]) -> None:
         with pytest.raises(md.DesignError, match=r"options = .*nonsense"):
             solvers.solve(lp(), name, **options)
-
-    def test_status_is_the_packages(self, name: str) -> None:
-        assert type(solvers.get(name).solve(lp()).status) is Status
-        assert type(solvers.get(name).solve(lp(bound=1.0)).status) is Status
 
     def test_badly_scaled(self, name: str) -> None:
         answer = solvers.solve(lp(scale=1e5), name, fallback=False)
@@ -299,14 +296,24 @@ class Failing(Solver):
         return Solution(status, value, primal, {}, self.name, 0.0, native_status=self.way)
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture
 def failing(request: pytest.FixtureRequest) -> Iterator[str]:
     register(Failing(request.param))
     yield request.param
     unregister("failing")
 
 
-@pytest.mark.parametrize("name", [name for name in MODELLED if name != "bin-search"])
+# what an answer must be is checked in one place; how a solve ended each design takes in its own way
+ENDS = "raises", "limit", "inaccurate", "infeasible"
+FAILS = [
+    (name, way)
+    for name in MODELLED
+    for way in WAYS
+    if name != "bin-search" and (way in ENDS or name in ("table-problem", "optimal-quantizer"))
+]
+
+
+@pytest.mark.parametrize(("name", "failing"), FAILS, indirect=["failing"])
 def test_a_solver_that_fails_is_named(name: str, failing: str) -> None:
     made, options = cheap.DESIGNS[name]
     try:
@@ -337,9 +344,16 @@ def test_a_solver_without_duals_finds_the_law_and_no_bound(
     assert result.value == pytest.approx(cheap.solved(name).value, rel=1e-6) and result.certificate.verify()
 
 
-@pytest.mark.parametrize("status", [Status.FAILED, Status.INFEASIBLE, Status.UNBOUNDED])
-@pytest.mark.parametrize("name", ["bounded-count", "metric-channel", "mvu", "optimal-quantizer", "optimal-noise",
-                                  "optimal-integer-noise", "rqm", "biased-selection", "alphabet"])  # fmt: skip
+OTHERS = ["bounded-count", "mvu", "optimal-quantizer", "optimal-noise", "optimal-integer-noise", "rqm", "biased-selection", "alphabet"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("metric-channel", Status.INFEASIBLE),
+        *itertools.product(OTHERS, (Status.FAILED, Status.INFEASIBLE, Status.UNBOUNDED)),
+    ],
+)
 def test_no_failure_of_highs_is_an_infeasibility(
     name: str, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,6 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.accounting import composition
 from mechdesign.accounting.interval import NoiseTerm, delta_interval
-from mechdesign.model.exactly import Face
 from mechdesign.problem.spine import Design, Law
 from mechdesign.solvers import Solver
 from mechdesign.solvers.deadline import Deadline
@@ -128,37 +127,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_table_that_there_is_no_time_to_make_exact_is_left_out(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second or 5% past the limit ends the exact steps as well: the closed form is the answer then."""
-    exact = Face.slack
-
-    def slow(self: Face, number: int, v: Any) -> Any:
-        clock[0] += 0.1
-        return exact(self, number, v)
-
-    monkeypatch.setattr(Face, "slack", slow)
-    count = md.BoundedCount(12, md.ApproximateDP(1.0, 0.01), "squared")
-    result = count.solve(time_limit=3.0, certify=False)
-    assert result.value <= min(law.value for law in count.closed_forms() if isinstance(law, Law))
-    assert 4.0 <= clock[0] < 4.2
-
-
-def test_closed_forms_that_are_slow_end_with_the_limit(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forms = md.BoundedCount.closed_forms
-
-    def slow(self: md.BoundedCount) -> Iterator[Any]:
-        for known in forms(self):
-            clock[0] += 3.0
-            yield known
-
-    monkeypatch.setattr(md.BoundedCount, "closed_forms", slow)
-    assert md.BoundedCount(12, md.PureDP(1.0)).solve(time_limit=1.0).certificate.verify() and clock[0] == 3.0
-
-
 def test_a_verification_ends_with_its_limit(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     stated = md.BoundedCount(12, md.PureDP(1.0)).solve().certificate
     monkeypatch.setattr(Deadline, "elapsed", property(lambda self: 2.0))
@@ -241,38 +209,6 @@ def test_an_interval_that_is_not_refined_still_encloses(monkeypatch: pytest.Monk
                 wide = delta_interval(terms, 0.4, width=1e-3, time_limit=1.0, **options)
             assert wide.lower <= tight.upper and tight.lower <= wide.upper < 1.0
             assert wide.upper >= tight.upper * (1 - 1e-3)
-
-
-@pytest.mark.parametrize("left", [0.0, 0.5])
-def test_one_evaluation_takes_some_of_the_time_that_is_left(
-    left: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """10⁹ rounds, and noise that ends: where time is short, on a wider grid, and with digits beyond those of doubles on an eighth of it."""
-    made: list[tuple[int, type]] = []
-    composed = composition.convolve
-
-    def counted(parts: Any, tilt: Any, kind: Any = float, *most: Any) -> Any:
-        found = composed(parts, tilt, kind, *most)
-        made.append((found[1].size, kind))
-        return found
-
-    monkeypatch.setattr(composition, "convolve", counted)
-    cases = [
-        (stats.logistic(scale=100.0), 0.005, {"rounds": 10**9, "sampling_rate": 1e-5}),
-        (stats.laplace(scale=2e3), 250.0, {"rounds": 10**9}),
-        (stats.truncnorm(-8, 8, scale=0.1), 1e-3, {"rounds": 1000, "sampling_rate": 1e-9}),
-    ]
-    for law, epsilon, options in cases:
-        term = NoiseTerm(law, 1.0)
-        with monkeypatch.context() as patch:
-            patch.setattr(Deadline, "left", property(lambda self: left if self.finite else math.inf))
-            wide = delta_interval(term, epsilon, time_limit=1.0, points=2**18, **options)
-        assert 0 <= wide.lower <= wide.upper <= 1
-    with monkeypatch.context() as patch:  # without a limit the last scale took 20 million points
-        passing_after(patch, round(200 * left), left)
-        deep = md.Calibration("gennorm", md.ApproximateDP(7e3, 1e-250), 1.0, rounds=10**7)
-        deep.solve(time_limit=1.0, certify=False)
-    assert made and max(size * (8 if kind is np.longdouble else 1) for size, kind in made) <= 2**18
 
 
 def test_what_a_search_proved_stands_if_no_time_is_left(

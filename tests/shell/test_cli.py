@@ -1,9 +1,7 @@
 """The command line, run as a user runs it."""
 
-import ast
 import dataclasses
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,6 @@ from mechdesign.shell import cli
 from mechdesign.shell.spec_file import design_from_toml, designs
 from mechdesign.shell.studykit import Report, Study, check_study, run_study
 
-ROOT = Path(__file__).parents[2]
 SPEC = """
 design = "OPTM"
 bins = [-3.0, -0.5, 0.5, 3.0]
@@ -99,36 +96,6 @@ def test_a_conclusion_is_printed_with_its_table_only(tmp_path: Path) -> None:
         run_study(
             Study("wrong", "", "", lambda report: report.text("It is so.", of=["no table"])), tmp_path / "out"
         )
-
-
-def test_no_text_of_a_study_stands_apart_from_the_tables_that_it_speaks_of() -> None:
-    """After the opening of `run`, a text is in the block of a table, or inside one that has a table, or names its tables."""
-
-    def texts(body: list[ast.stmt], opening: bool, seen: bool) -> Iterator[int]:
-        called = [s.value.func.attr for s in body if _reports(s)]  # type: ignore[attr-defined]
-        seen = seen or "table" in called
-        for statement in body:
-            if _reports(statement) and statement.value.func.attr == "text":  # type: ignore[attr-defined]
-                named = any(k.arg == "of" for k in statement.value.keywords)  # type: ignore[attr-defined]
-                if not (seen or named or opening):
-                    yield statement.lineno
-            plain = _reports(statement) or isinstance(statement, (ast.Assign, ast.ImportFrom))
-            opening = opening and (plain or isinstance(getattr(statement, "value", None), ast.Constant))
-            for inner in ("body", "orelse"):
-                if not isinstance(statement, ast.FunctionDef):
-                    yield from texts(getattr(statement, inner, []), False, seen)
-
-    for path in (ROOT / "studies" / "mechdesign_studies").rglob("*.py"):
-        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(function, ast.FunctionDef):
-                apart = list(texts(function.body, function.name == "run", False))
-                assert not apart, f"{path.name}, lines {apart}: of which tables?"
-
-
-def _reports(statement: ast.stmt) -> bool:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    whom = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
-    return isinstance(whom, ast.Name) and whom.id == "report"
 
 
 def test_a_check_without_results_says_so_before_it_runs_anything(tmp_path: Path, monkeypatch, capsys) -> None:

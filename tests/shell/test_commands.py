@@ -226,9 +226,6 @@ def test_a_module_that_the_user_names_is_imported(tmp_path: Path, capsys, monkey
 COMMAND = f"{sys.executable} -c 'from mechdesign.shell.cli import main; main()'"
 
 
-# Thirty-six choices of bins, a line of the store each.
-
-
 def tiny(number: int, name: str = "t") -> Study:
     def body(report: Report) -> None:
         report.table(name, pd.DataFrame({"run": [number]}))

@@ -477,7 +477,7 @@ class AllocationPage(ScalesDesign):
         found = TradeOff.of_profile(lambda e: delta_at(terms, small, e)[0], at)
         return TradeOff((*found.points, *asked.points))
 
-    def spent(self, result: Result) -> Array:
+    def shares(self, result: Result) -> Array:
         r"""Return the share of the budget that each coordinate consumes, :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or :math:`\lambda_i/(\beta_i\varepsilon)`.
 
         These are the resources of the paper's Section IV-B; they sum to at most 1. Under several bounds they are the shares of the worst mix of changes,
@@ -573,7 +573,7 @@ class AllocationPage(ScalesDesign):
                 {**table, "noise": list(law.kinds), **law.parameters, "variance": law.variance}
             )
         return pd.DataFrame(
-            {**table, "scale": law.scales, "variance": law.variance, "spent": self.spent(result)}
+            {**table, "scale": law.scales, "variance": law.variance, "spent": self.shares(result)}
         )
 
     def audit(self, result: Result) -> pd.DataFrame:
@@ -593,7 +593,7 @@ class AllocationPage(ScalesDesign):
             lam = self.sensitivities
             first = [
                 f"{len(lam)} coordinates, disparity ν {disparity(lam):.4g}, Gini {gini(lam):.4g}",
-                f"budget {self.budget:.9g}, {float(self.spent(result).sum()):.15g} of it consumed",
+                f"budget {self.budget:.9g}, {float(self.shares(result).sum()):.15g} of it consumed",
             ]
         return [
             *first,
@@ -620,7 +620,7 @@ class AllocationPage(ScalesDesign):
             what=f"{self.protection()} {noise} noise of its own {'parameters' if mixed else 'scale'} is added to each number, independently.",
             loss=f"sum of E|noise|^{shown(self.loss)} over the numbers{weighted}",
             more=tuple(more),
-            consumed=spent or f"{at_most(float(self.spent(result).sum()))} of the budget consumed",
+            consumed=spent or f"{at_most(float(self.shares(result).sum()))} of the budget consumed",
             picture="The standard deviation of the noise on each number, by its type."
             if mixed
             else "Above: the scale of the noise on each number. Below: the share of the budget that each number consumes.",
@@ -635,7 +635,7 @@ class AllocationPage(ScalesDesign):
             return draw_types(np.sqrt(result.mechanism.variance), result.mechanism.kinds, **options)
         table = self.compare(result)
         scales = dict(zip(table["mechanism"], table["scales"]))
-        return draw_scales(self.sensitivities, scales, self.spent(result), **options)
+        return draw_scales(self.sensitivities, scales, self.shares(result), **options)
 
 
 def draw_types(deviations: Array, kinds: Sequence[str], **options: float) -> Figure:

@@ -196,7 +196,7 @@ class Separable:
             return True
         if not spent * (1 - SUM_ERROR) <= self.budget or len(scales) > EXACT:
             return False
-        return exactly_spent(self.sensitivity, scales, self.spend) <= Fraction(self.budget)
+        return exact_consumption(self.sensitivity, scales, self.spend) <= Fraction(self.budget)
 
     def clip(self, scales: Array) -> Array:
         """Return scales clipped to the limits."""
@@ -443,7 +443,7 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     return Changes(sizes, spend, l0, l1, l2)
 
 
-def exactly_spent(sizes: Array, scales: Array, spend: int) -> Fraction:
+def exact_consumption(sizes: Array, scales: Array, spend: int) -> Fraction:
     """Return Σ (v/s)^m in rationals; a term is 0 without change, or at an infinite scale."""
     pairs = zip(sizes.tolist(), scales.tolist(), strict=True)
     terms = ((rational(v) / rational(s)) ** spend for v, s in pairs if v and s < math.inf)
@@ -466,7 +466,7 @@ def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
     if changes is not None:
         return changes.spent(scales, prices or (0.0, 0.0, 0.0))
     if len(lam) <= EXACT:
-        return exactly_spent(lam, scales, asked.spend)
+        return exact_consumption(lam, scales, asked.spend)
     ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
     return float((ratio**asked.spend).sum()) * (1 + 1e-14)
 

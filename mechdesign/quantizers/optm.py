@@ -9,9 +9,9 @@ grid of their own that is refined twice around the best. Beyond four bins the bi
 :math:`o = l, u = l + 0.01`, l = 0.01, …, 0.99: 10,890 linear programs per ε. Here one chunk of work is one
 choice of bins; its linear programs are changes of one, each solved from the last basis.
 
-**Other modules.** The program, theorem by theorem, and grids of boxes: `selection_program`. Proofs of the law, and its audit: `QuantizerProof` and
-`audit` in `proofs`. The lower bound: `dual_pieces`. The release: `mechanism`. Search of boxes and repair: `selection_problem`;
-rational rows: `exact_law`.
+**Where the rest is**, in the order of reading: the program, theorem by theorem, and its boxes in `selection_program`; their search and the repair in
+`selection_problem`; the proof (`QuantizerProof`) and the audit in `proofs`; the release in `mechanism`, its law in rationals in `table`. The
+lower bound: `loss_bounds` in `newton` finds its multipliers, `dual_pieces` proves it.
 """
 
 from __future__ import annotations

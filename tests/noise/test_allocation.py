@@ -145,7 +145,7 @@ def test_compare_rows_follow_table_one() -> None:
     assert frame.loc["this allocation", "scales"] == pytest.approx(np.sqrt(14 * lam) / mu)
     assert frame.loc["this allocation", "MSE"] == pytest.approx(196 / mu**2)
     assert result.design.compare(result, overall=9.0)["MSE"].iloc[0] == pytest.approx(3 * 81 / mu**2)
-    assert result.design.spent(result) == pytest.approx(lam / 14)
+    assert result.design.shares(result) == pytest.approx(lam / 14)
     with pytest.raises(md.DesignError, match="overall"):
         result.design.compare(result, overall=100.0)
 
@@ -223,7 +223,7 @@ def test_few_of_many_against_sums_of_the_largest(noise, l0, loss):
     design = md.NoiseAllocation(noise, S(each=EACH, l0=l0), BUDGETS[noise], loss=loss, weights=weights)
     result = design.solve()
     assert result.status == "best of its class" and result.certificate.verify()
-    assert result.design.spent(result).sum() <= 1
+    assert result.design.shares(result).sum() <= 1
     moved, m = np.flatnonzero(EACH), POWER[noise]
     corners = [
         np.isin(np.arange(len(EACH)), some) * np.array(EACH) for some in itertools.combinations(moved, l0)

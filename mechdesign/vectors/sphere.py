@@ -1,76 +1,40 @@
 r"""A whole vector in b bits: the vertices of a randomly rotated simplex, or random directions, k of which are called near.
 
-**A rotated simplex** (`SphereQuantizer`). Both ends derive a rotation from a shared seed. Of the :math:`M = 2^b` vertices of a simplex in that rotation exactly k, those of largest inner product
-with the input, are *near*, with ties broken in any way; each near one is sent with probability E / (kE + M − k), each other one with 1 / (kE + M − k).
-E ≤ e^ε is rational, hence every probability; floating-point numbers may decide which vertices are near, as the
-guarantee holds for any k of them. With :math:`T_k` the mean sum of the k largest of M normals,
+Of :math:`M = 2^b` unit vectors from a shared seed exactly k, those of largest inner product with the input, are *near*, with ties broken in
+any way. Each near one is sent with probability E / (kE + M − k), each other one with 1 / (kE + M − k). E ≤ e^ε is rational, hence every
+probability; doubles may decide which are near, as the guarantee holds for any k of them. With :math:`c_k` the mean sum of the k largest
+inner products,
 
-.. math:: c_k = \sqrt{\tfrac{M}{M-1}}\, \frac{T_k}{E\|G_D\|}, \qquad r = \frac{kE + M - k}{(E - 1)\, c_k},
+.. math:: r = \frac{kE + M - k}{(E - 1)\, c_k},
 
-:math:`r v_J` has the mean x over the rotation, and the error :math:`r^2 - 1` on the sphere; k is optimal.
-(Isik, Chen, Özgür, Weissman, No 2023: the best for this codebook.)
+:math:`r v_J` has the mean x, and the error :math:`r^2 - 1` on the sphere; k is optimal.
 
-**Expected sums** of the k largest of M independent normals, and of their squares, give the inner products of the near vertices.
-
-With S the survival function of the normal law and φ its density, the sum of the k largest has the mean
-:math:`\int x \varphi M\, P[\mathrm{Bin}(M-1, S(x)) < k]\,dx`; by parts, with V beta-distributed with parameters (M − k, k) and
-:math:`Z = \Phi^{-1}(V)`,
-
-.. math:: T_k = M\, E\,\varphi(Z), \qquad Q_k = E \sum_{i \le k} g_{(i)}^2 = k + M\, E\, Z \varphi(Z) .
-
-The integrands are smooth and decay on both sides, so that the trapezoidal rule converges faster than any power of its step.
-
-**Rotations.** `ExactRotation` has the uniform law: Q of the QR decomposition, with a positive diagonal of R, of a D × n Gaussian frame A (raw
-``qr`` is biased), as :math:`Q^\top x = R^{-\top} A^\top x`. `FastRotation` is a product of sign flips and Walsh–Hadamard transforms on two overlapping blocks with a fixed shuffle between
-rounds: orthogonal, in O(D log D), and of nearly the uniform law only. Privacy holds under any rotation; an answer is exactly unbiased under
-the uniform law. Under any rotation the inner products of the near vertices with the input have a non-negative sum, as all together sum to 0: hence
-:math:`E\|r v_J - x\|^2 \le r^2 + 1`. The vertices are those of a regular simplex of unit vectors in n dimensions, never formed as a matrix:
+**A rotated simplex** (`SphereQuantizer`; Isik, Chen, Özgür, Weissman, No 2023: the best for this codebook). Its vertices in n dimensions,
+never formed as a matrix, are
 
 .. math:: v_i = \sqrt{1 + \tfrac1n}\, e_i - \frac{\sqrt{n+1} - 1}{n\sqrt n}\, \mathbf 1 \quad (i < n), \qquad v_n = -\tfrac1{\sqrt n} \mathbf 1 .
 
-**Random directions** (`RandomDirections`) for any b: M = 2^b of them from a shared seed.
-The k directions of largest inner product with the input are *near*, with ties broken in any way; each near one is sent with probability
-E / (kE + M − k), each other one with 1 / (kE + M − k), E ≤ e^ε rational. Over the directions :math:`r v_J` has the mean x, and the error
-:math:`r^2 - 1` on the sphere, with :math:`r = (kE + M - k)/((E - 1)\, c_k)` and :math:`c_k` the mean sum of the k largest inner products. For j
-messages each has a budget of ε/j and directions of its own, and their mean is the answer: the error is that of one over j.
+With :math:`T_k` the mean sum of the k largest of M normals, :math:`c_k = \sqrt{M/(M-1)}\, T_k / E\|G_D\|`. By parts, with V
+beta-distributed with parameters (M − k, k) and :math:`Z = \Phi^{-1}(V)`,
 
-**The k largest of M inner products.** Let U be the inner product of a uniform direction with the input, f its density, S(t) = P[U ≥ t],
-A(t) = E[U; U ≥ t]. By parts, with P beta-distributed with parameters (k, M − k),
+.. math:: T_k = M\, E\,\varphi(Z), \qquad Q_k = E \sum_{i \le k} g_{(i)}^2 = k + M\, E\, Z \varphi(Z) .
+
+*Rotations.* `ExactRotation` has the uniform law: Q of the QR decomposition, with a positive diagonal of R, of a D × n Gaussian frame A (raw
+``qr`` is biased), as :math:`Q^\top x = R^{-\top} A^\top x`. `FastRotation` is a product of sign flips and Walsh–Hadamard transforms on two
+overlapping blocks with a fixed shuffle between rounds: orthogonal, in O(D log D), and of nearly the uniform law only. Privacy holds under any
+rotation, exact unbiasedness under the uniform law. Under any rotation :math:`E\|r v_J - x\|^2 \le r^2 + 1`, as the near vertices' inner
+products with the input have a non-negative sum.
+
+**Random directions** (`RandomDirections`), for any b. Of j messages each has a budget of ε/j and directions of its own, and their mean is the
+answer. With f the density of one inner product U, S(t) = P[U ≥ t], A(t) = E[U; U ≥ t], and P beta-distributed with parameters (k, M − k),
 
 .. math:: c_k = M\, E\,A(S^{-1}(P)), \quad k - c_k = M\, E\,(S - A)(S^{-1}(P)), \quad
    E \sum_{i \le k} (1 - U_{(i)}^2) = \frac{D - 1}{D}\, M\, E\,(S - t A)(S^{-1}(P)) .
 
-With t = tanh x the density of :math:`x = \operatorname{artanh} S^{-1}(P)` is :math:`g \propto \mathrm{sech}^{D-1}(x)\, S^{k-1} (1 - S)^{M-k-1}`, and :math:`A \propto \mathrm{sech}^{D-1}(x)`.
-The trapezoidal rule of step h gives their integrals over the line with a relative error of at most
-:math:`2 e^{-2\pi a/h} (\cos a)^{-(D-1) M} / (1 - e^{-2\pi a/h})` for every a < π/2: by Poisson's formula the error is at most that with
-:math:`\int |g(x + ia)|\,dx` in the place of the power; and as :math:`|\cosh(x + ia)| \ge \cosh x \cos a`, each of the D − 1 times M factors grows by 1/cos a at most, in S
-and in 1 − S = S(−x) under the integral. The step below makes it less than 10⁻¹⁷.
+In D = 2 the directions are the corners of a regular polygon in a random rotation: :math:`c_k = (M/\pi) \sin(\pi k/M)`.
 
-**Polygons.** In D = 2 the directions are the corners of a regular polygon in a random rotation. Its k nearest corners are at offsets that
-together are uniform on an arc: :math:`c_k = (M/\pi) \sin(\pi k/M)`.
-
-**Directions from a seed** have the same bits in every language: they use integers, and doubles with + − × ÷ √ in a stated order.
-
-**The definition.** Direction c = 0, 1, … of vector i under a seed, in D ≥ 2 dimensions. Let P = ⌈D/2⌉, K = ⌊3P/2⌋ + 64, B = ⌈(P − 1 + K)/4⌉.
-Its words of 64 bits W₀, W₁, … are the output of Philox4x64-10 with the key (seed mod 2⁶⁴, ⌊seed/2⁶⁴⌋) for the counters (cB + 1, 0, i, 0),
-(cB + 2, 0, i, 0), …, (cB + B, 0, i, 0): the least significant word of a counter first, four words of output each, in their order.
-
-1. *Shares.* The integers ⌊Wⱼ/2¹¹⌋, j < P − 1, sorted, with 0 before and 2⁵³ after them: their P differences w₀, …, w_{P−1}.
-2. *Points of a disc.* Of each of the next K words the leading 26 bits a and the following 26 bits b give the odd integers
-   u = 2a + 1 − 2²⁶, v = 2b + 1 − 2²⁶ and t = u² + v², all exact in doubles. Words with t > 2⁵² are passed over as long as no more
-   than K − P of them were (more come with a probability below 2⁻⁷⁷); the first P others are taken, in their order.
-3. *Length.* n = 2⁵³ for even D. For odd D the last of the 2P coordinates is dropped: n = (2⁵³ − w) + w × ((u × u) ÷ t) with the last w, u, t.
-4. *Coordinates.* Pair j is (u × q, v × q), q = √((wⱼ ÷ t) ÷ n).
-
-Each of + − × ÷ √ is one operation of IEEE doubles, rounded to nearest; in C without contraction (``-ffp-contract=off``).
-
-**Its law** is uniform on the sphere, up to the grids of the integers: the squared lengths of the pairs of coordinates of a uniform direction are
-the spacings of P − 1 uniform numbers (Dirichlet with all parameters 1), and every pair has the direction of a uniform point of a disc.
-Without its last coordinate, and stretched to length 1, it is uniform in one dimension less.
-
-**Polygons**, at D = 2. The corners of the square are (1, 0), (0, 1), (−1, 0), (0, −1). Of a polygon of twice as many corners those at even places
-are the ones before, and between the neighbours (a, b) and (c, d) lies (e ÷ l, f ÷ l), e = a + c, f = b + d, l = √(e × e + f × f); two corners are (1, 0), (−1, 0).
-Turned by direction 0, (x, y), a corner (c, s) is (c × x − s × y, c × y + s × x).
+The integrals are taken by the trapezoidal rule; docs/theory (*Vectors*) proves its error below 10⁻¹⁷. docs/wire.md defines the directions of a
+seed, which have the same bits in every language: integers, and doubles with + − × ÷ √, each rounded to nearest, in a stated order.
 """
 
 from __future__ import annotations

@@ -201,7 +201,8 @@ class Scales(Unknown):
         """
         given = self.sensitivity if sensitivity is None else sensitivity
         sizes = _sizes(given)
-        refuse(sizes.shape != self.shape, "sensitivity", sizes.shape, f"must be {self.size}, one a scale")
+        remedy = f"must be of {self.size} numbers, one a scale"
+        refuse(sizes.shape != self.shape, "sensitivity", sizes.shape, remedy)
         bounds = given if isinstance(given, Sensitivity) else None
         if bounds is not None and (bounds.l0, bounds.l1, bounds.l2) == (None, None, None):
             bounds = None

@@ -150,7 +150,7 @@ class Plan(PlanPage):
             remedy = "must be choices and quantiles of names of their own"
             raise DesignError.of("chosen", [*self.chosen], remedy)
         if len(chosen) == len(every):
-            raise DesignError.of("tasks", [*chosen], "must have noise: choices alone need no plan")
+            raise DesignError.of("tasks", [*chosen], "must have one with noise: choices alone need no plan")
         settle(self, tasks={k: task for k, task in every.items() if k not in chosen}, chosen=chosen)
         if self.weights is not None and self.targets is not None:
             raise DesignError.of("targets", self.targets, "must be None where weights are given")

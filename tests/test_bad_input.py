@@ -345,16 +345,9 @@ QUANTIZER = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1))
 # What is asked for a pair of numbers.
 PAIRS: dict[str, Callable[[Any], Any]] = {
     "sensitivities": lambda v: md.NoiseAllocation("laplace", v, PURE),
-    "weights": lambda v: md.NoiseAllocation("laplace", [1.0, 2.0], PURE, weights=v),
     "each": lambda v: md.Sensitivity(each=v),
-    "bins optimal": lambda v: md.OptimalQuantizer(v, PURE, cheap.UNIFORM),
-    "line": md.MetricSpace.line,
-    "samples": lambda v: md.OptimalQuantizer(cheap.BINS, PURE, v, input_range=(-1, 1)),
     "release additive": ADDITIVE.release,
-    "release quantizer": lambda v: cheap.solved("optimal-quantizer").mechanism.release(v),
     "privacy_profile": lambda v: privacy_profile(LAW, 1.0, v),
-    "workload": lambda v: md.Workload([v, [0.0, 1.0]]),
-    "vectors": lambda v: md.CorrelatedGaussian([v, [0.0, 1.0]], APPROXIMATE),
     "grid": lambda v: md.Grid(delta=v),
 }  # fmt: skip
 # What is asked for one number.
@@ -371,15 +364,7 @@ SINGLE: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", sorted(PAIRS))
 @pytest.mark.parametrize(
-    "bad",
-    [
-        [False, True],
-        (0.5, True),
-        np.array([False, True]),
-        np.array([0.5, True], dtype=object),
-        [0.5, np.True_],
-    ],
-    ids=["list", "among numbers", "array", "objects", "NumPy's"],
+    "bad", [[False, True], (0.5, True), np.array([0.5, np.True_], dtype=object)], ids=str
 )
 def test_pairs(name: str, bad: Any) -> None:
     with pytest.raises(md.DesignError) as caught:

@@ -9,17 +9,19 @@ further words where a boundary is in that cell too, until it is settled. The law
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from flint import arb, ctx, fmpq
 
 from mechdesign.errors import DesignError
 from mechdesign.typing import Array, Indices
@@ -132,16 +134,50 @@ def geometric(rate: int, size: int) -> Indices:
 def streaks(ratio: Fraction, size: int) -> Indices:
     """Draw the number of successes of this probability before the first failure, exactly.
 
+    Where failures are rare, its lowest bits are independent coins, as r^n is the product of r^(2^j) over the bits of n; the rest is a number of blocks of successes.
+
     Examples
     --------
     >>> streaks(Fraction(0), 3).tolist()
     [0, 0, 0]
     """
-    coin = IntegerWeights([ratio.denominator - ratio.numerator, ratio.numerator])
     out, going = np.zeros(size, dtype=np.int64), np.arange(size)
-    while (going := going[coin.draw(going.size) == 1]).size:
-        out[going] += 1
+    rare = fmpq(ratio.denominator - ratio.numerator, ratio.denominator)
+    bits = max(0, math.floor(1 / (1 - ratio)).bit_length() - 2)
+
+    def block(power: int) -> arb:
+        return arb(((-arb(rare)).log1p() * power).exp())
+
+    def bit(power: int) -> arb:
+        return 1 - 1 / (1 + block(power))
+
+    for j in range(bits):
+        out += coins(partial(bit, 1 << j), size).astype(np.int64) << j
+    while ratio and (going := going[coins(partial(block, 1 << bits), going.size)]).size:
+        out[going] += 1 << bits
     return out
+
+
+def coins(chance: Callable[[], arb], size: int) -> npt.NDArray[np.bool_]:
+    """Flip coins of this probability, enclosed at the working precision, exactly: by 64 bits of a uniform number, and more where these do not decide."""
+    words, (low, high) = random_words(size), _whole_parts(chance, 64)
+    out = words < low
+    for i in np.flatnonzero((words >= low) & (words < high)).tolist():
+        word, bits, (least, most) = int(words[i]), 64, (low, high)
+        while least <= word < most:
+            word, bits = word << 64 | int(random_words(1)[0]), bits + 64
+            least, most = _whole_parts(chance, bits)
+        out[i] = word < least
+    return out
+
+
+def _whole_parts(chance: Callable[[], arb], bits: int) -> tuple[int, int]:
+    """Return whole numbers around a probability in units of 2^−bits."""
+    with ctx.workprec(bits + 64):
+        scaled = chance() * arb(2) ** bits
+        low, high = scaled.lower().floor().unique_fmpz(), scaled.upper().ceil().unique_fmpz()
+    assert low is not None and high is not None
+    return int(low), int(high)
 
 
 def accepted(size: int, proposed: Callable[[int], npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -347,12 +347,15 @@ class CellNoise(_OnCells):
         tickets = [w * (outer if i < n or i >= count - n else inner) for i, w in enumerate(self.weights)]
         return IntegerWeights([*(tickets if r else self.weights), self.spike])
 
-    def draw_cells(self, size: int) -> tuple[Indices, npt.NDArray[np.bool_]]:
+    def draw_cells(self, size: int, steps: int = 1) -> tuple[Indices, npt.NDArray[np.bool_]]:
         """Draw cells, counted from `start`, exactly, from the operating system's randomness; say which draws are the spike instead.
 
-        In the tails a repetition follows, by exact coin flips.
+        In the tails a repetition follows, by exact coin flips. A cell is counted in so many steps.
         """
         n, count = self.cells_per_shift, self.count
+        far = (n + count) * steps > (1 - self.decay) * 2**55  # of 64 bits that count them
+        allowed = "is noise so far above the sensitivity that it has no exact release: raise epsilon"
+        checks.refuse(far, "decay", float(self.decay), allowed)
         cell = self._cells.draw(checks.integer("size", size, 0, 2**40))
         spike = cell == count
         if self.decay:
@@ -365,7 +368,8 @@ class CellNoise(_OnCells):
 
         Halves are needed because an even number of cells is symmetric about a point between two steps.
         """
-        (cell, spike), s = self.draw_cells(size), self._steps_per_cell
+        s = self._steps_per_cell
+        cell, spike = self.draw_cells(size, 2 * s)
         out = 2 * (cell * s + uniform_integers(s, size)) + 1 - self.count * s
         if spike.any():
             narrow = max(1, int(Fraction(self.spike_width) / Fraction(self.step))) | 1

@@ -14,6 +14,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -239,6 +240,21 @@ def test_coins_and_counts_of_an_exponential() -> None:
 LAWS = [[1, 2, 0, 5, 0], [3**90, 0, 1, 2 * 3**90], [7], [1] * 9]
 
 
+@pytest.mark.parametrize("rare", [0.7, 0.1, 1e-3, 1e-12])
+def test_streaks_have_a_geometric_law_and_take_few_words(
+    rare: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 1e-12, the rate of noise at that ε, each took 10¹² words."""
+    calls = iter(range(400))
+    words = sampling.random_words
+    monkeypatch.setattr(sampling, "random_words", lambda count: next(calls) is not None and words(count))
+    draws, law = sampling.streaks(1 - Fraction(rare), 40_000), stats.geom(rare, loc=-1)
+    edges = np.unique(law.ppf(np.linspace(0.05, 0.95, 19)))
+    expected = np.diff([0.0, *law.cdf(edges), 1.0]) * draws.size
+    counts = np.bincount(np.searchsorted(edges, draws), minlength=edges.size + 1)
+    assert stats.chisquare(counts, expected).pvalue > 1e-6
+
+
 def test_integer_weights_alone_and_in_rows() -> None:
     rows = np.tile(np.arange(len(LAWS)), 100_000)
     together = IntegerRows(LAWS.__getitem__, len(LAWS)).draw(rows)
@@ -264,6 +280,8 @@ def test_ties_draw_further_bits(monkeypatch: pytest.MonkeyPatch, rest: int, belo
     third = Fraction(1, 3)
     _words(monkeypatch, int(third * 2**64), rest)
     assert bernoulli(np.array([1 / 3]), np.zeros(1), lambda _: third).tolist() == [below]
+    _words(monkeypatch, int(third * 2**64), rest)
+    assert sampling.coins(lambda: arb(1) / 3, 1).tolist() == [below]
     _words(monkeypatch, int(third * 2**64), rest)
     assert IntegerWeights([1, 2]).draw(1).tolist() == [0 if below else 1]
     _words(monkeypatch, int(third * 2**64), rest)

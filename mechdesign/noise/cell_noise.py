@@ -353,10 +353,13 @@ class CellNoise(_OnCells):
         In the tails a repetition follows, by exact coin flips. A cell is counted in so many steps.
         """
         n, count = self.cells_per_shift, self.count
-        far = (n + count) * steps > (1 - self.decay) * 2**55  # of 64 bits that count them
+        size = checks.integer("size", size, 0, 2**40)
+        far = (n + count) * checks.integer("steps", steps, 1) > (
+            1 - self.decay
+        ) * 2**55  # of 64 bits that count them
         allowed = "is noise so far above the sensitivity that it has no exact release: raise epsilon"
         checks.refuse(far, "decay", float(self.decay), allowed)
-        cell = self._cells.draw(checks.integer("size", size, 0, 2**40))
+        cell = self._cells.draw(size)
         spike = cell == count
         if self.decay:
             going = np.flatnonzero((cell < n) | (cell >= count - n))

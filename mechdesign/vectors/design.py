@@ -86,7 +86,16 @@ def cap_mean(d: int, w: float) -> float:
     if w <= 0:
         return 0.0
     squared = math.log1p(-((1 - 2 * w) ** 2)) if w > 0.25 else math.log(4 * w) + math.log1p(-w)
-    return math.exp(-special.betaln((d - 1) / 2, 0.5) - math.log(d - 1) + (d - 1) / 2 * squared)
+    whole = (
+        math.exp(-special.betaln((d - 1) / 2, 0.5)) if d < 300 else _mean_length(d - 1) / math.sqrt(math.tau)
+    )
+    return whole / (d - 1) * math.exp((d - 1) / 2 * squared)
+
+
+def _mean_length(d: int) -> float:
+    """Return the mean length of a standard normal vector in many dimensions, where a difference of logarithms of Γ loses eight digits."""
+    x = 1 / d
+    return math.sqrt(d) * (1 - x / 4 + x**2 / 32 + 5 * x**3 / 128 - 21 * x**4 / 2048)
 
 
 def _shrinkage(d: int, gain: float, w: float) -> tuple[float, float]:

@@ -133,6 +133,7 @@ def theorem6_boxes(
 
 
 THEOREMS = ("theorem5", "theorem6", "across-outputs")
+_BOUNDED: dict[tuple[str, bool, bytes], Indices] = {}
 _DENSE = 300  # unknowns up to which their unit vectors are an array
 _LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
 
@@ -406,9 +407,13 @@ class SelectionPrivacy(Requirement):
 
     @property
     def bounded(self) -> Indices:
-        """Mask of entries that o (1), u (2) or both (3) replace."""
-        used: Indices = self.families(unit_vectors(self.unknown.open), *whole(self.unknown.open))[1]
-        return used
+        """Mask of entries that o (1), u (2) or both (3) replace: found once for all bins in the same order about the range."""
+        unknown: Any = self.unknown
+        order = np.sign(np.subtract.outer(unknown.input_range, unknown.bins)).tobytes()
+        key = self.theorem, unknown.symmetric, order
+        if key not in _BOUNDED:
+            _BOUNDED[key] = self.families(unit_vectors(unknown.open), *whole(unknown.open))[1]
+        return _BOUNDED[key]
 
     def constraints(self) -> list[cp.Constraint]:
         """Return the rows in CVXPY, with each family's name."""

@@ -14,6 +14,7 @@ For :math:`\min c^\top x` subject to :math:`E x = e`, :math:`A x \le b`, :math:`
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
@@ -37,6 +38,7 @@ _STATUS = {
     highspy.HighsModelStatus.kOptimal: Status.OPTIMAL,
     highspy.HighsModelStatus.kInfeasible: Status.INFEASIBLE,
     highspy.HighsModelStatus.kUnbounded: Status.UNBOUNDED,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible: Status.UNBOUNDED,
     highspy.HighsModelStatus.kTimeLimit: Status.LIMIT,
     highspy.HighsModelStatus.kIterationLimit: Status.LIMIT,
 }
@@ -129,7 +131,7 @@ class LinearProgram:
     @property
     def shape(self) -> tuple[int, int]:
         """Present numbers of rows and columns."""
-        return int(self.highs.getNumRow()), int(self.highs.getNumCol())
+        return self.highs.getNumRow(), self.highs.getNumCol()
 
     # -- its numbers ----------------------------------------------------------------------------------
 
@@ -215,13 +217,12 @@ class LinearProgram:
                 return Status.LIMIT
             highs.setOptionValue("time_limit", highs.getRunTime() + self.deadline.left)
         self._run()
-        word = highs.getModelStatus()
-        if word in (highspy.HighsModelStatus.kUnboundedOrInfeasible, highspy.HighsModelStatus.kUnbounded):
+        status = _STATUS.get(highs.getModelStatus(), Status.FAILED)
+        if status is Status.UNBOUNDED:  # or infeasible, which presolve leaves open
             highs.setOptionValue("presolve", "off")
             self._run()
             highs.setOptionValue("presolve", "choose")
-            word = highs.getModelStatus()
-        status = _STATUS.get(word, Status.FAILED)
+            status = _STATUS.get(highs.getModelStatus(), Status.FAILED)
         self.count += 1
         self.seconds += time.perf_counter() - started
         if status is Status.OPTIMAL:
@@ -557,17 +558,18 @@ class Sweep:
         values, found = np.full(count, np.nan), np.full((count, len(programs.cost)), np.nan)
         lower = np.where(rows.equal, rows.right, -np.inf)
         sides = np.arange(len(rows.equal), dtype=np.int32)
-        for k, coefficients in enumerate(rows.values):
-            for i in np.flatnonzero(coefficients != now).tolist():
-                lp.highs.changeCoeff(rows.rows[i], rows.columns[i], coefficients[i])
+        point, at = np.nonzero(rows.values != np.vstack([now, rows.values[:-1]]))  # what moves, of all points
+        moves = list(zip(*(v.tolist() for v in (rows.rows[at], rows.columns[at], rows.values[point, at]))))
+        for k, (start, end) in enumerate(itertools.pairwise(np.searchsorted(point, np.arange(count + 1)))):
+            for move in moves[start:end]:
+                lp.highs.changeCoeff(*move)
             lp.highs.changeRowsBounds(len(sides), sides, lower[k], rows.right[k])
-            now = coefficients
             status = lp.run()
             if status is Status.OPTIMAL:
                 values[k], found[k] = unit * lp.value, lp.x
             elif status not in (Status.INFEASIBLE, Status.LIMIT):
                 self.failed.append(lp.word)
-        self._held[key] = lp, now
+        self._held[key] = lp, rows.values[-1]
         if self.failed and np.isnan(values).all():
             said = f"HiGHS failed in {len(self.failed)} of {count} programs ({self.failed[-1]})"
             raise SolverError(said, solver="highs", status=self.failed[-1])

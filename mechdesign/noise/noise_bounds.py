@@ -31,17 +31,10 @@ its step at γ, so that no noise is better: Geng and Viswanath's theorem, for ev
 bt², where G is a quadratic on each [j, j + 1) and increases there; G ≥ 0 on [1, K) then is a sign for every j. All is
 computed in integers, the coefficients of G rounded down, which keeps :math:`g\,G \le \ell - \lambda + G(\cdot + 1)`.
 
-**Several numbers.** Let c coordinates be (ε, δ)-DP together, T̄ the mean of m of them and n = ⌊c/m⌋. When all of them move by d, every mean does, and
-the n means are independent. For an event A let p and q be its probabilities under T̄ and T̄ + d, and
-:math:`S_j(p) = P[\mathrm{Bin}(n, p) \ge j]`. "A in at least j of n" is an event about the c answers, and so is its complement
-with the two roles exchanged: for every j
-
-.. math:: S_j(p) \le e^\varepsilon S_j(q) + \delta, \qquad 1 - S_j(q) \le e^\varepsilon (1 - S_j(p)) + \delta .
-
-Each forces q to be at least some :math:`q_j(p)`, increasing in p. All of this holds for randomised tests, which may
-thin out A: with (p, q) also (sp, sq) occurs for every s ≤ 1, so that :math:`q \ge p \max_j q_j(p')/p'` for all p′ ≤ p. So T̄ alone is
-:math:`(\varepsilon_1, \delta_1)`-DP with :math:`\delta_1 = \sup_p\, p - e^{\varepsilon_1} \max_j q_j(p)`, or less, at every
-:math:`\varepsilon_1`. **[new]**
+**Several numbers.** Let c coordinates be (ε, δ)-DP together, T̄ the mean of m of them and n = ⌊c/m⌋. An event about T̄ has probability p without
+a change and q with one, and what it implies for "in at least j of the n means" forces :math:`q \ge q_j(p)`, increasing in p. Randomised tests
+may thin the event out, so that :math:`q \ge p \max_j q_j(p')/p'` for all p′ ≤ p: T̄ alone is :math:`(\varepsilon_1, \delta_1)`-DP with
+:math:`\delta_1 = \sup_p\, p - e^{\varepsilon_1} \max_j q_j(p)`, or less, at every :math:`\varepsilon_1`. **[new]** (docs/theory, *Noise*.)
 """
 
 from __future__ import annotations

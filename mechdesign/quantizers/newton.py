@@ -10,18 +10,14 @@ and the primal–dual equations with all complementary products equal to t are f
 and corrector, with an Armijo test on the barrier function, since F is not quadratic). A step costs one dense
 factorisation, of m rows and m + 2 more for each end at which a clipped prior has a point mass.
 
-It serves priors with a density, for which cutting planes take up to 7.2 times as long (256 outputs: line *Newton* of
-results/ablations). For samples cutting planes are used, which take .3 to .8 of its time.
-
-It is kept beside the library's solvers because it is faster from about 100 outputs on: as a sequence of
-quadratic programs over Clarabel the same designs took 15 ms instead of 66 with 4 outputs, 196 instead of 103 with 128,
-715 instead of 147 with 256 and 14.6 s instead of 2.7 s with 1,025.
-
-The result does not depend on the convergence of this iteration: every step's floors give a mechanism by exact block
-fill (the value), and every step's duals give a bound that holds for all mechanisms; the best
-of each is kept.
+It serves priors with a density; for samples cutting planes take .3 to .8 of its time (results/ablations). As a sequence of quadratic programs
+over Clarabel the same designs take longer from about 100 outputs on: 14.6 s for 2.7 s with 1,025. The result does not depend on convergence:
+every step's floors give a mechanism by exact block fill, and every step's duals give a bound that holds for all mechanisms; the best of each is kept.
 
 **Methods** are tried in order until the gap is proved, and their results merged (`uncapped`).
+
+**The lower bound** (`loss_bounds`) of any design of quantizers is that of the best mechanism with its outputs, or with a grid of outputs whose
+lines are then lowered until the bound covers all outputs between them (`dual_pieces`).
 """
 
 from __future__ import annotations

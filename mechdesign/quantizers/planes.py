@@ -11,8 +11,8 @@ so the linear program
           \theta_g \ge \text{constant} + \text{gradient} \cdot a \;\text{(planes found so far)}, \quad a \in A
 
 is a lower bound that rises, and every a it visits gives a mechanism (Benders 1962; Kelley 1960, one epigraph variable
-per group of inputs). New planes are taken at the program's solution. HiGHS keeps its basis between rounds. They serve samples as prior, for which the loss is piecewise
-linear (Newton's method took up to 73 times as long: line *cutting planes* of results/ablations), bias budgets, the worst case, and problems on which the Newton iteration stalls.
+per group of inputs). New planes are taken at the program's solution. They serve samples as prior, for which the loss is piecewise linear
+(Newton's method took up to 73 times as long: results/ablations), bias budgets, the worst case, and problems on which Newton's method stalls.
 
 In the worst case, :math:`\min_{a \in A} \max_{x \in [lo, hi]} V(x; a)`, V(·; a) of the block fill is a quadratic on each piece (polynomial losses), so all its local maxima
 are found exactly. Each one gives a plane :math:`z \ge \lambda + \mu x - b|\mu| + \sum_k a_k h(c_k)` below the maximum: an exchange of worst inputs as in Remez's algorithm, with

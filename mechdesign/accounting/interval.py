@@ -9,7 +9,7 @@ composed loss.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -29,7 +29,7 @@ from mechdesign.accounting.profile import enclosed_delta, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
 from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, refuse, share
 from mechdesign.doubles import ROUNDED, SMALLEST
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
@@ -94,7 +94,7 @@ def delta_interval(
     sampling_rate: float = 1.0,
     neighbours: str = "add-remove",
     closed_form: bool = True,
-    points: int = 2**20,
+    points: int | None = None,
     told_from: float = 0.0,
     time_limit: float | None = None,
     deadline: Deadline | None = None,
@@ -120,8 +120,8 @@ def delta_interval(
     closed_form : bool
         Use the Gaussian profile when every law is normal, and the exact one-dimensional profile for a single
         coordinate, unless several rounds are sampled.
-    points : int
-        Largest grid; refinement stops there, with a wider interval.
+    points : int, optional
+        Largest grid; refinement stops there, with a wider interval. By default a million points, or up to four if `width` is below 1%.
     told_from : float
         A δ to compare with: refinement stops once the interval is known to lie above twice or below half of it.
     time_limit : float, optional
@@ -167,7 +167,7 @@ def delta_interval(
             return found
         if asked.rounds[2] == 1 and apart(asked.rounds[0]):
             return DeltaInterval(1.0, 1.0)
-        return _enclosed([asked.rounds], at, width, neighbours, points, told_from, clock)
+        return _enclosed([asked.rounds], at, width, neighbours, points or _points(width), told_from, clock)
 
     found = enclosed(asked.low)
     if asked.share == 1:
@@ -243,21 +243,34 @@ def _alone(term: NoiseTerm, epsilon: float) -> DeltaInterval:
     return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
 
 
-def _seen_at_once(found: DeltaInterval, mechanisms: Sequence[Rounds], epsilon: float) -> DeltaInterval:
-    r"""Raise a lower end far below the upper one by the event that one coordinate alone, in one of n rounds, has a loss far above ε.
+def _seen_at_once(mechanisms: Sequence[Rounds], epsilon: float) -> float:
+    r"""Bound δ from below by the event that one coordinate alone, in one of n rounds, has a loss above ε, or far above it.
 
+    Above ε: if a round has δ₁, and P of the event is at most p, k rounds have :math:`k \delta_1 - (k p)^2/2` at least; by Markov's inequality
+    p is at most :math:`\delta_1(\varepsilon - \eta)/(1 - e^{-\eta})`.
     Far is :math:`l = \varepsilon + 50 + \log n`: the event S of a loss above l before sampling has :math:`Q(S) \le e^{-l}`, so that its union over
     the rounds has Q of at most :math:`e^{-\varepsilon - 50}`, and P of at least :math:`1 - (1 - s\,\delta(l))^n`.
     """
     least = 0.0
-    for terms, rounds, rate in mechanisms if found.lower < found.upper / 2 else ():
+    for terms, rounds, rate in mechanisms:
         for term in terms:
             n = rounds if rate < 1 else rounds * term.count
+            below = rate * _alone(term, loss_before(epsilon * (1 + ROUNDED), rate)).lower * (1 - ROUNDED)
+            downs = [epsilon / 2**k for k in range(0, 8, 2)] if n > 1 and epsilon and below else []
+            above = [rate * _alone(term, loss_before(epsilon - down, rate)).upper for down in downs]
+            odds = min((v / -math.expm1(-down) * (1 + ROUNDED) for v, down in zip(above, downs)), default=1.0)
+            k = math.floor(min(n, max(below / odds / odds, 1.0))) if odds else 1
+            least = max(least, below, (k * below - (k * odds) ** 2 / 2) * (1 - ROUNDED))
             if (far := epsilon + 50 + math.log(n)) < _APART:
-                once = rate * _alone(term, far).lower * (1 - ROUNDED)
-                seen = -math.expm1(n * math.log1p(-once)) if once < 1 else 1.0
+                seen = rate * _alone(term, far).lower * (1 - ROUNDED)
+                seen = -math.expm1(n * math.log1p(-seen)) if seen < 1 else 1.0
                 least = max(least, seen * (1 - ROUNDED) - 2e-22)
-    return replace(found, lower=max(found.lower, min(least, found.upper)))
+    return least
+
+
+def _points(width: float) -> int:
+    """Return the largest grid for an interval of this width: never a smaller one where more is asked."""
+    return int(2**20 * min(max(0.01 / width, 1.0), 4.0))
 
 
 def _plan(
@@ -314,7 +327,7 @@ def joint_interval(
     """
     for terms, rounds, rate in mechanisms:
         _Asked.of(terms, epsilon, rounds, rate, neighbours)
-    return _enclosed(mechanisms, epsilon, width, neighbours, 2**20, 0.0, Deadline.of(deadline))
+    return _enclosed(mechanisms, epsilon, width, neighbours, _points(width), 0.0, Deadline.of(deadline))
 
 
 def _enclosed(
@@ -336,13 +349,20 @@ def _enclosed(
         except DesignError:  # doubles see no privacy loss: the sum of the rounds' total variations is left
             each = [n * q * t.count * _alone(t, 0.0).upper for terms, n, q in rest for t in terms]
             return DeltaInterval(0.0, min((sum(each) + seen) * (1 + ROUNDED), 1.0))
-        found = _refine(plan, least, width, points, told_from, clock)
+        found = _refine(plan, least, lambda: _seen_at_once(known, epsilon), width, points, told_from, clock)
+        if isinstance(plan, SampledPlan) and found.width > width:
+            low, high = (plan.normal(least, pessimistic=up) for up in (False, True))
+            found = DeltaInterval(
+                max(found.lower, min(low, found.upper)), max(min(found.upper, high), found.lower)
+            )
         if isinstance(plan, SampledPlan) and (real := plan.attained) is not None:
             lower = in_time(real, least, real.align(real.step / 4), clock, pessimistic=False)
             found = replace(found, lower=min(lower, found.upper))
         if seen:
             found = DeltaInterval(0.0, min(found.upper + seen, 1.0))
-    return _seen_at_once(found, known, epsilon)
+    if found.lower >= found.upper / 2:
+        return found
+    return replace(found, lower=max(found.lower, min(_seen_at_once(known, epsilon), found.upper)))
 
 
 def joint_upper(
@@ -366,6 +386,8 @@ def joint_upper(
         if cut <= 0.01 * width * found or plan.upper_tail <= FLOOR or clock.passed:
             break
         plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * found / cut, FLOOR))
+    if isinstance(plan, SampledPlan):
+        found = min(found, plan.normal(least, pessimistic=True))
     return min(found + seen, 1.0)
 
 
@@ -386,6 +408,7 @@ def in_time(
 def _refine(
     plan: GridPlan | SampledPlan,
     epsilon: float,
+    least: Callable[[], float],
     width: float,
     points: int,
     told_from: float,
@@ -410,14 +433,16 @@ def _refine(
             return best
         cut = plan.upper_tail * plan.count
         if plan.upper_tail > FLOOR and cut > 0.01 * gap:  # δ is smaller than planned
-            tail = 1e-4 * gap / plan.count
-            plan = replace(plan, upper_tail=max(tail if best.lower > 0 else tail * tail, FLOOR))
+            best = replace(best, lower=max(best.lower, min(least(), best.upper)))
+            guess = min(gap, math.sqrt(best.lower) * math.sqrt(best.upper) or 1e-4 * gap * gap / plan.count)
+            plan = replace(plan, upper_tail=max(1e-4 * guess / plan.count, FLOOR))
             if cut > 0.3 * gap:
                 step = max(step, plan.finest(points))
                 continue
-        step = plan.align(0.4 * step)
-        if not 0 < plan.finest(points) <= step:  # 0: of a single loss any step shows all
+        finest = plan.finest(points)
+        if not 0 < finest < 0.9 * step:  # 0: of a single loss any step shows all
             return best
+        step = plan.align(max(0.4 * step, finest))
 
 
 def upper_delta(
@@ -453,7 +478,10 @@ def lower_delta(
     plan = _plan([asked.rounds], asked.high, width, asked.neighbours)
     if isinstance(plan, SampledPlan):
         plan = plan.attained or plan
-    return asked.lower(in_time(plan, asked.high, plan.step, Deadline.of(deadline), pessimistic=False))
+    lower = in_time(plan, asked.high, plan.step, Deadline.of(deadline), pessimistic=False)
+    if isinstance(plan, SampledPlan):
+        lower = max(lower, plan.normal(asked.high, pessimistic=False))
+    return asked.lower(lower)
 
 
 def verified_delta(terms: Terms, epsilon: float, *, deadline: Deadline | None = None, **seen: Any) -> float:
@@ -500,7 +528,8 @@ def epsilon_bound(
     delta : float
         δ in (0, 1).
     time_limit : float, optional
-        Seconds after which the least valid ε so far is returned.
+        Seconds after which the least valid ε so far is returned; if there is none a second later, that of all records in each
+        round under normal noise, and ``inf`` under other noise.
 
     Returns
     -------
@@ -512,8 +541,6 @@ def epsilon_bound(
     ------
     DesignError
         δ outside (0, 1), or below what double precision can certify.
-    SolverError
-        No valid ε was found within the time limit.
 
     Examples
     --------
@@ -529,7 +556,13 @@ def epsilon_bound(
     asked |= {"neighbours": neighbours, "told_from": delta, "deadline": deadline}
 
     def over(epsilon: float) -> float:
-        deadline.hold("accounting")
         return excess(delta_interval(held, epsilon, **asked).upper, delta)
 
-    return least_kept(over, 1.0, least=0.0, most=2.0**20, xtol=1e-12, rtol=1e-9, deadline=deadline)
+    try:
+        return least_kept(over, 1.0, least=0.0, most=2.0**20, xtol=1e-12, rtol=1e-9, deadline=deadline)
+    except SolverError:
+        if not deadline.passed:
+            raise
+    if sampling_rate == 1 or not all(is_gaussian(t.law) for t in held):
+        return math.inf
+    return epsilon_bound(held, delta, rounds=rounds)  # in closed form: rounds without samples lose more

@@ -75,6 +75,7 @@ from mechdesign.accounting.losses import (
     in_sigmas,
     loss_of,
 )
+from mechdesign.accounting.many_rounds import Round, normal_delta
 from mechdesign.doubles import LARGEST_POWER, TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_down, round_up
@@ -90,6 +91,10 @@ _PLANNED = 2**20
 _LOOKED_AT = 4000
 """Outcomes of a round from which its tilt and its spread are estimated."""
 _MOST_CELLS = 2**20
+_CUT = 1e-3
+"""Share of δ that losses taken as infinite may add."""
+_MANY = 10**7
+"""Rounds whose sum is nearly normal, and too wide for a grid as fine as one round."""
 _LONGER = 8
 """Time for a point of one loss, relative to a transform's point."""
 _EXTREME = 1e100
@@ -606,6 +611,26 @@ class SampledPlan:
         kept = [np.clip(v, -self.most, self.most) for v in kept]
         span = max(float(max(np.ptp(v), v.max())) for v in kept)  # a single loss: down to 0
         return max(span, min(span * self.count, self.window)) / points
+
+    def normal(self, epsilon: float, *, pessimistic: bool) -> float:
+        """Bound δ(ε) by a normal law if there are many rounds, all sampled, of continuous noise; trivially for others."""
+        rounds, tail = [], self.upper_tail
+        if (
+            pessimistic
+        ):  # losses rarer than matters may as well be infinite: some would be all of a tilted law
+            tail = max(tail, _CUT * self.normal(epsilon, pessimistic=False) / self.count)
+        for part in self.parts:
+            loss = part.single(pessimistic=pessimistic)
+            if (
+                self.count < _MANY
+                or part.rate == 1
+                or not isinstance(loss, CentredLoss)
+                or loss.edge < math.inf
+            ):
+                return 1.0 if pessimistic else 0.0
+            rate = part.rate * math.exp(part.spread if pessimistic else -part.spread)
+            rounds.append(Round.of(loss, rate, part.rounds, tail, pessimistic=pessimistic))
+        return normal_delta(rounds, epsilon, pessimistic=pessimistic)
 
     def delta(self, epsilon: float, step: float, *, pessimistic: bool, most: int = MOST) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; on a wider grid if it has too many points."""

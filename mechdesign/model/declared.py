@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -33,6 +33,7 @@ import numpy as np
 from flint import fmpq
 from scipy import sparse
 
+from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
 from mechdesign.evidence.vipr import LinearBound
@@ -243,7 +244,7 @@ class Part:
 
         Under (ε, δ) these are the rows of the sums; with floors, unless pairs are to be `listed`, their upper rows. With `only`, the rows of these pairs.
         """
-        m, most = self.m, np.exp(min(float(self.losses[0]) * (1 - margin), FAR))
+        m, most = self.m, np.exp(min(float(self.losses[0]) * (1 - margin), self.most))
         if self.floors and not listed:
             right = most * table.min(axis=0)
             yield self.upper + np.arange(self.n * m), (table - right).ravel(), (table + right).ravel()
@@ -286,7 +287,7 @@ def _forced(rows: Iterable[Row], parts: list[Part], n: int, m: int, known: Itera
     return frozenset(zero)
 
 
-def _power_of_two(sizes: Array) -> Array:
+def power_of_two(sizes: Array) -> Array:
     """Return the least powers of two above these sizes, or the largest double of them; 1 for 0."""
     return np.ldexp(1.0, np.where(sizes > 0, np.minimum(np.frexp(sizes)[1], 1023), 0))
 
@@ -344,11 +345,35 @@ class Declared(Linear):
         return self.cell(j) if j < self.cells else f"t{j - self.cells + 1}"
 
     @cached_property
+    def likely(self) -> Array:
+        """Powers of two near the cells of an optimum, in which a solver counts them: 1 until known."""
+        return np.ones(self.cells)
+
+    @property
+    def least(self) -> float:
+        """The smallest unit of a cell."""
+        return float(self.likely.min())
+
+    @property
+    def scaled(self) -> bool:
+        """Whether cells are counted in units of their own."""
+        return self.least < 1
+
+    worth: ClassVar[float] = math.inf
+    """Cost of a table near an optimum, where cells have units."""
+
+    def counted(self, likely: Array, worth: float = math.inf) -> Declared:
+        """Return the same problem with cells in these units, and the cost of a table near an optimum."""
+        found = replace(self)
+        vars(found).update(likely=likely, worth=worth, zeros=self.zeros)
+        return found
+
+    @cached_property
     def _sizes(self) -> tuple[Array, Array]:
         """Sizes of rows and columns: 1 of a cell, of a row that of its largest term, of a further column that of its largest row, over its coefficient."""
         (i, j), a = self.places.T, np.abs(self.coefficients)
         rows: Array = np.zeros(len(self.family))
-        columns: Array = np.where(np.arange(self.width) < self.cells, 1.0, 0.0)
+        columns: Array = np.append(self.likely, np.zeros(self.width - self.cells))
         before, known = -1, 0
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             while before < known:
@@ -363,7 +388,7 @@ class Declared(Linear):
     @cached_property
     def row_units(self) -> Array:
         """Powers of two that divide the own rows for a solver, whose tolerances are absolute."""
-        return _power_of_two(self._sizes[0])
+        return power_of_two(self._sizes[0])
 
     @cached_property
     def units(self) -> tuple[float, Array]:
@@ -372,11 +397,11 @@ class Declared(Linear):
         The cost of a further column is shared among its rows, as a prior's is: the optimum is then near 1, and the simplex method takes
         a quarter of the steps for a bounded count of 300.
         """
-        columns = np.append(np.ones(self.cells), _power_of_two(self._sizes[1][self.cells :]))
+        columns = np.append(self.likely, power_of_two(self._sizes[1][self.cells :]))
         sizes, where = np.abs(self.cost * columns), self.places[:, 1]
         rows_each = np.bincount(where, minlength=self.width)[self.cells :]
         sizes[self.cells :] /= _TYPICAL * np.maximum(rows_each, 1)
-        return float(_power_of_two(sizes.max(keepdims=True))[0]), columns
+        return float(power_of_two(sizes.max(keepdims=True))[0]), columns
 
     def in_units(self, rows: Indices) -> tuple[sparse.csr_array, Array]:
         """Return coefficients and right sides of own rows for a solver, in the units of rows and columns."""
@@ -400,7 +425,10 @@ class Declared(Linear):
         return found
 
     def _part(self, asked: Any, point: tuple[float, float], first: int) -> Part:
-        return Part(asked, point, first, self.n, self.m)
+        found = Part(asked, point, first, self.n, self.m)
+        if self.scaled:
+            found.most = LARGEST_POWER
+        return found
 
     @cached_property
     def zeros(self) -> frozenset[int]:

@@ -1,7 +1,7 @@
 r"""Exact repair, for all tables: turn a solver's doubles into a law that meets the requirement, and into multipliers that prove a bound.
 
 1. **Two solves.** One at ε(1 − 10⁻¹²), δ(1 − 10⁻¹²) for the law, with a step of iterative refinement if rows are broken, and from its basis the program as stated for the multipliers. Privacy rows
-   are generated as they are broken; if one ratio holds for all pairs, floors take their place.
+   are generated as they are broken; if one ratio holds for all pairs, floors take their place. At large ε cells are counted in units of their own (`steep`).
 2. **Projection** onto the equalities, exactly; each cell moves in proportion to its size. A row that depends on earlier ones to 10⁻⁹ is
    omitted, and holds to a residual that the audit states.
 3. **Mixture.** If a row is still broken, mix with an interior point, the table of largest common slack, by the least share that repairs all
@@ -24,14 +24,15 @@ from flint import fmpq, fmpq_mat
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from mechdesign.doubles import TINY
+from mechdesign.doubles import LARGEST_POWER, TINY
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import LARGEST, fraction, least_kept, nearest, rational
 from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import audit_rows
-from mechdesign.model.declared import Declared, Part
+from mechdesign.model.declared import Declared, Part, power_of_two
 from mechdesign.model.expressions import ZERO, OwnRows, Row
 from mechdesign.model.program import Pivots, Program, multipliers, small
+from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import shown_label
 from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.solvers.linear_program import LinearProgram
@@ -45,15 +46,19 @@ STRICTER = 1e-3
 RESIDUAL = 1e-12
 """Largest residual of a dependent equality, relative to the row's size."""
 _IMPLIED = 1e-7  # least multiplier, of all that sum to 1, of a row that is tight everywhere
-_BITS = 110  # fractional bits kept of doubles
+_BITS = 110  # fractional bits kept of doubles, in units of the least likely cell
 _LEAST = 1e-11  # least common slack
 SURE = 1e-13
 """A slack in doubles above this, relative to its terms, is positive in exact arithmetic."""
-_ROOM = 1e-10  # share of ε left to rounding if columns are raised
+_ROOM = 1e-10  # share of ε and δ, of ε 1e-12 at most, left to rounding if columns are raised
 _EMPTY, _FLOOR = (
     1e-28,
     2.0**-68,
 )  # largest column that is a solver's zero, and least cell of others, whose digits are kept
+_ROUNDED = 0.1  # of what is left to rounding: the most of sums
+_STEEP = 7.0  # loss from which cells may be counted in units of their own
+_CHEAP = 1e-3  # cost of an optimum, in units of costs, below which they are
+_SOLVED = 1e-9  # least cell of a cheapest table without privacy
 Exact = list[fmpq]
 
 
@@ -282,7 +287,8 @@ class Face:
     def point(self, columns: Array) -> Exact:
         """Return the exact point on all equalities next to a solver's."""
         d = self.declared
-        near = [rational(_kept(max(0.0, x))) for x in columns[: d.cells].tolist()]
+        bits = _BITS - math.frexp(d.least)[1]
+        near = [rational(_kept(max(0.0, x), bits)) for x in columns[: d.cells].tolist()]
         near += [rational(x) for x in columns[d.cells :].tolist()]
         for j in self.zeros:
             near[j] = ZERO
@@ -368,9 +374,9 @@ def row_claims(declared: OwnRows, v: Exact, sizes: Exact | None = None) -> Itera
         yield Claim(f"{who} hold{exact}", PROVED, min(float(least), 0.0), holds)
 
 
-def _kept(x: float) -> float:
-    """Round a double to multiples of 2⁻¹¹⁰: more digits would make denominators long."""
-    return math.ldexp(round(math.ldexp(x, _BITS)), -_BITS) if abs(x) < 2.0 ** (53 - _BITS) else x
+def _kept(x: float, bits: int) -> float:
+    """Round a double to this many fractional bits: more digits would make denominators long."""
+    return math.ldexp(round(math.ldexp(x, bits)), -bits) if abs(x) < math.ldexp(1.0, 53 - bits) else x
 
 
 def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[Face, Array]:
@@ -423,27 +429,72 @@ def near(
     return found
 
 
-def closed(declared: Declared, columns: Array) -> Array:
-    """Return the least columns above these that meet pure privacy, with the remainder of the sums added at the likeliest output.
+def unbound(declared: Declared, symmetry: Symmetry, clock: Deadline) -> Array | None:
+    """Return the cheapest columns without privacy, near which those at large ε are; None at small ε, or if there are none."""
+    if all(part.losses.max(initial=0.0) < _STEEP for part in declared.parts):
+        return None
+    labels = frozenset(asked.label for asked in declared.privacy)
+    program = Program(declared, clock, without=labels, zeros=declared.zeros, symmetry=symmetry)
+    program.solve()
+    return program.columns()
 
-    Least columns are the limit of raising each cell to e^(-ε) of others; the remainder is private once enough is added to all inputs.
+
+def steep(declared: Declared, columns: Array, symmetry: Symmetry) -> Declared | None:
+    """Return the problem with cells in units near these columns, raised to privacy, if they cost far less than costs are: solvers' tolerances are absolute.
+
+    No unit is below the cost of these, as reduced costs are exact to the tolerance over the unit only.
     """
-    table = np.maximum(columns[: declared.cells].reshape(declared.n, declared.m), 0.0)
-    table = np.where(table.max(axis=0) > _EMPTY, np.maximum(table, _FLOOR), 0.0)
-    decay, before = np.zeros((declared.n, declared.n)), np.zeros(0)
+    cells = columns[: declared.cells].reshape(declared.n, declared.m)
+    table = _raised(declared, np.where(cells > _SOLVED, cells, 0.0)).ravel()
+    further = [ZERO] * (declared.width - declared.cells)
+    whole = Face(declared, frozenset()).lowered([*map(rational, table.tolist()), *further])
+    worth = abs(float(declared.value(whole)))
+    if not 0 < worth < _CHEAP * declared.units[0]:
+        return None
+    units = np.zeros(table.size)
+    np.maximum.at(units, symmetry.cells, np.clip(table, worth / declared.units[0], 1.0))
+    return declared.counted(power_of_two(units[symmetry.cells] / 2), worth)
+
+
+def _decays(part: Part) -> Array:
+    """Return e^(-ε) of each pair, slightly less steep."""
+    losses = np.minimum(part.losses, LARGEST_POWER)
+    return np.asarray(np.exp(np.minimum(_ROOM * losses, MARGIN) - losses))
+
+
+def _raised(declared: Declared, table: Array) -> Array:
+    """Return the least table above this one that is private with the excess that this one spends: cells are raised to e^(-ε) of others."""
+    held = list[tuple[Any, ...]]()
+    for part in declared.parts:
+        (a, b), rates = part.pairs.T, _decays(part)[:, None]
+        spent = np.maximum(table[a] - table[b] / rates, 0.0) if part.delta else np.zeros((1, 1))
+        most = part.delta * (1 - _ROOM) / np.maximum(spent.sum(axis=1, keepdims=True), TINY)
+        held.append((a, b, rates, spent * np.minimum(1.0, most)))
+    before = np.zeros(0)
+    while not np.array_equal(before, table):
+        before = table.copy()
+        for a, b, rates, spent in held:
+            np.maximum.at(table, b, rates * (table[a] - spent))
+    return table
+
+
+def closed(declared: Declared, columns: Array) -> Array:
+    """Return the least private columns above these, with the remainder of the sums added at the likeliest output.
+
+    The remainder is private once enough is added to all inputs.
+    """
+    table, least = np.maximum(columns[: declared.cells].reshape(declared.n, declared.m), 0.0), declared.least
+    table = np.where(table.max(axis=0) > _EMPTY * least, np.maximum(table, _FLOOR * least), 0.0)
+    table, decay = _raised(declared, table), np.zeros((declared.n, declared.n))
     for part in declared.parts:
         a, b = part.pairs.T
-        decay[b, a] = np.maximum(decay[b, a], np.exp(-np.minimum(part.losses, LARGEST) * (1 - _ROOM)))
-    order = np.arange(declared.n)
-    while not np.array_equal(before, table):
-        before, order = table.copy(), order[::-1]
-        for x in order.tolist():
-            np.maximum(table, decay[:, x, None] * table[x], out=table)
+        decay[b, a] = np.maximum(decay[b, a], _decays(part))
     lacks = table.sum(axis=1).max() - table.sum(axis=1)
     b, a = np.nonzero((decay > 0) & (decay < 1))
     rate = decay[b, a]
     lacks += max(0.0, ((rate * lacks[a] - lacks[b]) / (1 - rate)).max(initial=0.0))
-    table[:, table.sum(axis=0).argmax()] += lacks
+    if lacks.max() > _ROUNDED * min(MARGIN, _ROOM * -math.log(rate.max(initial=0.5))):
+        table[:, table.sum(axis=0).argmax()] += lacks
     return np.append(table / table.sum(axis=1, keepdims=True), columns[declared.cells :])
 
 

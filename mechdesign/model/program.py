@@ -41,6 +41,9 @@ SEED = 1.2
 _LISTED = 20_000  # most rows of listed pairs that come all at once
 _COSTLY = 2.0**30
 """Largest cost of a cell, in units of the optimum, that is handed to a solver which failed at the range of costs: a cell that costs more has next to no mass."""
+_FINE, _SURPLUS, _SEEN = 2.0**10, 3e-10, 1e-14
+"""Where cells have units: costs in those of the optimum, how much less of them unlikely cells pay, more than a solver's tolerance, and the least
+coefficient that it sees. The reduced costs of unlikely cells, which may cost nothing at inputs that are not the worst, are then no less than those of likely ones."""
 _SMALL = 1e-3  # an optimum below this is computed again in units of its own
 
 
@@ -94,10 +97,14 @@ class Program:
         interior: bool = False,
         **options: Any,
     ) -> None:
+        if room and declared.scaled:
+            declared = declared.counted(np.ones(declared.cells))
         self.declared, self.margin, self.room, self.tight, self.grow = declared, margin, room, tight, grow
         self.zeros = frozenset(zeros) | (frozenset() if without else declared.zeros)
         self.parts = [part for part in declared.parts if part.label not in without]
         self.symmetry = Symmetry.of(declared) if symmetry is None else symmetry
+        if declared.scaled:
+            options |= {"small_matrix_value": 1e-12}
         self.lp = LinearProgram(
             "program of the table", solver=solver, deadline=clock, interior=interior, **options
         )
@@ -108,8 +115,12 @@ class Program:
             raise DesignError.of("cells", count, largest)
         self._gathered = sparse.csr_array((np.ones(n * m), (np.arange(n * m), orbits)), shape=(n * m, count))
         (self._unit, self._units), self._most = declared.units, math.inf
+        if declared.scaled:
+            self._unit, self._most = self._unit / _FINE, _COSTLY
         self._costs = costs and not room
-        upper = np.ones(count)
+        self._likely = likely = np.ones(count)
+        likely[orbits] = declared.likely
+        upper = np.where(likely < 1, np.inf, 1.0)
         upper[orbits[list(self.zeros)]] = 0.0
         self.lp.add_columns("P", np.zeros(count), upper=upper)
         if width > declared.cells:
@@ -118,9 +129,7 @@ class Program:
             self._state_costs()
         if room:
             self.lp.add_columns("room", [-1.0], lower=-np.inf, upper=1.0)
-        first = np.unique(np.diag(self.symmetry.pairs), return_index=True)[1]
-        sums = sparse.kron(sparse.eye_array(n, format="csr")[first], np.ones((1, m)), format="csr")
-        self.lp.add_rows("sums", {"P": sums @ self._gathered}, lower=1.0, upper=1.0)
+        self._add_sums()
         self._numbers: dict[str, Indices] = {}  # of the rows, by family
         own = np.array([label not in without for label in declared.labels], dtype=bool)[declared.family]
         rows, opposite = self.symmetry.rows
@@ -150,6 +159,18 @@ class Program:
                 self._add_ratios(part, self._distinct(part, part.rows_of(pairs, self.symmetry.cells)))
 
     # -- rows ------------------------------------------------------------------------------------------------
+
+    def _add_sums(self) -> None:
+        """Add the sums of inputs, one for each orbit, in units in which HiGHS sees their smallest coefficients."""
+        first = np.unique(np.diag(self.symmetry.pairs), return_index=True)[1]
+        sums = sparse.kron(
+            sparse.eye_array(self.declared.n, format="csr")[first],
+            np.ones((1, self.declared.m)),
+            format="csr",
+        )
+        one = min(_FINE, self.declared.least**-0.5)  # it omits those below 1e-12
+        counted = sums @ self._gathered @ sparse.diags_array(one * self._likely)
+        self.lp.add_rows("sums", {"P": counted}, lower=one, upper=one)
 
     def _own(self, name: str, rows: Indices) -> None:
         """Add own rows; room is left in inequalities."""
@@ -209,12 +230,12 @@ class Program:
             held[name] = sparse.coo_array(
                 (self._rates()[len(self._rates()) - len(i) :], (i, columns)), shape=shape
             )
-        self.lp.add_rows("private", held, upper=side * (1 - self.margin))
+        self.lp.add_rows("private", held, upper=side * scales * (1 - self.margin))
         known = self._numbers.get("private", np.zeros(0, dtype=np.int64))
         self._numbers["private"] = np.append(known, numbers)
         self._scales, self._sides = (
             np.append(self._scales, scales),
-            np.append(self._sides, np.full(rows, side)),
+            np.append(self._sides, side * scales),
         )
 
     def _seen(self, part: Part, places: Indices) -> Any:
@@ -224,15 +245,27 @@ class Program:
         high, low = part.ends(places, np.arange(self.declared.cells))
         return ~(zero[high] & zero[low])
 
+    def _entries(self, part: Part, places: Indices) -> Block:
+        """Return the block of privacy rows (pair, output), in the units of cells."""
+        rows, columns, stated, losses = part.entries(places, self.symmetry.cells)
+        return rows, columns, stated * self._likely[columns], losses
+
+    def _scale(self, part: Part, places: Indices) -> Array:
+        """Return the factors that balance rows (pair, output)."""
+        losses = np.minimum(part.losses[places // part.m], part.most)
+        if not self.declared.scaled:
+            return np.asarray(np.exp(-losses / 2))
+        high, low = (self._likely[side] for side in part.ends(places, self.symmetry.cells))
+        return np.asarray(1 / np.maximum(high, low * np.exp(losses)))
+
     def _add_ratios(self, part: Part, places: Indices) -> None:
         """Add rows (pair, output) of pure privacy."""
         if not len(places):
             return
-        scale = np.exp(-np.minimum(part.losses[places // part.m], part.most) / 2)
         self._add(
             part.first + places,
-            {"P": part.entries(places, self.symmetry.cells)},
-            scale,
+            {"P": self._entries(part, places)},
+            self._scale(part, places),
             0.0,
             self._seen(part, places),
         )
@@ -244,26 +277,40 @@ class Program:
         places = part.rows_of(pairs, self.symmetry.cells)
         k = np.searchsorted(pairs, places // part.m)
         i, size, nan = np.arange(len(places)), len(places), np.full(len(places), np.nan)
-        name = f"{part.first}.{len(self.lp.columns)}"
+        name, ones, whole = f"{part.first}.{len(self.lp.columns)}", np.ones(size), 1.0
+        scale = ones
+        if self.declared.scaled:
+            scale, whole = self._scale(part, places), 1 / part.delta
+            ones = np.minimum(1 / scale, part.delta)
         self.lp.add_columns(name, np.zeros(size))
-        blocks = {"P": part.entries(places, self.symmetry.cells), name: (i, i, -np.ones(size), nan)}
-        self._add(part.first + places, blocks, 1.0, 0.0, 0.0)
-        self._add(part.sums + pairs, {name: (k, i, np.ones(size), nan)}, 1.0, part.delta, part.delta)
+        blocks = {"P": self._entries(part, places), name: (i, i, -ones, nan)}
+        self._add(part.first + places, blocks, scale, 0.0, 0.0)
+        self._add(part.sums + pairs, {name: (k, i, ones, nan)}, whole, part.delta, part.delta)
 
     def _add_floors(self, part: Part) -> None:
         """Add the floors, and their rows, one for each orbit of cells."""
         outputs, name = self.symmetry.outputs, f"{part.first}.floors"
         self.lp.add_columns(name, np.zeros(int(outputs.max()) + 1))
         j = np.unique(self.symmetry.cells, return_index=True)[1]
-        i, ones, nan = np.arange(len(j)), np.ones(len(j)), np.full(len(j), np.nan)
+        i, nan = np.arange(len(j)), np.full(len(j), np.nan)
         cells, floors = self.symmetry.cells[j], outputs[j % part.m]
         seen = ~np.isin(j, list(self.zeros))
+        mine, least = self._likely[cells], np.ones(int(outputs.max()) + 1)
+        np.minimum.at(least, floors, mine)
+        loss = min(part.losses[0], part.most)
+        scale = 1 / np.maximum(mine, least[floors] * math.exp(loss)) if self.declared.scaled else 1.0
         above = {
-            "P": (i, cells, ones, nan),
-            name: (i, floors, ones, np.full(len(j), min(part.losses[0], part.most))),
+            "P": (i, cells, mine, nan),
+            name: (i, floors, least[floors], np.full(len(j), loss)),
         }
-        self._add(part.upper + j, above, 1.0, 0.0, seen)
-        self._add(part.lower + j, {"P": (i, cells, -ones, nan), name: (i, floors, ones, nan)}, 1.0, 0.0, 0.0)
+        self._add(part.upper + j, above, scale, 0.0, seen)
+        self._add(
+            part.lower + j,
+            {"P": (i, cells, -mine, nan), name: (i, floors, least[floors], nan)},
+            1 / mine,
+            0.0,
+            0.0,
+        )
 
     def _first(self, part: Part) -> Indices:
         """Return the pairs to begin with: listed ones, inputs next to each other if all have the same ε; under a metric, those of a spanner."""
@@ -314,15 +361,22 @@ class Program:
     def _focused(self) -> bool:
         """Change costs to units of the optimum, once, if it is small, as a solver's tolerances are absolute; return whether they changed."""
         size = abs(float(self.solution.value)) if self._costs else 0.0
-        if not 1e-300 < size < _SMALL:
+        if self.declared.scaled or not (size < _SMALL and size * self._unit > 1e-300):
             return False
         self._unit *= math.ldexp(1.0, math.frexp(size)[1])
         self._state_costs()
         return True
 
     def _state_costs(self) -> None:
-        cells, held = self.declared.cells, self.declared.cost * self._units / self._unit
+        cells = self.declared.cells
+        with np.errstate(over="ignore"):
+            held = self.declared.cost * self._units / self._unit
         held[:cells] = np.minimum(held[:cells], self._most)
+        if self.declared.scaled:
+            likely = self.declared.likely
+            unseen = np.where(likely < _SEEN, 2 * self.declared.worth * likely / self._unit, 0.0)
+            less = np.where(likely < 1, unseen + _SURPLUS, 0.0)
+            held[:cells] -= less
         self.lp.change_costs("P", self._gathered.T @ held[:cells])
         if "e" in self.lp.columns:
             self.lp.change_costs("e", held[cells:])
@@ -339,9 +393,7 @@ class Program:
         only = None if self.symmetry.trivial else part.leaders(self.symmetry.pairs)
         for numbers, over, _ in part.scan(table, self.margin, only=only):
             if not part.delta:
-                over = over * np.exp(
-                    -np.minimum(part.losses[(numbers - part.first) // part.m], part.most) / 2
-                )
+                over = over * self._scale(part, numbers - part.first)
             some = over + max(room, 0.0) > BROKEN
             found.append(np.column_stack([numbers[some], over[some]]))
         broken = np.concatenate(found)
@@ -386,7 +438,8 @@ class Program:
         held = [numbers[: len(found[name])] for name, numbers in self._numbers.items()]
         rows = np.concatenate([np.zeros(0, dtype=np.int64), *held])  # no report but one: no rows
         values = np.concatenate([np.zeros(0), *found.values()])
-        values[np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)] = 0.0
+        if not self.declared.scaled:
+            values[np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)] = 0.0
         own = rows < len(self.declared.family)
         with np.errstate(over="ignore"):
             values[own] /= self.declared.row_units[rows[own]]

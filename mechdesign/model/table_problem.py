@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -42,6 +42,8 @@ from mechdesign.model.exactly import (
     near,
     repaired,
     row_claims,
+    steep,
+    unbound,
     weights_of,
 )
 from mechdesign.model.expressions import ZERO, rows_of
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 CURVED = 1e-8
 """Largest violation of a convex, not piecewise linear function at the law, in doubles, relative to the size of its tangents."""
 _TANGENTS = 100  # most rounds of tangents
+_PASSES = 3  # most programs with units of cells, each from the last one's cells
 _STALLED = 20  # rounds that must close a hundredth of the gap
 _POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
 MOST_ROWS = 400_000
@@ -104,7 +107,7 @@ def _steep(declared: Declared) -> bool:
 def _starts(program: Program) -> Iterator[Array]:
     """Yield columns of the last solve, those raised to pure privacy, and refined ones."""
     yield program.columns()
-    if program.declared.n > 1 and not any(part.delta for part in program.declared.parts):
+    if program.declared.n > 1:
         yield closed(program.declared, program.columns())
     if (refined := program.refined()) is not None:
         yield refined
@@ -265,7 +268,26 @@ class FiniteProblem(TableDesign, Problem):
         if solver is None and variables > _SIMPLEX and not options and _steep(declared):
             yield from self._by_rounds(clock, orbits, notes)
             return
-        for margin in (MARGIN, 0.0) if variables < _LARGE else (0.0,):
+        with suppress(InfeasibleError, SolverError):  # solvers omit the smallest coefficients
+            columns = unbound(declared, orbits, clock) if solver is None else None
+            for _ in range(_PASSES):
+                if columns is None or (own := steep(declared, columns, orbits)) is None:
+                    break
+                columns = yield from self._solved(own, clock, orbits, notes)
+        yield from self._solved(declared, clock, orbits, notes, solver, **options)
+        yield from proved_bounds(declared)
+
+    def _solved(
+        self,
+        declared: Declared,
+        clock: Clock,
+        orbits: Symmetry,
+        notes: tuple[str, ...],
+        solver: str | None = None,
+        **options: Any,
+    ) -> Generator[Law | Bound, None, Array]:
+        """Yield a law near the solution, at slightly less than ε, and the bound from the solution as stated; return its columns."""
+        for margin in (MARGIN, 0.0) if int(orbits.cells.max()) < _LARGE else (0.0,):
             program = Program(declared, clock, solver, margin=margin, symmetry=orbits, **options)
             try:
                 program.solve()
@@ -274,7 +296,7 @@ class FiniteProblem(TableDesign, Problem):
                 if not margin:
                     raise self._explained(error, clock) from None
         points = near(declared, _starts(program), clock, clock.gap / 4)
-        report = SolveReport.of(program.solution)
+        report, solved = SolveReport.of(program.solution), program.columns()
         multipliers = program.multipliers()
         if program.margin:
             try:
@@ -290,7 +312,7 @@ class FiniteProblem(TableDesign, Problem):
             bounds += proved_bounds(declared, *multipliers)
         yield from bounds
         yield law
-        yield from proved_bounds(declared)
+        return solved
 
     def _by_rounds(self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...]) -> Iterator[Law | Bound]:
         """Solve by an interior-point method with more and more rows: yield a bound from every round, and a law near the last table."""

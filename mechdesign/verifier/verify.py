@@ -333,7 +333,9 @@ def frontier(held: Json, account: Account, check: Check) -> None:
     points = [(x, one) for x, *_, one in rows if one is not None]
     each(((f"{over} = {x:.12g}", one) for x, one in points), account, check)
     shown = all(
-        value != value if one is None else (value, bound) == (one["value"], one["lower_bound"])
+        value != value
+        if one is None
+        else value == one["value"] and (bound != bound if one["lower_bound"] is None else bound == one["lower_bound"])
         for _, value, bound, one in rows
     )
     account.agrees("the table shows value and lower bound of every result, and no other value", shown)

@@ -30,8 +30,8 @@ TABLES: dict[str, Callable[[], Any]] = {
     ),
     "report": lambda: md.compare(md.LocalReport(bits=2), cheap.PURE, mechanisms=["ERM", "optimal, even outputs"]),
     "points": lambda: md.compare(md.MetricSpace.line([0.0, 1.0, 3.0]), alpha=0.7, progress=False),
-    "frontier": lambda: md.sweep(md.OptimalQuantizer(cheap.BINS, cheap.PURE, cheap.UNIFORM), epsilon=[0.1, 1.0]),
-    "frontier-noise": lambda: md.sweep(md.Calibration("laplace", cheap.PURE, 1.0), epsilon=[0.5, 1.0]),
+    "frontier-choice": lambda: md.sweep(md.PrivateChoice(3, cheap.PURE), epsilon=[0.5, 1.0]),
+    "frontier-plan": lambda: md.sweep(md.Plan({"visits": md.Count()}, cheap.PURE), epsilon=[0.5, 1.0]),
 }  # fmt: skip
 UNSEEN = ("seconds", "note")
 
@@ -51,7 +51,7 @@ def test_every_cell_of_a_table_is_that_of_its_results(name: str) -> None:
     made = TABLES[name]()
     assert [claim for claim, how, *_ in made.agreements() if how == "claimed"] == [OWN_WORDS]
     payload = json.loads(dumps(made))["payload"]
-    assert agrees(payload)
+    assert agrees(payload) and all(holds for *_, holds in verify.verify(dumps(made)).rows)
     columns, found = (
         payload["fields"]["table"]["$table"],
         made.table["value" if "value" in made.table else "error"].notna(),

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 from scipy import optimize, stats
@@ -355,19 +355,19 @@ class Search:
         chosen = [(items[j], scale * items[j].unit) for items, (_, j, scale) in zip(self.slots, found)]
         return chosen, math.fsum(least for least, _, _ in found)
 
-    @cached_property
-    def _cheapest(self) -> Callable[[int, float, float], tuple[float, int, float]]:
-        """The least cost and price paid in a slot, its item, and the scale in units; known ones are kept, as most prices stay while one is sought."""
-
-        @cache
-        def cheapest(k: int, price: float, order: float) -> tuple[float, int, float]:
+    def _cheapest(self, k: int, price: float, order: float) -> tuple[float, int, float]:
+        """Return the least cost and price paid in a slot, its item, and the scale in units; known ones are kept, as most prices stay while one is sought."""
+        if (k, price, order) not in self._known:
             paid = []
             for j, item in enumerate(self.slots[k]):
                 scale = item.best(price, order)
                 paid.append((item.cost(scale) + price * item.consumed(scale, order), j, scale / item.unit))
-            return min(paid)
+            self._known[k, price, order] = min(paid)
+        return self._known[k, price, order]
 
-        return cheapest
+    @cached_property
+    def _known(self) -> dict[tuple[int, float, float], tuple[float, int, float]]:
+        return {}
 
     def settled(
         self,

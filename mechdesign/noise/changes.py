@@ -369,12 +369,16 @@ class Patterns(Checked, ChangeSet):
                 f"{math.isqrt(LISTED // (2 * asked.times))} steps with fewer=True need no list; nor do prefix sums with buffers="
             )
             raise DesignError.of("participation", f"times={asked.times}", said)
-        if not self.signed and not asked.fewer:
-            rank = int(np.linalg.matrix_rank(self._vectors))
+        if not asked.fewer:
+            # vectors of all signs span the steps of their patterns
+            rank = int(
+                self._vectors.any(axis=0).sum() if self.signed else np.linalg.matrix_rank(self._vectors)
+            )
+            other = "" if self.signed else "signed=True or "
             said = (
-                f"with signed=False has changes that span {rank} of {self.size} dimensions, and who takes part less often is not "
-                "protected: say signed=True or fewer=True, or, if nothing else can change, CorrelatedGaussian("
-                "participation.vectors(size, signed=False) @ A.T, privacy, span=True)"
+                f"with signed={self.signed} has changes that span {rank} of {self.size} dimensions, and who takes part less often "
+                f"is not protected: say {other}fewer=True, or, if nothing else can change, CorrelatedGaussian("
+                f"participation.vectors(size, signed={self.signed}) @ A.T, privacy, span=True)"
             )
             refuse(rank < self.size, "participation", "fewer=False", said)
 

@@ -472,7 +472,7 @@ def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> It
     """
     known = False
     pure, different = None, family.closed_form is not None and r.composed and r.query.different
-    several = (family.starts is not None or different) and r.exact and r.epsilon > 0
+    several = (not family.scale_only or different) and r.exact and r.epsilon > 0
     if family.closed_form is not None and (r.delta == 0 or several):
         pure = _pure_law(family, family.closed_form, r, loss)
         yield pure  # what is private without δ is so with it
@@ -484,7 +484,7 @@ def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> It
         shape, unit = family.normal
         yield family.make(shape, unit * r.sigma, r.query.top)
         known = True
-    if family.starts is not None or different or not known:
+    if not family.scale_only or different or not known:
         try:
             law = _searched(family, r, loss, deadline)
             # grids hardly tell losses of different steps from their sum: the proof of the pure law is exact

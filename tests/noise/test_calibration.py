@@ -117,6 +117,8 @@ def test_whole_numbers(noise: str) -> None:
     assert calibrated(noise, 1.0, 1e-5, 2).mechanism.privacy_profile(1.0) <= 1e-5
     for epsilon in (400.0, 1e4):  # hardly any noise
         assert 0 < calibrated(noise, epsilon, 0.5).value < 1e-3
+    laplace = [calibrated("discrete_laplace", 1.0, delta, rounds=3).value for delta in (1e-30, 0.0)]
+    assert laplace[0] <= laplace[1]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ class PrivateChoice(Choosing, TableDesign):
         expected regret over all scores.
     choose : int
         Number of candidates to choose, the best first, at most 1,000. Each is removed before the next choice and consumes an equal part of the budget: ε/k, (ε/k, δ/k) or
-        ρ/k. The answer is a list, and the value the largest expected regret of all choices together.
+        ρ/k. The answer is a list, and the value the sum of each choice's largest expected regret.
 
     Raises
     ------

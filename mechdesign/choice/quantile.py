@@ -185,7 +185,7 @@ class PrivateQuantile(Choosing):
 
     Notes
     -----
-    The score of a candidate is minus the number of data between it and the quantile. The value is the largest expected regret over all data, in ranks: how many
+    The score of a candidate is minus the number of data between it and the quantile. The value bounds the expected regret over all data, in ranks: how many
     more data lie between answer and quantile than for the best candidate, which is itself far from the quantile where candidates are sparse. Without data all candidates are
     equally likely. Smith, *Privacy-preserving statistical estimation with optimal convergence rates*, STOC 2011, for the exponential mechanism.
 

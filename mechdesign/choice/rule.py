@@ -511,7 +511,7 @@ class Choosing(Design):
         return regret * self.scale, gap * self.scale
 
     def regretted(self, rule: str, rate: float) -> float:
-        """Return the largest expected regret of all choices together, each among the remaining candidates."""
+        """Return the sum of each choice's largest expected regret among the remaining candidates; all together regret no more."""
         asked = one_of("rule", rule, RULES), positive("rate", rate)
         return (
             math.fsum(worst_regret(asked[0], self.size - k, asked[1])[0] for k in range(self.choose))

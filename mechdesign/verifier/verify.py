@@ -335,7 +335,8 @@ def frontier(held: Json, account: Account, check: Check) -> None:
     shown = all(
         value != value
         if one is None
-        else value == one["value"] and (bound != bound if one["lower_bound"] is None else bound == one["lower_bound"])
+        else value == one["value"]
+        and (bound != bound if one["lower_bound"] is None else bound == one["lower_bound"])
         for _, value, bound, one in rows
     )
     account.agrees("the table shows value and lower bound of every result, and no other value", shown)

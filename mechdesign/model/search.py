@@ -429,7 +429,8 @@ def sweep(
     refuse(len(axis) != 1, "axis", sorted(axis), "must be one: its name and values, such as epsilon=[0.5, 1]")
     ((name, values),) = axis.items()
     if hasattr(build, "to_fields") and not isinstance(build, Problem):
-        build = replace(build, **build.to_fields())  # as its file has it: a plan's weights, at every point
+        given: Any = build  # as its file has it: a plan's weights, at every point
+        build = replace(given, **given.to_fields())
     points, deadline = array(name, values).tolist(), Deadline(time_limit)
     rows, results = [], []
     with (

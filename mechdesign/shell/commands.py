@@ -405,6 +405,10 @@ def verify(
         failed += [f"does not hold: {one.title}{claim}" for claim, *_, holds in rows if not holds]
         counts += [f"{one.title}stand-alone verifier: {said}", f"{one.title}package: {counted(one.claims)}"]
         by.append("two programs" if rows else "the package alone")
+    if not alone:
+        rows, said = _stand_alone(read_text(result), seconds * len(by))
+        failed += [f"does not hold: {claim}" for claim, *_, holds in rows if not holds]
+        counts.append(f"the whole: stand-alone verifier: {said}")
     DesignError.when(failed, f"{result}: {'; '.join(dict.fromkeys(failed))}")
     for line in [*claimed, *counts]:
         typer.echo(line)

@@ -260,6 +260,39 @@ def test_a_release_is_entered_before_it_is_drawn(tmp_path: Path) -> None:
 
 # -- Sweeps of designs, functions and problems: each point is the design solved there, proved where it is, and infeasible points say why
 
+UNIFORM = stats.uniform(-1, 2)
+DESIGNS: list[tuple[Any, str, list[float], int]] = [
+    (md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), "epsilon", [0.5, 1.0, 2.0], -1),
+    (md.VectorQuantizer(20, md.PureDP(4.0)), "bits", [1, 3, 5], -1),
+    (md.OptimalNoise(md.ApproximateDP(1.0, 0.1)), "sensitivity", [0.5, 1.0, 2.0], 1),
+    (md.CorrelatedGaussian(np.eye(3), md.ApproximateDP(1.0, 1e-6)), "epsilon", [0.5, 1.0], -1),
+    (md.MetricChannel(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]), 1.0), "alpha", [0.5, 2.0], -1),
+    (md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM), "epsilon", [1.0, 1.5], -1),
+    (md.MVU(4, md.PureDP(1.0), (-1, 1)), "epsilon", [0.5, 1.0], -1),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("design", "over", "values", "direction"), DESIGNS)
+def test_points_are_the_design_solved_there(
+    design: Any, over: str, values: list[float], direction: int, tmp_path: Path
+) -> None:
+    curve = md.sweep(design, **{over: values})
+    table = curve.to_frame()
+    assert table[over].tolist() == values and table["certified"].all()
+    assert (direction * np.diff(table["value"]) >= -1e-9 * table["value"].max()).all()
+    assert not (table["lower_bound"] > table["value"]).any()
+    own = hasattr(design, over)
+    last = replace(
+        design, **({over: values[-1]} if own else {"privacy": replace(design.privacy, **{over: values[-1]})})
+    )
+    assert last.solve().value == pytest.approx(table["value"].iloc[-1], rel=1e-9)
+    again = md.load(curve.save(tmp_path / "curve.json") or tmp_path / "curve.json")
+    assert again.table.equals(curve.table) and again.over == over
+    assert over in curve.plot().axes[0].get_xlabel() or "ε" in curve.plot().axes[0].get_xlabel()
+    curve.report(tmp_path / "curve.html")
+    assert "<h1" in (tmp_path / "curve.html").read_text()
+
 
 def table(cap: Any, epsilon: float = 1.0, **least: Any) -> md.Problem:
     P = md.Table([-1, 0, 1], [-2, 0, 2])

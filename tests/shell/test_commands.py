@@ -47,6 +47,17 @@ def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monk
     assert "two programs" in out
 
 
+def test_a_curve_that_one_program_refuses_is_not_verified(tmp_path: Path, capsys, monkeypatch) -> None:
+    """Both programs read the whole file, its table too, and not its results alone."""
+    file = tmp_path / "curve.json"
+    md.sweep(md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), epsilon=[0.5, 1.0]).save(file)
+    code, out, _ = ended(["verify", str(file)], capsys, monkeypatch)
+    assert code == 0 and "2 by two programs" in out
+    monkeypatch.setattr("mechdesign.verifier.verify.split", lambda design, over: (repr(design), [0.0]))
+    code, _, error = ended(["verify", str(file)], capsys, monkeypatch)
+    assert code == 1 and "does not hold: every result is of its point" in error
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda w: " ".join(w) or "all")
 def test_every_help_has_examples(words: list[str], capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")

@@ -18,7 +18,8 @@ from mechdesign_studies.vectors.baselines import (
     PoissonBinomial,
     Skellam,
 )
-from scipy import stats
+from mechdesign_studies.vectors.baselines.common import ORDERS
+from scipy import special, stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
@@ -75,6 +76,28 @@ def test_the_best_of_all_is_chosen() -> None:
     assert isinstance(box.mechanism, md.SampledCoordinates)
     for found in (result, box):
         assert found.checks()["holds"].all() and found.lower_bound <= found.value
+
+
+@pytest.mark.parametrize("variance", [0.8, 3.0, 40.0])
+def test_skellam_bound_is_above_the_law(variance: float) -> None:
+    """Divergences of Skellam laws one apart, from their probabilities, and the published bound to its digits."""
+    baseline = Skellam(9, APPROX, bits=16)
+    found = baseline._divergences(variance, 1.0)
+    orders = ORDERS[ORDERS < 30]
+    support = np.arange(-150, 151)
+    p = stats.skellam.logpmf(support, variance / 2, variance / 2)
+    q = stats.skellam.logpmf(support - 1, variance / 2, variance / 2)
+    seen = np.isfinite(p) & np.isfinite(q)
+    exact = special.logsumexp(orders[:, None] * p[seen] - (orders[:, None] - 1) * q[seen], axis=1) / (
+        orders - 1
+    )
+    assert (found[: len(orders)] >= exact * (1 - 1e-9)).all()
+    alpha = ORDERS[60]
+    small = min(((2 * alpha - 1) + 6) / (4 * variance**2), 1.5 / variance)
+    assert found[60] == pytest.approx(alpha / (2 * variance) + small)
+    wider = baseline._divergences(variance, 100.0)[60]  # l1 distance: min(3 · 10, 100)
+    small = min(((2 * alpha - 1) * 100 + 6 * 30) / (4 * variance**2), 1.5 * 30 / variance)
+    assert wider == pytest.approx(alpha * 100 / (2 * variance) + small)
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 0.01, 1 / 3, math.log(3), 2.5, 40.0, 500.0])

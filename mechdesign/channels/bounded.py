@@ -31,10 +31,10 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.exactly import Exact
+from mechdesign.model.exactly import Exact, bound_of
 from mechdesign.model.problem import Minimize
 from mechdesign.model.table import Table
-from mechdesign.model.table_problem import TableDesign, TableProblem, bound_of
+from mechdesign.model.table_problem import TableDesign, TableProblem
 from mechdesign.plotting import draw_matrix
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP

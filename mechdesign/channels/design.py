@@ -60,12 +60,12 @@ from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.proofs import MechanismClass, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.exactly import Exact
+from mechdesign.model.exactly import Exact, proved_bounds
 from mechdesign.model.problem import Minimize
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table
-from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof, proved_bounds
+from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
 from mechdesign.problem.priors import weights_words
 from mechdesign.problem.privacy import FARTHEST, SHOWN, Description, MetricDP, PureDP, never_sent, points_of

@@ -19,21 +19,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from flint import fmpq, fmpq_mat
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from mechdesign.doubles import LARGEST_POWER, TINY
 from mechdesign.errors import InfeasibleError, SolverError
-from mechdesign.evidence.exact import LARGEST, fraction, least_kept, nearest, rational
-from mechdesign.evidence.proofs import PROVED, Claim
-from mechdesign.evidence.results import audit_rows
+from mechdesign.evidence.exact import LARGEST, fraction, least_kept, rational, round_down
+from mechdesign.evidence.proofs import PROVED, Claim, RowsBound
 from mechdesign.model.declared import Declared, Part, power_of_two
 from mechdesign.model.expressions import ZERO, OwnRows, Row
 from mechdesign.model.program import Pivots, Program, multipliers, small
 from mechdesign.model.symmetry import Symmetry
-from mechdesign.model.table import shown_label
+from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices, Weights
@@ -46,6 +44,7 @@ STRICTER = 1e-3
 RESIDUAL = 1e-12
 """Largest residual of a dependent equality, relative to the row's size."""
 _IMPLIED = 1e-7  # least multiplier, of all that sum to 1, of a row that is tight everywhere
+_NONE: Any = np.zeros(0, dtype=np.int64)
 _BITS = 110  # fractional bits kept of doubles, in units of the least likely cell
 _LEAST = 1e-11  # least common slack
 SURE = 1e-13
@@ -103,6 +102,20 @@ def admissible(
     _paid(declared, kept, costs)
     order = sorted(number for number, value in kept.items() if value)
     return np.array(order, dtype=np.int64), tuple(fraction(kept[number]) for number in order)
+
+
+def bound_of(declared: Declared, rows: Indices, multipliers: Iterable[Any]) -> Iterator[Bound]:
+    """Yield the bound that these multipliers prove, unless a reduced cost is negative."""
+    proof = RowsBound(rows, tuple(multipliers))
+    if (bound := declared.linear_bound(rows, proof.multipliers)).admissible:
+        yield Bound(round_down(fraction(bound.bound)), proof)
+
+
+def proved_bounds(declared: Declared, rows: Indices = _NONE, multipliers: Array = _NONE) -> Iterator[Bound]:
+    """Yield the bound that a solver's multipliers of these rows prove, if any, or that of none if higher: the least loss of each input."""
+    tried = (admissible(declared, rows[:count], multipliers[:count]) for count in {len(rows), 0})
+    found = (bound for held in tried for bound in bound_of(declared, *held))
+    yield from sorted(found, key=lambda one: one.value)[-1:]
 
 
 def _paid(declared: Declared, kept: dict[int, fmpq], costs: bool) -> None:
@@ -657,68 +670,3 @@ def least_epsilon(
     top = math.floor(math.log2(most / epsilon))
     found = least_kept(over, 0.0, growth=1.0, least=0.0, most=max(top, 1.0), xtol=1e-10)
     return None if math.isinf(found) else float(2.0**found * epsilon)
-
-
-# -- audits --------------------------------------------------------------------------------------------------------
-
-MOST_LISTED = 1_000_000
-"""Most rows of a requirement that an audit lists in full; of more, it lists the row of least slack of each pair."""
-
-
-def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fraction]) -> pd.DataFrame:
-    """Tabulate every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
-    x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), list[Any]()
-    table = x[: declared.cells].reshape(declared.n, declared.m)
-    many = [not part.delta and len(part.pairs) * part.m > MOST_LISTED for part in declared.parts]
-    close = () if any(many) else face.close(v, listed=True)
-    near = {number: nearest(face.slack(number, v)) for number in close if number >= 0}
-    for part, long in zip(declared.parts, many):
-        rows = _tightest(part, table) if long else None
-        index, lhs, rhs = part.sides(declared, table, rows)
-        slack, first = rhs - lhs, part.sums if part.delta else part.first
-        for number, left in near.items():
-            if first <= number < first + len(slack):
-                slack[number - first] = left
-        if rows is not None:
-            slack = np.array([nearest(face.slack(number, v)) for number in rows.tolist()])
-        dual = _duals(part, multipliers, first, len(lhs), part.m if long else 1)
-        frames.append(audit_rows(part.label, index, lhs, rhs, slack, dual=dual))
-    activity = declared.matrix @ x
-    for family, label in enumerate(declared.labels):
-        rows = np.flatnonzero(declared.family == family)
-        dual = np.array([nearest(multipliers.get(i, 0)) for i in rows.tolist()])
-        exact = [-nearest(declared.rows[i].at(v)) for i in rows.tolist()]
-        slack = np.where(declared.equal[rows] > 0, -np.abs(exact), exact) + 0.0
-        sides = activity[rows], -declared.offsets[rows]
-        frames.append(audit_rows(label, list(range(len(rows))), *sides, slack, dual=dual))
-    sums = np.ones(declared.n)
-    frames.append(audit_rows("sums", list(map(shown_label, declared.inputs)), sums, sums, 0 * sums))
-    return pd.concat(frames, ignore_index=True)
-
-
-def _tightest(part: Part, table: Array) -> Indices:
-    """Return for every pair the row of least slack."""
-    found = []
-    for numbers, over, _ in part.scan(table):
-        pairs = (numbers - part.first) // part.m
-        order = np.lexsort((-over, pairs))
-        found.append(numbers[order[np.unique(pairs[order], return_index=True)[1]]])
-    return np.concatenate(found)
-
-
-def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int, each: int) -> Array:
-    """Return the multipliers of listed rows, or their sums over `each` of them; those of floors are shared out among the pairs they replace."""
-    dual = np.zeros(count)
-    for number, value in multipliers.items():
-        if first <= number < first + count * each:
-            dual[(number - first) // each] += nearest(value)
-    if part.floors and each == 1:
-        n, m = part.n, part.m
-        above, below = (
-            np.array([nearest(multipliers.get(start + j, 0)) for j in range(n * m)]).reshape(n, m)
-            for start in (part.upper, part.lower)
-        )
-        a, b = part.pairs.T
-        total = below.sum(axis=0)
-        dual += (above[a] * below[b] / np.where(total > 0, total, 1.0)).ravel()
-    return dual

@@ -316,7 +316,7 @@ class Problem(ModelledDesign):
                     left, right = np.broadcast_arrays(*(np.ravel(side.value, order="F") for side in one.args))
                     at = int((left - right).argmax())
                     slack, dual = float(right[at] - left[at]), audit["dual"][audit["family"] == label].sum()
-                    active = slack <= ACTIVE * self._size(label, value)
+                    active = slack <= ACTIVE * self.tangent_size(label, value)
                     rows.append((label, at, float(left[at]), float(right[at]), slack, dual, active))
         audit["family"] = [f"tangents of {f}" if f in self.declared.curved else f for f in audit["family"]]
         functions = pd.DataFrame(rows, columns=AUDIT_COLUMNS)
@@ -363,7 +363,7 @@ class Problem(ModelledDesign):
                 over = {label: v for label, v in self.worth_at(value).items() if not v <= 0}
                 if not over:
                     return found
-                worst = max(v / self._size(label, value) for label, v in over.items())
+                worst = max(v / self.tangent_size(label, value) for label, v in over.items())
                 if worst <= 0.1 * clock.gap:
                     stricter |= {label: stricter.get(label, 0.0) + 2 * v for label, v in over.items()}
                     continue
@@ -375,7 +375,7 @@ class Problem(ModelledDesign):
                     points[label] = [*points[label], latest]
         raise unmet(over)
 
-    def _size(self, label: str, value: Array) -> float:
+    def tangent_size(self, label: str, value: Array) -> float:
         """Return the size of the tangents of a function at a value of the unknown; 1 if they are 0."""
         declared = self.declared
         mine = np.flatnonzero(declared.family == declared.labels.index(label))

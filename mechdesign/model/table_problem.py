@@ -17,29 +17,27 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 from scipy import sparse
-from scipy.optimize import minimize_scalar
 
 from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import fraction, rational, round_down, round_up
+from mechdesign.evidence.exact import fraction, nearest, rational, round_down, round_up
 from mechdesign.evidence.files import check_writable
-from mechdesign.evidence.results import Accuracy, Result, SolveReport
+from mechdesign.evidence.results import Accuracy, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.model.declared import Declared
+from mechdesign.model.declared import Declared, Part
 from mechdesign.model.exactly import (
     MARGIN,
     Exact,
     Face,
-    admissible,
-    audit_table,
+    bound_of,
     closed,
     contradiction,
     least_epsilon,
-    mixed,
     near,
+    proved_bounds,
     repaired,
     row_claims,
     steep,
@@ -47,10 +45,11 @@ from mechdesign.model.exactly import (
     weights_of,
 )
 from mechdesign.model.expressions import ZERO, rows_of
-from mechdesign.model.problem import Problem, Unknown, labelled, named, unmet
+from mechdesign.model.problem import Problem, Unknown, named, unmet
 from mechdesign.model.program import Pivots, Program, multipliers, small
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Private, Table, TableMechanism, shown_label
+from mechdesign.model.tangents import CURVED, Tangents
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
 from mechdesign.problem.privacy import (
     FARTHEST,
@@ -63,40 +62,19 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.solvers.deadline import limited
-from mechdesign.solvers.linear_program import LinearProgram
-from mechdesign.solvers.registry import Solution, solve
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CURVED = 1e-8
-"""Largest violation of a convex, not piecewise linear function at the law, in doubles, relative to the size of its tangents."""
-_TANGENTS = 100  # most rounds of tangents
 _PASSES = 3  # most programs with units of cells, each from the last one's cells
-_STALLED = 20  # rounds that must close a hundredth of the gap
 _POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
 MOST_ROWS = 400_000
 """Most privacy rows that `TableProblem.write` lists."""
 _ASYMMETRIC = 1_000  # cells from which a program without symmetry takes longer than the search for one
 _SIMPLEX = 4_000  # variables of a table on a metric that the simplex method solves within half a minute
-_NONE: Any = np.zeros(0, dtype=np.int64)
 _LARGE = 20_000  # from this many variables a second solve takes too long: a mixture then repairs the law
-
-
-def bound_of(declared: Declared, rows: Indices, multipliers: Iterable[Any]) -> Iterator[Bound]:
-    """Yield the bound that these multipliers prove, unless a reduced cost is negative."""
-    proof = proofs.RowsBound(rows, tuple(multipliers))
-    if (bound := declared.linear_bound(rows, proof.multipliers)).admissible:
-        yield Bound(round_down(fraction(bound.bound)), proof)
-
-
-def proved_bounds(declared: Declared, rows: Indices = _NONE, multipliers: Array = _NONE) -> Iterator[Bound]:
-    """Yield the bound that a solver's multipliers of these rows prove, if any, or that of none if higher: the least loss of each input."""
-    tried = (admissible(declared, rows[:count], multipliers[:count]) for count in {len(rows), 0})
-    found = (bound for held in tried for bound in bound_of(declared, *held))
-    yield from sorted(found, key=lambda one: one.value)[-1:]
 
 
 def _steep(declared: Declared) -> bool:
@@ -139,9 +117,9 @@ class TableDesign(ModelledDesign):
         """Return the law of these integer weights with its exact value and its proof."""
         none = (Fraction(0),) * (self.declared.width - self.declared.cells)
         columns = Face(self.declared, frozenset()).lowered(self.exact(self.deployed(weights), none))
-        return self._law_at(columns, report, notes, weights=weights)
+        return self.law_at(columns, report, notes, weights=weights)
 
-    def _law_at(
+    def law_at(
         self,
         columns: Exact,
         report: SolveReport,
@@ -168,7 +146,7 @@ class TableDesign(ModelledDesign):
         with suppress(SolverError), limited(clock):
             low, high = Pivots(declared, above=False), Pivots(declared, above=True)
             if low.solve() is None:
-                found.append(self._law_at(low.columns, SolveReport("pivots in rationals")))
+                found.append(self.law_at(low.columns, SolveReport("pivots in rationals")))
                 high.enter(low.lines)
                 high.solve()
                 found += bound_of(declared, *multipliers(high.cost))
@@ -255,7 +233,7 @@ class FiniteProblem(TableDesign, Problem):
             Options of the solver.
         """
         if self.declared.curved:
-            yield from self._by_tangents(clock, solver, **options)
+            yield from Tangents(self, clock, solver, options).solved()
             return
         declared = self.declared
         dense = any(isinstance(one, Private) and str(one.between) == "all" for one in declared.privacy)
@@ -294,7 +272,7 @@ class FiniteProblem(TableDesign, Problem):
                 break
             except InfeasibleError as error:
                 if not margin:
-                    raise self._explained(error, clock) from None
+                    raise self.explained(error, clock) from None
         points = near(declared, _starts(program), clock, clock.gap / 4)
         report, solved = SolveReport.of(program.solution), program.columns()
         multipliers = program.multipliers()
@@ -307,7 +285,7 @@ class FiniteProblem(TableDesign, Problem):
                 if clock.passed:
                     raise
         columns, missed = repaired(declared, points, clock, solver, spared=clock.gap / 4)
-        law, bounds = self._law_at(columns, report, notes, missed=missed), list[Bound]()
+        law, bounds = self.law_at(columns, report, notes, missed=missed), list[Bound]()
         with suppress(SolverError), limited(clock.late):  # there may be no time
             bounds += proved_bounds(declared, *multipliers)
         yield from bounds
@@ -325,13 +303,13 @@ class FiniteProblem(TableDesign, Problem):
                 if not clock.passed:
                     yield from proved_bounds(declared, *program.multipliers())
         except InfeasibleError as error:
-            raise self._explained(error, clock) from None
+            raise self.explained(error, clock) from None
         except SolverError as error:
             if error.status != "limit" or not len(columns):
                 raise
         points = near(declared, [closed(declared, columns), columns], clock)
         exact, missed = repaired(declared, points, clock, spared=math.inf)
-        yield self._law_at(exact, SolveReport.of(program.solution), notes, missed=missed)
+        yield self.law_at(exact, SolveReport.of(program.solution), notes, missed=missed)
 
     # -- convex functions that are not piecewise linear ------------------------------------------------------------
 
@@ -343,149 +321,21 @@ class FiniteProblem(TableDesign, Problem):
         return self.with_functions(super().audit(result), self._table(result.mechanism))
 
     def _table(self, law: Any) -> Array:
-        return self._doubles(self.exact(law))
+        return self.value_of(self.exact(law))
 
-    def _doubles(self, columns: Exact) -> Array:
+    def value_of(self, columns: Exact) -> Array:
         return np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
 
     def room(self, label: str, law: Any) -> float:
         """Return the tolerance of a convex function at a law."""
-        return CURVED * self._size(label, self._table(law))
+        return CURVED * self.tangent_size(label, self._table(law))
 
     def missed_by(self, law: Any, worth: Mapping[str, float]) -> list[str]:
         """Return the labels of convex functions, except the objective, that exceed their tolerance or are NaN."""
         limits = ((label, value) for label, value in worth.items() if label != "objective")
         return sorted(label for label, value in limits if not value <= self.room(label, law))
 
-    def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
-        """Solve as a conic program for a law, then linear programs with more and more tangents for the bound.
-
-        The law moves to the last table inside the functions on the way from one well inside to the tangents' optimum; the next
-        tangents are taken there (Veinott 1967).
-        """
-        report, declared, columns, missed = self._inside(clock, solver, options)
-        inner, kept, apart = columns, self._kept(self._doubles(columns)), list[float]()
-        if not kept and (found := self._well_inside(clock)) is not None:
-            inner, columns, kept = found, self._last_inside(found, columns), True
-        while True:
-            program = Program(declared, clock)
-            program.solve()
-            bounds = [*proved_bounds(declared, *program.multipliers())]
-            tables = [_stochastic(program.columns()[: declared.cells].reshape(self.unknown.shape))]
-            if kept:
-                with suppress(SolverError):  # of the repair, or out of time
-                    points = near(declared, [program.columns()], clock)
-                    outer, off = repaired(declared, points, clock, spared=clock.gap / 4)
-                    found, missed = self._last_inside(inner, outer), {**missed, **off}
-                    tables.append(self._doubles(found))
-                    columns = min(columns, self._cheapest(columns, found), key=self._cost)
-            columns = Face(declared, declared.zeros).lowered(columns)
-            value = self._cost(columns)
-            apart.append(value - max(bound.value for bound in bounds))
-            stalled = len(apart) > _STALLED and apart[-1] > 0.99 * apart[-1 - _STALLED]
-            over = stalled or clock.passed or len(apart) == _TANGENTS or not kept
-            if over or apart[-1] <= clock.gap * abs(value):
-                break
-            if len(apart) == 1:
-                inner = self._well_inside(clock) or inner
-            tables[0] = (tables[0] + self._doubles(columns)) / 2  # where slopes are finite
-            declared = declared.with_tangents(self.compiled({"": tables}))
-        self.__dict__["_declared"] = declared
-        yield from bounds
-        yield replace(self._law_at(columns, report, missed=missed), value=value)
-
-    def _cost(self, columns: Exact) -> float:
-        """Return the cost of columns, rounded up; that of a convex objective in doubles."""
-        worth = self.worth_at(self._doubles(columns))
-        return max(round_up(fraction(self.declared.value(columns))), worth.get("objective", -math.inf))
-
-    def _kept(self, table: Array) -> bool:
-        """Return whether a table is inside the convex functions."""
-        return all(worth <= 0 for label, worth in self.worth_at(table).items() if label != "objective")
-
-    def _last_inside(self, inner: Exact, outer: Exact) -> Exact:
-        """Return the last point inside the convex functions on the way from one inside to another."""
-        start, end = self._doubles(inner), self._doubles(outer)
-        least, most, share = 0.0, 1.0, 1.0
-        while most - least > 1e-12:
-            kept = self._kept(start + share * (end - start))
-            least, most = (share, most) if kept else (least, share)
-            share = (least + most) / 2
-        return mixed(outer, inner, rational(least))
-
-    def _cheapest(self, start: Exact, end: Exact) -> Exact:
-        """Return the cheapest point between two if the objective is convex, else the second."""
-        if "objective" not in self.declared.curved:
-            return end
-        one, other = self._doubles(start), self._doubles(end)
-
-        def cost(share: float) -> float:
-            return self.worth_at(one + share * (other - one))["objective"]
-
-        share = minimize_scalar(cost, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-12}).x
-        return mixed(end, start, rational(share))
-
-    def _inside(
-        self, clock: Clock, solver: str | None, options: dict[str, Any]
-    ) -> tuple[SolveReport, Declared, Exact, dict[str, fmpq]]:
-        """Return a table inside the convex functions: a cone solver's optimum, repaired, as far as it is inside."""
-        program, report = self.to_cvxpy(), SolveReport("tangents")
-        equal, outer = np.full(self.unknown.shape, 1 / self.declared.m), list[Exact]()
-        parts = {label: f / self._size(label, equal) for label, f in self.functions().items()}
-        curved = parts.pop("objective", None) is not None
-        goal = program.objective.expr / (self._spread() if curved else self.declared.units[0])
-        scaled = {id(one) for label, one in labelled(self.constraints) if label in parts}
-        rest = [one for one in program.constraints if id(one) not in scaled]
-        for stricter in (CURVED, 0.0):  # there may be no room
-            rows = [*rest, *(part <= -stricter for part in parts.values())]
-            try:
-                found = _conic(cp.Problem(cp.Minimize(goal), rows), solver, clock, options)
-            except (InfeasibleError, SolverError) as error:
-                if getattr(error, "status", "") == "limit":
-                    raise
-                continue
-            table = _stochastic(found.primal[self.unknown.name()])
-            declared, report = self.compiled({"": [table]}), SolveReport.of(found)
-            start = _settled(declared, [rational(x) for x in table.ravel().tolist()])
-            above = np.nextafter([float(x) for x in start], np.inf)
-            points = near(declared, [np.append(table, above[declared.cells :])], clock)
-            columns, missed = repaired(declared, points, clock)
-            law = self.deployed(weights_of(declared, columns))
-            if not self.missed_by(law, self.worth(law)):
-                return report, declared, columns, missed
-            outer.append(columns)
-        if (inner := self._well_inside(clock)) is None:
-            raise self._explained(InfeasibleError("no table is inside the convex functions"), clock)
-        columns = self._last_inside(inner, outer[0]) if outer else inner
-        declared = self.compiled({"": [self._doubles(columns)]})
-        return report, declared, Face(declared, declared.zeros).lowered(columns), {}
-
-    def _spread(self) -> float:
-        """Return the range of the objective over some tables, which scales it to about 1 for a solver's tolerances."""
-        n, m = self.declared.n, self.declared.m
-        corners = (np.eye(m)[(np.arange(n) + x) % m] for x in range(min(m, 8)))
-        tables = [np.full((n, m), 1 / m), *((corner + 1 / m) / 2 for corner in corners)]
-        worth = [self.worth_at(table.reshape(self.unknown.shape))["objective"] for table in tables]
-        return float(np.ptp([one for one in worth if math.isfinite(one)] or [0.0])) or 1.0
-
-    def _well_inside(self, clock: Clock) -> Exact | None:
-        """Return a table inside the convex functions: the farthest inside tangents, of which more are taken there until it is; None if they leave none."""
-        declared = self.declared
-        with suppress(InfeasibleError):
-            for _ in range(_TANGENTS):
-                program = Program(declared, clock, room=True)
-                program.solve()
-                if not program.solution.primal["room"][0] > 0:
-                    break
-                table = _stochastic(program.columns()[: declared.cells].reshape(self.unknown.shape))
-                if self._kept(table):
-                    inner, _ = repaired(declared, near(declared, [program.columns()], clock), clock)
-                    if self._kept(self._doubles(inner)):
-                        return inner
-                self.__dict__["_declared"] = declared = declared.with_tangents(self.compiled({"": [table]}))
-        return None
-
-    def _explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
+    def explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
         """Return the error that names families that contradict each other, and the least ε at which they do not."""
         declared = self.declared
         families = contradiction(declared, clock)
@@ -545,7 +395,7 @@ class TableProblem(FiniteProblem):
             if all(side <= 0 and not (row.equal and side) for row, side in sides):
                 laws.append((declared.value(columns), columns))
         for _, columns in sorted(laws):
-            law = self._law_at(columns, SolveReport("closed form"))
+            law = self.law_at(columns, SolveReport("closed form"))
             worth = self.worth(law.mechanism)  # tangents lie below convex functions
             if not self.missed_by(law.mechanism, worth):
                 yield replace(law, value=max(law.value, worth.get("objective", -math.inf)))
@@ -657,36 +507,6 @@ class TableProblem(FiniteProblem):
         return draw_matrix(result.mechanism.probabilities, "output", "input", columns, rows, **options)
 
 
-def _conic(asked: cp.Problem, solver: str | None, clock: Clock, options: dict[str, Any]) -> Solution:
-    """Solve as a cone program by Clarabel, whose nearly accurate answers are closer than a coarser solver's accurate ones, or by another."""
-    for variable in asked.variables():
-        variable.save_value(None)  # CVXPY fails to reduce sum_largest of a table with values
-    with suppress(InfeasibleError, SolverError):
-        return solve(asked, solver or "clarabel", deadline=clock, fallback=False, **options)
-    return solve(asked, solver, deadline=clock, **options)
-
-
-def _stochastic(table: Array) -> Array:
-    """Return probabilities next to a solver's."""
-    held = np.maximum(table, 0.0)
-    found: Array = held / held.sum(axis=-1, keepdims=True)
-    return found
-
-
-def _settled(declared: Declared, cells: Exact) -> Exact:
-    """Return columns with these cells and the least further ones that their rows allow."""
-    further, above = declared.matrix[:, declared.cells :], np.zeros(len(declared.cost) - declared.cells)
-    if (np.diff((further < 0).tocsr().indptr) > 1).any():  # one is the lower, the higher another
-        given = -declared.offsets - declared.matrix[:, : declared.cells] @ [float(x) for x in cells]
-        least = LinearProgram("further columns")
-        least.add_columns("x", declared.cost[declared.cells :], lower=-np.inf, upper=np.inf)
-        least.add_rows("rows", {"x": further}, lower=np.where(declared.equal, given, -np.inf), upper=given)
-        with suppress(InfeasibleError, SolverError):
-            least.solve()
-            above = least.primal("x")
-    return Face(declared, declared.zeros).lowered([*cells, *map(rational, above.tolist())])
-
-
 @serializable("table-proof")
 @dataclass(frozen=True, eq=False)
 class TableProof(proofs.Proof):
@@ -749,3 +569,68 @@ class TableProof(proofs.Proof):
         if isinstance(design, FiniteProblem):
             yield declared.objective_claim()
         yield proofs.agreement("weights are a table of the problem's inputs and outputs", proofs.PROVED, True)
+
+
+# -- audits --------------------------------------------------------------------------------------------------------
+
+MOST_LISTED = 1_000_000
+"""Most rows of a requirement that an audit lists in full; of more, it lists the row of least slack of each pair."""
+
+
+def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fraction]) -> pd.DataFrame:
+    """Tabulate every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
+    x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), list[Any]()
+    table = x[: declared.cells].reshape(declared.n, declared.m)
+    many = [not part.delta and len(part.pairs) * part.m > MOST_LISTED for part in declared.parts]
+    close = () if any(many) else face.close(v, listed=True)
+    near = {number: nearest(face.slack(number, v)) for number in close if number >= 0}
+    for part, long in zip(declared.parts, many):
+        rows = _tightest(part, table) if long else None
+        index, lhs, rhs = part.sides(declared, table, rows)
+        slack, first = rhs - lhs, part.sums if part.delta else part.first
+        for number, left in near.items():
+            if first <= number < first + len(slack):
+                slack[number - first] = left
+        if rows is not None:
+            slack = np.array([nearest(face.slack(number, v)) for number in rows.tolist()])
+        dual = _duals(part, multipliers, first, len(lhs), part.m if long else 1)
+        frames.append(audit_rows(part.label, index, lhs, rhs, slack, dual=dual))
+    activity = declared.matrix @ x
+    for family, label in enumerate(declared.labels):
+        rows = np.flatnonzero(declared.family == family)
+        dual = np.array([nearest(multipliers.get(i, 0)) for i in rows.tolist()])
+        exact = [-nearest(declared.rows[i].at(v)) for i in rows.tolist()]
+        slack = np.where(declared.equal[rows] > 0, -np.abs(exact), exact) + 0.0
+        sides = activity[rows], -declared.offsets[rows]
+        frames.append(audit_rows(label, list(range(len(rows))), *sides, slack, dual=dual))
+    sums = np.ones(declared.n)
+    frames.append(audit_rows("sums", list(map(shown_label, declared.inputs)), sums, sums, 0 * sums))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _tightest(part: Part, table: Array) -> Indices:
+    """Return for every pair the row of least slack."""
+    found = []
+    for numbers, over, _ in part.scan(table):
+        pairs = (numbers - part.first) // part.m
+        order = np.lexsort((-over, pairs))
+        found.append(numbers[order[np.unique(pairs[order], return_index=True)[1]]])
+    return np.concatenate(found)
+
+
+def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int, each: int) -> Array:
+    """Return the multipliers of listed rows, or their sums over `each` of them; those of floors are shared out among the pairs they replace."""
+    dual = np.zeros(count)
+    for number, value in multipliers.items():
+        if first <= number < first + count * each:
+            dual[(number - first) // each] += nearest(value)
+    if part.floors and each == 1:
+        n, m = part.n, part.m
+        above, below = (
+            np.array([nearest(multipliers.get(start + j, 0)) for j in range(n * m)]).reshape(n, m)
+            for start in (part.upper, part.lower)
+        )
+        a, b = part.pairs.T
+        total = below.sum(axis=0)
+        dual += (above[a] * below[b] / np.where(total > 0, total, 1.0)).ravel()
+    return dual

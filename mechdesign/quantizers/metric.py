@@ -52,10 +52,10 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.declared import Declared
-from mechdesign.model.exactly import audit_table
+from mechdesign.model.exactly import proved_bounds
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
-from mechdesign.model.table_problem import TableDesign, TableProblem, proved_bounds
+from mechdesign.model.table_problem import TableDesign, TableProblem, audit_table
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of

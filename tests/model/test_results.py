@@ -200,7 +200,7 @@ def test_audit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (table["slack"] >= -1e-12).all() and (table["dual"].dropna() >= 0).sum() > 0
     tight = table[(table["dual"] > 1e-6) & (table["family"] == "private")]
     assert (tight["slack"] < 1e-9).all()
-    monkeypatch.setattr("mechdesign.model.exactly.MOST_LISTED", 0)  # then the tightest row of each pair
+    monkeypatch.setattr("mechdesign.model.table_problem.MOST_LISTED", 0)  # then the tightest row of each pair
     short = result.audit().groupby("family")["slack"].min()
     assert short.to_list() == pytest.approx(table.groupby("family")["slack"].min().to_list(), abs=1e-15)
 

@@ -234,6 +234,33 @@ class TestResult:
         pd.testing.assert_frame_equal(loaded.audit(), result.audit(), check_dtype=False)
 
 
+TINY = [
+    *map(md.PureDP, (1e-9, 1e-16)),
+    *map(md.ApproximateDP, (1e-12, 1e-16), (1e-9, 1e-16)),
+    *map(md.GaussianDP, (2e-8, 1e-15)),
+]
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if design(n).asks == "numbers" or n == "plan"])
+def test_what_is_not_released_is_said(name: str) -> None:
+    """At budgets so small that no lattice is fine enough, a result's notes say that it cannot be released."""
+    for tiny in TINY:
+        try:
+            result = dataclasses.replace(design(name), privacy=tiny).solve(
+                time_limit=2, **cheap.QUICK.get(name, {})
+            )
+        except (md.MechdesignError, TypeError):  # refused, or stated with its own requirement
+            continue
+        zeros = {"visits": [0] * 3, "people": 0, "age": [0, 0], "spent": 0, "totals": [0] * 3}
+        said = [note for note in result.notes if note.startswith("cannot be released")]
+        try:
+            result.release(zeros if name == "plan" else np.zeros(result.design.answer_size))
+        except md.DesignError as refusal:
+            assert said == [f"cannot be released: {refusal}"]
+        else:
+            assert not said
+
+
 @pytest.mark.parametrize("name", RELEASES)
 def test_mechanisms_are_copied_after_use(name: str) -> None:
     release = RELEASES[name]

@@ -54,7 +54,7 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
-from mechdesign.noise.release import AddedNoise, ExactNoise, Lattice, lattice_of, noisy
+from mechdesign.noise.release import AddedNoise, Lattice, lattice_of, noisy
 from mechdesign.problem import law_moments
 from mechdesign.problem.privacy import Consumption, stated
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
@@ -437,10 +437,6 @@ class AdditiveNoise(Checked, AddedNoise):
             return lattice_of(self.law, self.sensitivity.finest(self.dimension), several=True)
         return lattice_of(self.law, self.sensitivity)
 
-    @cached_property
-    def _exact(self) -> ExactNoise:
-        return ExactNoise(self.lattice.law, self.lattice.step)
-
     def _answers(self, x: Numbers) -> Array:
         return answers("x", x, self.dimension if self.dimension > 1 else None)
 
@@ -466,9 +462,9 @@ class AdditiveNoise(Checked, AddedNoise):
             guarantee does not cover that refusal.
         """
         held = self._answers(x)
-        if self._exact.discrete and np.any(np.floor(held) != held):
+        if self.lattice.exact.discrete and np.any(np.floor(held) != held):
             raise DataError("x: must be whole numbers for discrete noise")
-        return noisy(held, self.lattice.step, self._exact.draw(held.size).reshape(held.shape))[()]
+        return noisy(held, self.lattice.step, self.lattice.exact.draw(held.size).reshape(held.shape))[()]
 
     # Privacy.
 

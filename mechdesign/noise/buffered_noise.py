@@ -251,7 +251,7 @@ class BufferedNoise(Checked, NormalNoise):
     # -- deployment ------------------------------------------------------------------------------------------------
 
     @cached_property
-    def sampler(self) -> ExactNoise:
+    def lattice(self) -> ExactNoise:
         """Exact draws of Z, rounded to steps."""
         return ExactNoise(stats.norm(scale=self.deviation), self.step)
 
@@ -368,7 +368,7 @@ class Stream:
         """Return the noise of the next steps; a block of it is drawn at a time."""
         if len(self._drawn) < size:
             left = self.law.size - self.done - len(self._drawn)
-            self._drawn += self.law.sampler.draw(min(_BLOCK, left)).tolist()
+            self._drawn += self.law.lattice.draw(min(_BLOCK, left)).tolist()
         return [self._drawn.pop() for _ in range(size)]
 
     def _answered(self, counts: list[int], noise: list[int]) -> list[float]:

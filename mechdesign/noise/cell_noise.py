@@ -347,6 +347,18 @@ class CellNoise(_OnCells):
         tickets = [w * (outer if i < n or i >= count - n else inner) for i, w in enumerate(self.weights)]
         return IntegerWeights([*(tickets if r else self.weights), self.spike])
 
+    def counted(self, steps: int) -> int:
+        """Return the steps that the cells are counted in; raise DesignError where the tails reach beyond what 64 bits count."""
+        far = (self.cells_per_shift + self.count) * steps > (1 - self.decay) * 2**55
+        allowed = "is noise so far above the sensitivity that it has no exact release: raise epsilon"
+        checks.refuse(far, "decay", float(self.decay), allowed)
+        return steps
+
+    @property
+    def lattice(self) -> int:
+        """Half steps of a cell in a release."""
+        return self.counted(2 * self._steps_per_cell)
+
     def draw_cells(self, size: int, steps: int = 1) -> tuple[Indices, npt.NDArray[np.bool_]]:
         """Draw cells, counted from `start`, exactly, from the operating system's randomness; say which draws are the spike instead.
 
@@ -354,11 +366,7 @@ class CellNoise(_OnCells):
         """
         n, count = self.cells_per_shift, self.count
         size = checks.integer("size", size, 0, 2**40)
-        far = (n + count) * checks.integer("steps", steps, 1) > (
-            1 - self.decay
-        ) * 2**55  # of 64 bits that count them
-        allowed = "is noise so far above the sensitivity that it has no exact release: raise epsilon"
-        checks.refuse(far, "decay", float(self.decay), allowed)
+        self.counted(checks.integer("steps", steps, 1))
         cell = self._cells.draw(size)
         spike = cell == count
         if self.decay:
@@ -485,6 +493,11 @@ class IntegerNoise(_OnCells):
 
     def rvs(self, size: object = None, random_state: Randomness = None) -> Indices:
         return np.asarray(super().rvs(size, random_state)).astype(np.int64)[()]
+
+    @property
+    def lattice(self) -> int:
+        """Steps of a cell in a release."""
+        return self.cells.counted(1)
 
     def release(self, x: Any) -> Any:
         """Return whole answers `x` with noise added, drawn exactly from the operating system's randomness: for deployment.

@@ -163,7 +163,7 @@ class CoordinateNoise(PerCoordinate):
         return out * self.sensitivities
 
     @cached_property
-    def _parts(self) -> tuple[tuple[Flags, Array, ExactNoise], ...]:  # type: ignore[override]
+    def lattice(self) -> tuple[tuple[Flags, Array, ExactNoise], ...]:  # type: ignore[override]
         """Samplers of the units on a lattice of step h, widened by the factor 1 + 2h + 2⁻⁴⁷.
 
         Rounding to steps of λ_i h then moves answers λ_i apart no further apart.
@@ -178,7 +178,7 @@ class CoordinateNoise(PerCoordinate):
     @property
     def lattice_cost(self) -> float:
         """Relative increase of the scales in a release."""
-        parts = zip(self._parts, self.units)
+        parts = zip(self.lattice, self.units)
         return max(exact.scale / unit.parameters["scale"] for (_, _, exact), unit in parts) - 1
 
     def consumption(self) -> Consumption:

@@ -135,7 +135,7 @@ class LinearNoise(NormalNoise):
         """R: a change v of what is answered consumes ‖R v‖²."""
 
     @cached_property
-    def _exact(self) -> tuple[float, ExactNoise]:
+    def lattice(self) -> tuple[float, ExactNoise]:
         """Lattice step h, and the sampler of one whitened coordinate, widened for that lattice."""
         budget, rank = self.budget, len(self.rows)
         root = math.sqrt(budget)
@@ -146,12 +146,12 @@ class LinearNoise(NormalNoise):
     @property
     def step(self) -> float:
         """Lattice step of a release, of each whitened coordinate."""
-        return self._exact[0]
+        return self.lattice[0]
 
     @property
     def lattice_cost(self) -> float:
         """Relative increase of the standard deviations in a release."""
-        return self._exact[1].scale - 1.0
+        return self.lattice[1].scale - 1.0
 
 
 @serializable("correlated-gaussian-noise")
@@ -262,7 +262,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         """
         given = self._answers(x)
         rows = given.reshape(-1, self.dimension)
-        step, noise = self._exact
+        step, noise = self.lattice
         held = rows[:, self.span.coordinates]
         with np.errstate(over="ignore", invalid="ignore"):
             out = released(self.whitening, held, step, noise) @ self._factor.T
@@ -516,7 +516,7 @@ class StrategyNoise(Checked, LinearNoise):
         """
         held = answers("x", x)
         DataError.when(held.shape != (self.workload.size,), f"x: must be the {self.workload.size} counts")
-        noisy = released(self.strategy, held[None, :], *self._exact)[0]
+        noisy = released(self.strategy, held[None, :], *self.lattice)[0]
         with np.errstate(over="ignore", invalid="ignore"):  # where doubles end
             return self.workload.apply(np.nan_to_num(self.inverse @ noisy))
 
@@ -537,7 +537,7 @@ class StrategyNoise(Checked, LinearNoise):
             guarantee does not cover that refusal.
         """
         refuse(not self.streams, "workload", str(self.workload), "is not answered step by step: use release")
-        return self._streamed(one_by_one(counts), *self._exact)
+        return self._streamed(one_by_one(counts), *self.lattice)
 
     def _streamed(self, counts: Iterable[Numbers], step: float, noise: ExactNoise) -> Iterator[float]:
         size, lower = self.workload.size, self.strategy

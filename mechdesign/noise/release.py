@@ -77,12 +77,15 @@ class Lattice:
         The widened law, whose rounding is added.
     cost : float
         Relative increase of the scale.
+    exact : ExactNoise
+        The widened law's sampler.
     """
 
     step: float
     shift: int
     law: FrozenLaw
     cost: float
+    exact: ExactNoise
 
 
 def lattice_of(law: FrozenLaw, sensitivity: float, *, several: bool = False) -> Lattice:
@@ -99,13 +102,14 @@ def lattice_of(law: FrozenLaw, sensitivity: float, *, several: bool = False) -> 
     """
     noise = ExactNoise(law)
     if noise.discrete:
-        return Lattice(1.0, math.ceil(sensitivity), law, 0.0)
+        return Lattice(1.0, math.ceil(sensitivity), law, 0.0, noise)
     step = min(2 * noise.half_step, math.ldexp(1.0, math.frexp(sensitivity)[1] - 20))
     refuse(step == 0, "sensitivity", sensitivity, "is so small that doubles hold no lattice finer than it")
     shift = math.ceil(Fraction(sensitivity) / Fraction(step)) + several
     dist, shapes, _, scale = frozen_parts(law)
     wider = round_up(Fraction(scale) * shift * Fraction(step) / Fraction(sensitivity))
-    return Lattice(step, shift, dist(*shapes, scale=wider), wider / scale - 1)
+    found = dist(*shapes, scale=wider)
+    return Lattice(step, shift, found, wider / scale - 1, ExactNoise(found, step))
 
 
 def noisy(x: Array, step: float | Array, draws: int | Indices, parts: int = 1) -> Array:
@@ -167,7 +171,7 @@ class ExactNoise:
     Raises
     ------
     DesignError
-        The law has no form in ball arithmetic (`mechdesign.accounting.profile.ball_form`).
+        The law has no form in ball arithmetic (`mechdesign.accounting.profile.ball_form`), or reaches too many steps to count.
     """
 
     def __init__(self, law: FrozenLaw, step: float | None = None) -> None:
@@ -184,6 +188,13 @@ class ExactNoise:
             *shapes, answered = self.shapes
             self._answered, self.law = Fraction(answered), staircase(*shapes, scale=self.scale)
             self.dist, self.shapes = self.law.dist, tuple(shapes)
+        if self._bits > 46:  # a word must have bits left that decide most coins
+            raise DesignError.of(
+                "law",
+                self.dist.name,
+                f"reaches {self._reach:.3g}, too many steps of {2 * self.half_step:.3g} to count: noise so far above the "
+                "sensitivity has no exact release; raise epsilon",
+            )
 
     @cached_property
     def _reach(self) -> float:
@@ -206,15 +217,7 @@ class ExactNoise:
     def _bits(self) -> int:
         """b, such that a cell holds 2^b half steps."""
         cells = math.ldexp(1.0, math.frexp(self._reach)[1] - 11)
-        bits = max(0, math.frexp(cells / self.half_step)[1] - 1)
-        if bits > 46:  # a word must have bits left that decide most coins
-            raise DesignError.of(
-                "law",
-                self.dist.name,
-                f"reaches {self._reach:.3g}, too many steps of {2 * self.half_step:.3g} to count: noise so far above the "
-                "sensitivity has no exact release; raise epsilon",
-            )
-        return bits
+        return max(0, math.frexp(cells / self.half_step)[1] - 1)
 
     def _log_ratio(self, t: Numbers, side: int = 0) -> Array:
         """Return the logarithm of the density over that at 0, at t or surely left (−1) or right (1) of it: doubles may miss on which side of a step t lies."""

@@ -71,7 +71,7 @@ class PerCoordinate(AddedNoise):
     sensitivities: Array | None
     laplace: bool | npt.NDArray[np.bool_]
     """Coordinates with Laplace noise."""
-    _parts: Sequence[tuple[Indices | slice | Flags, Array, ExactNoise]]
+    lattice: Sequence[tuple[Indices | slice | Flags, Array, ExactNoise]]
     """Groups of coordinates whose noise is widened together for the lattice: their lattice steps, and the sampler of each."""
 
     @property
@@ -120,7 +120,7 @@ class PerCoordinate(AddedNoise):
             A number is not finite or, beyond 2⁵³, held by no double. The guarantee does not cover that refusal.
         """
         held = np.array(self._answers(x))
-        for at, step, exact in self._parts:
+        for at, step, exact in self.lattice:
             part = held[..., at]
             draws = exact.draw(part.size).reshape(part.shape)
             held[..., at] = np.where(step > 0, noisy(part, np.where(step > 0, step, 1.0), draws), part)
@@ -188,7 +188,8 @@ class IndependentNoise(checks.Checked, PerCoordinate):
         return self.noise == "laplace"
 
     @property
-    def _parts(self) -> tuple[tuple[slice, Array, ExactNoise]]:  # type: ignore[override]
+    def lattice(self) -> tuple[tuple[slice, Array, ExactNoise]]:  # type: ignore[override]
+        """All coordinates, their lattice steps and their sampler."""
         return ((slice(None), self.scales * _STEP, self.exact),)
 
     @cached_property
@@ -317,7 +318,7 @@ class MixedNoise(PerCoordinate):
         return np.asarray((ratio > 0) & (ratio >= 2.0**-16 * ratio.max()))
 
     @cached_property
-    def _parts(self) -> tuple[tuple[Indices, Array, ExactNoise], ...]:  # type: ignore[override]
+    def lattice(self) -> tuple[tuple[Indices, Array, ExactNoise], ...]:  # type: ignore[override]
         """The Gaussian coordinates, the small Laplace ones, and the other Laplace ones by their ratio.
 
         Widening for the lattice keeps the sum that a part consumes. Only that sum counts for the first two parts; coordinates of
@@ -337,7 +338,7 @@ class MixedNoise(PerCoordinate):
     def lattice_cost(self) -> float:
         """Relative increase of the root mean squared error in a release."""
         wider = np.ones(len(self.scales))
-        for at, _, exact in self._parts:
+        for at, _, exact in self.lattice:
             wider[at] += exact.scale - 1.0
         return float(np.linalg.norm(wider * np.sqrt(self.variance)) / math.sqrt(self.mse)) - 1.0
 
@@ -466,6 +467,11 @@ class CellProduct(checks.Checked, AddedNoise):
 
     def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return np.asarray(self.law.rvs(shape, rng))
+
+    @property
+    def lattice(self) -> int:
+        """That of each coordinate's law."""
+        return self.law.lattice
 
     def release(self, x: Numbers) -> Array:
         """Return answers with noise, drawn exactly from the operating system's randomness: for deployment.

@@ -343,7 +343,7 @@ class Design(Checked, metaclass=_Listed):
             mechanism=law.mechanism,
             value=law.value,
             lower_bound=lower,
-            notes=(*law.notes, *clock.failures),
+            notes=tuple(dict.fromkeys((*law.notes, *clock.failures, *_not_released(law.mechanism)))),
             proofs=proofs,
             duals=law.duals,
             table=law.table,
@@ -525,6 +525,15 @@ class Design(Checked, metaclass=_Listed):
         axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
         axis.set(xlabel="least slack")
         return fig
+
+
+def _not_released(mechanism: Any) -> Iterator[str]:
+    """Yield why `release` refuses every answer; the lattice of a mechanism, or of each of its parts, refuses if release does."""
+    try:
+        for part in getattr(mechanism, "noises", (mechanism,)):
+            getattr(part, "lattice", None)
+    except DesignError as error:
+        yield f"cannot be released: {error}"
 
 
 class ModelledDesign(Design):

@@ -102,7 +102,8 @@ class NumericQuery(_Question):
         Each round uses a Poisson sample of the people at this rate.
     integer : bool
         Whether the numbers are whole (counts): noise on the integers then applies, and ranks before continuous noise
-        unless that has 5% less error when rounded. False ranks all mechanisms by their error.
+        unless that has 5% less error when rounded. Bounds of coordinates and of their sum are rounded down: whole numbers
+        change by no more. False ranks all mechanisms by their error.
 
     Examples
     --------
@@ -133,6 +134,11 @@ class NumericQuery(_Question):
             checks.settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
         allowed = "whole numbers change by 1 at least: this sensitivity lets none change"
         refuse(self.integer and self.bounds.largest_linf(self.dimension) < 1, "integer", True, allowed)
+        if self.integer and self.changes is None:
+            s = self.bounds
+            linf, l1 = (None if b is None else float(math.floor(b)) for b in (s.linf, s.l1))
+            s = replace(s, linf=linf, l1=l1, each=s.each and tuple(map(math.floor, s.each)))
+            checks.settle(self, sensitivity=s if isinstance(self.sensitivity, Sensitivity) else linf)
 
     @property
     def bounds(self) -> Sensitivity:

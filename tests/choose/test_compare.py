@@ -81,6 +81,22 @@ def test_one_number_has_a_proved_least():
     assert str(counted["optimal noise"].among) == "every additive noise for a real-valued query"
 
 
+def test_whole_numbers_change_by_whole_numbers():
+    """Bounds in between ask no more noise of any mechanism than the whole bounds below them."""
+    for sensitivity, whole in (
+        (1.5, 1.0),
+        (md.Sensitivity(each=[0.4, 1.5, 2.5]), md.Sensitivity(each=[0, 1, 2])),
+        (md.Sensitivity(linf=1.9, l1=3.5, l2=1.8), md.Sensitivity(linf=1, l1=3, l2=1.8)),
+    ):
+        size = 1 if sensitivity == 1.5 else 3
+        asked, least = (md.NumericQuery(size, s, integer=True) for s in (sensitivity, whole))
+        assert asked == least
+        names = ["laplace", "discrete_laplace"]
+        found, known = (md.compare(q, md.PureDP(1), mechanisms=names) for q in (asked, least))
+        assert [found[n].value for n in names] == [known[n].value for n in names]
+    assert md.NumericQuery(sensitivity=1.5).sensitivity == 1.5
+
+
 def test_reports_have_a_proved_least():
     found = reports()
     assert found.least is not None and found.table["ratio"].min() >= 1

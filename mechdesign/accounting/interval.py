@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from mechdesign.accounting.composition import (
@@ -25,7 +26,7 @@ from mechdesign.accounting.composition import (
 )
 from mechdesign.accounting.gaussian import enclosed_gaussian
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
-from mechdesign.accounting.profile import enclosed_delta, profile_interval
+from mechdesign.accounting.profile import enclosed_delta, largest_loss, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
 from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, refuse, share
 from mechdesign.doubles import ROUNDED, SMALLEST
@@ -268,6 +269,17 @@ def _seen_at_once(mechanisms: Sequence[Rounds], epsilon: float) -> float:
     return least
 
 
+def _within(mechanisms: Sequence[Rounds], epsilon: float) -> bool:
+    """Return whether the largest losses, all known in closed form, add up to at most ε: δ is 0 then; samples lose less than all records."""
+    total = Fraction(0)
+    for terms, rounds, _ in mechanisms:
+        for term in terms:
+            if (most := largest_loss(term.law, term.sensitivity)) is None or most == math.inf:
+                return False
+            total += rounds * term.count * Fraction(most)
+    return total <= epsilon
+
+
 def _points(width: float) -> int:
     """Return the largest grid for an interval of this width: never a smaller one where more is asked."""
     return int(2**20 * min(max(0.01 / width, 1.0), 4.0))
@@ -340,6 +352,8 @@ def _enclosed(
     clock: Deadline,
 ) -> DeltaInterval:
     """Bound δ(ε) from both sides on grids; the lower end is of two actual records, if the plan's pair only dominates all of them."""
+    if _within(mechanisms, epsilon):
+        return DeltaInterval(0.0, 0.0, PROVED)
     known = [one for one in mechanisms if one[2] == 1 or neighbours != "replace"]
     rest, least, seen = _hiding(mechanisms, epsilon)
     found = DeltaInterval(0.0, seen)
@@ -375,6 +389,8 @@ def joint_upper(
     deadline: Deadline | None = None,
 ) -> float:
     """Bound δ(ε) of several mechanisms from above, on one grid of at most `points` points."""
+    if _within(mechanisms, epsilon):
+        return 0.0
     rest, least, seen = _hiding(mechanisms, epsilon)
     if seen == 1.0 or not rest:
         return seen

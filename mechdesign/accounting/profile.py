@@ -281,7 +281,7 @@ def _largest_loss(law: FrozenLaw, sensitivity: float) -> float:
     """Return the supremum of the privacy loss (δ = 0), infinite for Gaussian-like or bounded noise."""
     loss = loss_of(law, sensitivity)
     if (known := largest_loss(law, sensitivity)) is not None:
-        return known
+        return math.inf if known == math.inf else round_up(Fraction(known))
     if isinstance(loss, AtomicLoss):
         return math.inf if loss.infinity > 0 else float(loss.values.max())
     if math.isfinite(loss.edge):
@@ -415,24 +415,21 @@ def enclosed_delta(
     return enclosed(terms)
 
 
-def largest_loss(law: FrozenLaw, sensitivity: float, count: int = 1) -> float | None:
-    """Return the supremum of the privacy loss over `count` coordinates, rounded up; None without a closed form.
+def largest_loss(law: FrozenLaw, sensitivity: float) -> Fraction | float | None:
+    """Return the supremum of the privacy loss, a fraction or ``inf``; None without a closed form.
 
     Examples
     --------
     >>> from scipy import stats
-    >>> largest_loss(stats.laplace(scale=3.0), 1.0) >= Fraction(1, 3)
-    True
+    >>> largest_loss(stats.laplace(scale=3.0), 1.0)
+    Fraction(1, 3)
     """
     dist, shapes, _, scale = frozen_parts(law)
     distance = Fraction(float(sensitivity)) / Fraction(scale)
-    largest: Fraction | float | None = None
     form = ball_form(dist, shapes)
     if isinstance(form, TailForm):
-        largest = math.inf if form.slope is None else form.slope * distance
-    elif form is not None:
-        largest = form.largest(distance)
-    return None if largest is None else math.inf if largest == math.inf else round_up(count * largest)
+        return math.inf if form.slope is None else form.slope * distance
+    return None if form is None else form.largest(distance)
 
 
 def _tail_terms(form: TailForm, ratio: arb, epsilon: arb, start: float) -> tuple[arb, arb, arb]:

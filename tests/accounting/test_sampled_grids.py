@@ -136,6 +136,8 @@ def test_no_grid_says_that_losses_exceed_their_largest(law: stats.rv_continuous)
             7 * math.log1p(0.5 * math.expm1(1 / scale)) * (1 + 1e-9),
         )
         assert upper_delta(term, epsilon, width=0.03, rounds=7, sampling_rate=0.5) < 1e-200
+    steps = [NoiseTerm(law(scale=6.0), step, 2) for step in (1.0, 2.0)]
+    assert delta_interval(steps, 1.0).upper == upper_delta(steps, 1.0) == 0 < upper_delta(steps, 0.999)
 
 
 # -- One sampled round against its definition, both directions

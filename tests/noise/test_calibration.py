@@ -382,7 +382,7 @@ def test_few_large_losses_are_searched_on_the_grid_of_the_verifier() -> None:
 @pytest.mark.parametrize(
     "each", [pytest.param((0.01, 1.0, 5000.0), marks=pytest.mark.slow), (1.0, 2.0, 4.0), (1.0, 1.0, 1000.0)]
 )
-@pytest.mark.parametrize("delta", [1e-7, 1e-4])
+@pytest.mark.parametrize("delta", [1e-17, 1e-7, 1e-4])
 def test_different_losses_near_their_sum_are_proved_by_both_checkers(
     each: tuple[float, ...], delta: float
 ) -> None:

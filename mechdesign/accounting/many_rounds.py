@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from scipy.special import erfcx
 
 from mechdesign.accounting.grids import far_end
@@ -106,7 +107,7 @@ def _log_less(r: Array) -> Array:
     """Return log(1 + r) − r, of second order, without cancellation."""
     small = np.abs(r) < 1e-2
     s = np.where(small, r, 0.0)
-    series = sum((-s) ** k / (k + 2) for k in range(8)) * -(s**2)
+    series = polyval(-s, [1 / (k + 2) for k in range(8)]) * -(s**2)
     return np.asarray(np.where(small, series, np.log1p(r) - r))
 
 
@@ -114,7 +115,7 @@ def _exp_less(y: Array) -> Array:
     """Return e^y − 1 − y, of second order, without cancellation."""
     small = np.abs(y) < 1e-2
     s = np.where(small, y, 0.0)
-    series = sum(s**k / math.factorial(k + 2) for k in range(8)) * s**2
+    series = polyval(s, [1 / math.factorial(k + 2) for k in range(8)]) * s**2
     return np.asarray(np.where(small, series, np.expm1(np.minimum(y, LARGEST_POWER)) - y))
 
 

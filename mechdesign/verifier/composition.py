@@ -72,19 +72,21 @@ def refined(consumed: Callable[[int], Decimal], aim: Decimal, account: Account) 
     """δ from above, on two coarse grids and on the first ones that should show the aim.
 
     The error falls with the square of the points, and work grows with them: both are known after two grids, so that what is too large
-    is not begun.
+    is not begun. Coarse grids may tell too large a limit: where it keeps the aim if errors fall with the points alone, finer ones that can be paid decide.
     """
-    found, error, last, cost = ONE, ZERO, 0, 0.0
+    found, error, slow, last, cost = ONE, ZERO, ZERO, 0, 0.0
     for points in POINTS:
         if error:
             here, finest = (found - error + error * Decimal(last / n) ** 2 for n in (points, POINTS[-1]))
-            if here > aim and (points != DECISIVE or finest <= aim):
+            finer = points > DECISIVE and found - slow <= aim and cost * points / last <= account.left
+            if here > aim and (finest <= aim or not (finer or points == DECISIVE)):
                 continue
         if last and (lacking := cost * points / last - account.left) > 0:
             raise account.too_large(lacking)
         left, before = account.left, found
         found = min(found, consumed(points))
-        error = (before - found) / ((points // last) ** 2 - 1) if last else error
+        slow = (before - found) / (points // last - 1) if last else slow
+        error = slow / (points // last + 1) if last else error
         cost, last = left - account.left, points
         if found <= aim:
             break

@@ -379,3 +379,12 @@ def test_the_largest_of_normals_are_the_package_s(count: int, largest: int, tota
         assert found[0] == pytest.approx(total, rel=1e-6)
     assert found == pytest.approx((top_sum(count, largest), top_squares(count, largest)), rel=1e-9)
     assert vectors.normal_length(count) == pytest.approx(chi_mean(count), rel=1e-12)
+
+
+def test_finer_grids_decide_where_errors_fall_more_slowly_than_by_squares() -> None:
+    """Two honest sampled calibrations did not hold: three coarse grids told a limit above δ."""
+
+    def consumed(points: int) -> Decimal:
+        return Decimal("0.000999") + Decimal("0.0026") * (Decimal(1024) / points) ** Decimal("1.5")
+
+    assert composition.refined(consumed, Decimal("0.001"), Account()) <= Decimal("0.001")

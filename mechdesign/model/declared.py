@@ -46,6 +46,7 @@ FAR = 25.0
 """Largest ε times distance in doubles: a solver's errors, times e^25, stay below 1."""
 STEEP = 50.0
 """The same if rows are balanced by the square root, which halves the exponents."""
+_HOMOGENEOUS = 1e-13  # height of a tangent through 0, relative to its slope: rounding
 BLOCK = 400_000
 """Rows scanned at a time."""
 Entry = tuple[Any, Any, Any]
@@ -370,10 +371,20 @@ class Declared(Linear):
 
     @cached_property
     def _sizes(self) -> tuple[Array, Array]:
-        """Sizes of rows and columns: 1 of a cell, of a row that of its largest term, of a further column that of its largest row, over its coefficient."""
+        """Sizes of rows and columns: 1 of a cell, of a row that of its largest term, of a further column that of its largest row, over its coefficient.
+
+        Of tangents with a further column, whose slopes may be far larger than any value, it is that of their constants.
+        """
         (i, j), a = self.places.T, np.abs(self.coefficients)
         rows: Array = np.zeros(len(self.family))
         columns: Array = np.append(self.likely, np.zeros(self.width - self.cells))
+        held = (j >= self.cells) & np.isin(self.family, [self.labels.index(f) for f in self.curved])[i]
+        heights, slopes = np.abs(self.offsets), rows.copy()
+        np.maximum.at(slopes, i, a)
+        heights[heights < _HOMOGENEOUS * slopes] = 0.0
+        np.maximum.at(columns, j[held], heights[i[held]] / a[held])
+        np.maximum.at(rows, i[held], a[held] * columns[j[held]] * 2.0**-20)
+        rows = np.where(rows > 0, np.maximum(rows, heights), 0.0)
         before, known = -1, 0
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             while before < known:

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import cvxpy as cp
 import numpy as np
+from cvxpy.atoms.affine.affine_atom import AffAtom
 from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
 from cvxpy.lin_ops.lin_op import CONSTANT_ID
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
@@ -32,6 +33,7 @@ from mechdesign.model.problem import Further, Requirement, Unknown, labelled, va
 from mechdesign.typing import Array, Indices
 
 ZERO = fmpq(0)
+_SEPARATE = 100  # most terms of a sum that have tangents of their own
 _TERMS = 4  # printed terms of a sample row
 _EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)
 
@@ -261,6 +263,7 @@ def rows_of(
     *,
     stricter: Mapping[str, float] | None = None,
     further: bool = True,
+    apart: bool = False,
 ) -> Linear:
     """Return a problem in numbers at the parameters' present values.
 
@@ -274,6 +277,8 @@ def rows_of(
         Amount by which a family's limit is lowered.
     further : bool
         Whether piecewise linear functions become exact rows of further variables; else they have tangents, too.
+    apart : bool
+        Whether each of a few terms of a convex sum has tangents of its own.
 
     Raises
     ------
@@ -295,13 +300,14 @@ def rows_of(
             if not exact:
                 curved.append(label)
                 room, points = (stricter or {}).get(label, 0.0), at.get(label, at[""])
-                parts = [row + room <= 0 for row in _tangents(repr(label), one.expr, unknown, points)]
+                tangents, parts = _below(repr(label), one.expr, unknown, points, apart)
+                parts += [row + room <= 0 for row in tangents]
                 parts += _domain(one.expr, unknown)
         pieces += [(family, row) for part in parts for row in _rows(repr(label), part)]
     if goal.is_convex() and not goal.is_pwl():
         least, names, curved = Further(1, name="objective"), [*names, "objective"], [*curved, "objective"]
-        tangents = _tangents("objective", goal, unknown, at.get("objective", at[""]))
-        parts = [*(tangent - least <= 0 for tangent in tangents), *_domain(goal, unknown)]
+        tangents, parts = _below("objective", goal, unknown, at.get("objective", at[""]), apart)
+        parts += [*(tangent - least <= 0 for tangent in tangents), *_domain(goal, unknown)]
         pieces += [(len(names) - 1, part) for part in parts]
         goal = least[0]
     elif not goal.is_affine():
@@ -341,6 +347,35 @@ def _check_numbers(what: str, part: Any) -> None:
     leaves = (*part.constants(), *part.parameters())
     if not all(np.isfinite(np.max(abs(leaf.value))) for leaf in leaves if leaf.size):
         raise DesignError(f"{what}: must hold finite numbers")
+
+
+def _below(
+    what: str, expression: Any, unknown: Unknown, points: Iterable[Array], apart: bool
+) -> tuple[list[Any], list[Any]]:
+    """Return affine expressions below a convex one, and rows of further variables in them: one for each of a few terms of a sum.
+
+    Terms each have tangents of their own, whose largest are far closer to their sum than tangents of the sum.
+    """
+    terms = list[tuple[Any, Any]]()
+
+    def by_terms(one: Any) -> Any:
+        if one.is_affine():
+            return one
+        if isinstance(one, AffAtom):
+            return one.copy([by_terms(part) for part in one.args])
+        sign, least = 1 if one.is_convex() else -1, Further(one.shape)
+        terms.append((sign * one, least))
+        return sign * least
+
+    whole, tables = by_terms(expression), [*points]
+    if not apart or not expression.size < sum(least.size for _, least in terms) <= _SEPARATE:
+        return [*_tangents(what, expression, unknown, tables)], []
+    rows = (
+        tangent - cp.vec(least, order="F") <= 0
+        for term, least in terms
+        for tangent in _tangents(what, term, unknown, tables)
+    )
+    return [whole], [*rows]
 
 
 def _tangents(what: str, expression: Any, unknown: Unknown, points: Iterable[Array]) -> Iterator[Any]:

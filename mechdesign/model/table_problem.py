@@ -196,7 +196,7 @@ class FiniteProblem(TableDesign, Problem):
         points = {
             label: [np.maximum(table, _POSITIVE) for table in tables] for label, tables in given.items()
         }
-        rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter)
+        rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter, apart=True)
         return self.numbers(**self.unknown.stated(), **vars(rows))
 
     # -- files and copies -------------------------------------------------------------------------------------

@@ -25,14 +25,10 @@ from mechdesign.accounting.losses import CentredLoss
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.typing import Array
 
-_BERRY_ESSEEN = 0.56
-_CELLS = 2**13
 _LEAST = 1e-190
 """Variance whose power of 3/2 is a double."""
 _OFF = 1e-11
 """Relative rounding error of a sum over the cells."""
-_STEPS = 20
-"""Newton steps to a tilt, at most: any tilt is valid."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +54,7 @@ class Round:
         """Return a round that dominates (its outcomes are split between the ends of cells) or is dominated (cells are merged)."""
         half = loss.sensitivity / 2
         far = min(far_end(loss, tail)[0], float(loss.isf(tail)) + half)
-        near = np.linspace(-half, half, _CELLS // 8)
-        x = np.unique(np.concatenate([np.linspace(-far, far, _CELLS), near]))
+        x = np.unique(np.concatenate([np.linspace(-far, far, 2**13), np.linspace(-half, half, 2**10)]))
         p, q, p_error, q_error = loss.masses(np.concatenate([[-np.inf], x, [np.inf]]))
         error = p_error + q_error
         if not pessimistic:
@@ -138,7 +133,7 @@ def _one_way(rounds: Sequence[Round], epsilon: float, *, removed: bool, pessimis
     ends = sum(one.count * one.end for one in rounds) if removed and pessimistic else 0.0
     moments, off = sums(0.0)
     theta = 0.25 / math.sqrt(max(moments[2], _LEAST))
-    for _ in range(_STEPS):
+    for _ in range(20):  # steps of Newton: any tilt is valid
         moments, off = sums(theta)
         if not _LEAST < moments[2] < 1 / _LEAST:
             break
@@ -161,7 +156,7 @@ def _normal(theta: float, moments: Array, off: float, epsilon: float, sign: int)
     near, further = erfcx(starts / math.sqrt(2))
     value = (near - further) / 2 * math.exp(-((ahead / spread) ** 2) / 2) * (1 + sign * 1e-9)
     largest = math.exp(-theta * math.log1p(1 / theta)) / (1 + theta)
-    far = _BERRY_ESSEEN * third / variance**1.5 + off / spread
+    far = 0.56 * third / variance**1.5 + off / spread  # Berry and Esseen
     log = log_mgf - theta * epsilon + sign * (off * (1 + theta) + _OFF)
     value = float(value) + sign * 2 * largest * far
     return max(value, 0.0) * math.exp(min(log, LARGEST_POWER)) if log < LARGEST_POWER else math.nan

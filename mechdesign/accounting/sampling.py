@@ -95,11 +95,14 @@ _CUT = 1e-3
 """Share of δ that losses taken as infinite may add."""
 _MANY = 10**7
 """Rounds whose sum is nearly normal, and too wide for a grid as fine as one round."""
-_LONGER = 8
-"""Time for a point of one loss, relative to a transform's point."""
 _EXTREME = 1e100
 _SMALL = 1e-6
 """A loss for which rounding errors are negligible."""
+
+
+def _points_of_one(most: int) -> int:
+    """Return the points of one round's loss that take the time of a transform of `most`, which is 8 times as fast a point."""
+    return most if most == MOST else most // 8
 
 
 def loss_before(epsilon: float, rate: float) -> float:
@@ -231,7 +234,7 @@ class SampledRounds:
             spread = math.sqrt(max(cumulants(self.base.coarse, 0.0).variance, 0.0))
             wanted = max(step / max(float(expit(top + logit(self.rate))), TINY), 74 * spread / 2**21)
             base = replace(self.base, upper_tail=tail, epsilon=loss_before(largest_loss, self.rate))
-            most = most if most == MOST else most // _LONGER
+            most = _points_of_one(most)
             wanted = max(min(base.step, wanted), base.finest(most // STRETCHES), 74 * spread / most)
             parts = base.parts(base.align(wanted), pessimistic=pessimistic)
             grid = compose_grid(parts, most)
@@ -291,7 +294,7 @@ class SampledRounds:
                 pair = loss.of_records()
                 first, other = (discretise_atoms(v, step, pessimistic=False, most=largest_loss) for v in pair)
                 return first, other
-            room = most if most == MOST else most // _LONGER
+            room = _points_of_one(most)
             if 2 * min(largest(loss, tail), largest_loss) > step * room:
                 raise DesignError.of("rounds", self.rounds, "need more grid points than there is time for")
             both = discretise(
@@ -457,7 +460,7 @@ def _on_grids(
     x_high, largest = far_end(loss, tail, loss_before(largest_loss, rate))
     top, small = float(_sampled(np.array([largest]), rate)[0]), _are_small(loss, largest)
     least = _least_of_a_sample(loss, largest, rate)
-    if (top - least) / step > (most if most == MOST else most // _LONGER):
+    if (top - least) / step > _points_of_one(most):
         remedy = "is so small, compared with the noise, that a sample's losses need more grid points than memory holds"
         raise DesignError.of("sensitivity", loss.sensitivity, remedy)
     last = max(math.ceil((top - least) / step - 1e-9), 1)

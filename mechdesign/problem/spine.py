@@ -529,6 +529,8 @@ class Design(Checked, metaclass=_Listed):
 
 def _not_released(mechanism: Any) -> Iterator[str]:
     """Yield why `release` refuses every answer; the lattice of a mechanism, or of each of its parts, refuses if release does."""
+    if np.size(getattr(mechanism, "scales", ())) > 10_000:  # ten square roots of each: left to the release
+        return
     try:
         for part in getattr(mechanism, "noises", (mechanism,)):
             getattr(part, "lattice", None)

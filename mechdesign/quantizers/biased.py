@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -34,9 +34,6 @@ from mechdesign.problem.priors import Prior
 from mechdesign.quantizers import table as tables
 from mechdesign.quantizers.mechanism import SelectionFamilies
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-
-if TYPE_CHECKING:
-    pass
 
 
 @serializable("biased-quantizer")

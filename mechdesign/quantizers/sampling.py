@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +29,6 @@ from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.quantizers import table as tables
 from mechdesign.quantizers.table import ExactLaw
 from mechdesign.typing import Array, Indices
-
-if TYPE_CHECKING:
-    pass
-
 
 # -- sampling ---------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -58,9 +58,6 @@ from mechdesign.vectors.coded import (
     rounded_signs,
     shared_subsets,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def coordinate_epsilon(epsilon: float, count: int) -> float:

@@ -84,7 +84,7 @@ class ScalesPrivacy(Requirement):
     bounds: Sensitivity | None = None
 
     @property
-    def spend(self) -> int:
+    def exponent(self) -> int:
         """m: a change v of one number consumes (v/s)^m."""
         return 2 if self.noise == "gaussian" else 1
 

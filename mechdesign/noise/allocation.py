@@ -399,7 +399,7 @@ class NoiseAllocation(problems.AllocationPage):
             budget = replace(self.requirement, noise="gaussian").budget
         except DesignError:  # a point without δ
             return
-        least = replace(self.separable, spend=2, budget=budget).least_loss()
+        least = replace(self.separable, exponent=2, budget=budget).least_loss()
         gaussian = absolute_moment("gaussian", self.loss) * least
         less = "less" if gaussian < value else "more"
         yield f'Gaussian noise (noise="gaussian") needs {less}: a loss of {gaussian:.6g} against {value:.6g}'
@@ -482,7 +482,7 @@ class NoiseAllocation(problems.AllocationPage):
         lam, member = self.sensitivities, self._members
         if member is None:
             return lam, self.weights, self.lower, self.upper
-        count, top, m = len(self.groups), float(lam.max()), self.requirement.spend
+        count, top, m = len(self.groups), float(lam.max()), self.requirement.exponent
         total: Array = np.bincount(member, weights=power(lam / top, m), minlength=count).astype(float)
         joint = top * power(total, 1 / m)
         weight: Array = np.bincount(member, weights=self.weights, minlength=count).astype(float)
@@ -509,8 +509,8 @@ class NoiseAllocation(problems.AllocationPage):
         if self.needs is not None:
             lam, others = lam[self.needs], [None if v is None else v[self.needs] for v in others]
         weight, lower, upper = others
-        order, spend = float(self.loss), self.requirement.spend
-        return Separable(lam, weight, order, spend, self.budget, lower, upper)
+        order, exponent = float(self.loss), self.requirement.exponent
+        return Separable(lam, weight, order, exponent, self.budget, lower, upper)
 
     def _spread(self, scales: Array) -> Array:
         """Return scales of the groups as scales of the coordinates; those that need no noise get their lower limit."""
@@ -526,7 +526,7 @@ class NoiseAllocation(problems.AllocationPage):
         problem = self.separable
         if problem.upper is None or problem.keeps(problem.upper):
             return
-        parts = power(problem.sensitivity / problem.upper, problem.spend)
+        parts = power(problem.sensitivity / problem.upper, problem.exponent)
         least, worst = float(parts.sum()), int(np.argmax(parts))
         group = worst if self.needs is None else int(self.needs[worst])
         epsilon = self.requirement.smallest_epsilon(least)
@@ -561,6 +561,6 @@ class NoiseAllocation(problems.AllocationPage):
         problem = self.separable
         if self.changes is not None:
             (mix,) = found.profiles(self.asked)
-            problem = against(mix, self.weights, problem.order, problem.spend, problem.budget)
+            problem = against(mix, self.weights, problem.order, problem.exponent, problem.budget)
         dual, error = problem.dual(float(found.multipliers[0]) / unit)
         return self._loss_of_groups(dual), unit * error

@@ -100,9 +100,9 @@ class DeclaredScales(OwnRows):
             raise DesignError(f"{label!r}: {remedy}")
 
     @property
-    def spend(self) -> int:
+    def exponent(self) -> int:
         """m of the budgets: 2 for Gaussian noise, 1 for Laplace noise."""
-        return int(self.privacy[0].spend)
+        return int(self.privacy[0].exponent)
 
     @property
     def count(self) -> int:
@@ -119,7 +119,7 @@ class DeclaredScales(OwnRows):
         return f"{'sigma' if self.noise == 'gaussian' else 'beta'}[{j}]"
 
     def meaning(self, asked: Any) -> str:
-        power, scale = "^2" if self.spend == 2 else "", self.column(0)[:-3]
+        power, scale = "^2" if self.exponent == 2 else "", self.column(0)[:-3]
         most, who = ("|v_i|", f" where {asked.bounds}") if asked.bounds else ("λ_i", ", λ the sensitivities")
         return f"Σ_i ({most}/{scale}[i]){power} <= {asked.budget:.6g}{who}"
 
@@ -299,7 +299,7 @@ class Lagrangian:
             self.constant -= arb(y * rational(asks.most))
             for g, v in zip(members, profile.tolist()):
                 if v and y:
-                    self.spent[g] += y * rational(v) ** asked.spend
+                    self.spent[g] += y * rational(v) ** asked.exponent
         for one, nu in zip(asked.coupled, map(rational, rows.tolist())):
             if asked.logarithmic and one.ratio:
                 (g, a), (h, b) = sorted(one.terms.items(), key=lambda term: term[1] < 0)
@@ -326,19 +326,19 @@ class Lagrangian:
         weight, spent, slope, log = self._doubles
         with np.errstate(over="ignore", invalid="ignore"):
             rise = np.exp(weight + self.asked.order * logs)
-            fall = np.where(spent > -np.inf, np.exp(spent - self.asked.spend * logs), 0.0)
+            fall = np.where(spent > -np.inf, np.exp(spent - self.asked.exponent * logs), 0.0)
             return rise, fall, np.where(slope != 0, slope * np.exp(logs), 0.0), log
 
     def slopes(self, scales: Array) -> Array:
         """Return the derivatives of φ at these scales, in doubles; 0 where a scale is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             rise, fall, linear, log = self.terms(np.log(scales))
-            slopes = (self.asked.order * rise - self.asked.spend * fall + linear + log) / scales
+            slopes = (self.asked.order * rise - self.asked.exponent * fall + linear + log) / scales
             return np.where(scales > 0, slopes, 0.0)
 
     def minimisers(self) -> Array:
         """Return where the functions are least within the limits, in doubles."""
-        p, m, (weight, spent, slope, log) = self.asked.order, self.asked.spend, self._doubles
+        p, m, (weight, spent, slope, log) = self.asked.order, self.asked.exponent, self._doubles
         with np.errstate(invalid="ignore"):
             logs = (math.log(m / p) + spent - weight) / (p + m)
         if slope.any() or log.any():
@@ -361,7 +361,7 @@ class Lagrangian:
             ):  # no single scale costs more than `most`
                 ceiling = max(((arb(most) / terms[0]) ** (1 / arb(asked.order))).upper().fmpq(), low[g])
                 end = ceiling if end is None else min(end, ceiling)
-            total += _least(asked.order, asked.spend, terms, low[g], end, s)
+            total += _least(asked.order, asked.exponent, terms, low[g], end, s)
         return total
 
 

@@ -311,7 +311,7 @@ class ScalesProblem(ScalesDesign, Problem):
     def _equal_shares(self) -> Array:
         """Scales that consume the first budget in equal shares."""
         asked = self.requirements[0]
-        each = (np.count_nonzero(asked.sensitivities) / asked.budget) ** (1 / asked.spend)
+        each = (np.count_nonzero(asked.sensitivities) / asked.budget) ** (1 / asked.exponent)
         moved = asked.sensitivities > 0
         return np.asarray(each * np.where(moved, asked.sensitivities, asked.sensitivities.max()))
 
@@ -359,9 +359,9 @@ class ScalesProblem(ScalesDesign, Problem):
                 unit = program.total * absolute_moment(declared.noise, declared.order)
                 return cp.Problem(cp.Minimize(unit * program.loss), program.rows())
             moved = np.flatnonzero(asked.sensitivities)
-            powers = cp.power(self.unknown[moved], -asked.spend)
+            powers = cp.power(self.unknown[moved], -asked.exponent)
             rows.append(
-                named(asked.label, asked.sensitivities[moved] ** asked.spend @ powers <= asked.budget)
+                named(asked.label, asked.sensitivities[moved] ** asked.exponent @ powers <= asked.budget)
             )
         return cp.Problem(self.objective, [*rows, *self.own])
 
@@ -413,7 +413,7 @@ class ScalesProblem(ScalesDesign, Problem):
         if not several and asked.bounds is None:
             lam = np.asarray(asked.sensitivities, dtype=float)
             ratio = np.divide(lam, result.mechanism.scales, out=np.zeros(len(lam)), where=lam > 0)
-            table["share of the budget"] = power(ratio, asked.spend) / asked.budget
+            table["share of the budget"] = power(ratio, asked.exponent) / asked.budget
         return self._described(title, what, "The noise on each number. The picture: its scale.", table=table)
 
     def plot(self, result: Result, **options: float) -> Figure:
@@ -486,7 +486,7 @@ class AllocationPage(ScalesDesign):
         lam, scales = self.sensitivities, result.mechanism.scales
         if self.bounds is None:
             ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
-            return power(ratio, self.asked[0].spend) / self.budget
+            return power(ratio, self.asked[0].exponent) / self.budget
         weights = 1.0 if self.weights is None else self.weights
         moved = weights * power(scales / scales.max(), float(self.loss)) * (lam > 0)
         return np.asarray(moved / moved.sum() * (1 - self._slack(result) / self.budget))
@@ -532,7 +532,7 @@ class AllocationPage(ScalesDesign):
         """
         allowed = "has no row here: of single scales alone, see alternatives() for a mix of types"
         refuse(self.searched, "noise", self.noise, allowed)
-        lam, m, budget = self.sensitivities, self.asked[0].spend, self.budget
+        lam, m, budget = self.sensitivities, self.asked[0].exponent, self.budget
         norm, rescaled = float(np.linalg.norm(lam, m)), float(len(lam))
         if (changes := changes_within(self.asked[0])) is not None:
             norm, rescaled = (largest_spent(changes, s)[0] for s in (np.ones(len(lam)), lam))

@@ -68,7 +68,7 @@ class ScalesProgram:
 
     def __init__(self, asked: DeclaredScales) -> None:
         self.asked, self.logarithmic = asked, asked.logarithmic
-        p, m = asked.order, asked.spend
+        p, m = asked.order, asked.exponent
         budgets = [asked.grouped(one.sensitivities**m / one.budget) for one in asked.privacy]
         joint = np.sum(budgets, axis=0)
         weight = asked.grouped(asked.weights)
@@ -133,7 +133,7 @@ class ScalesProgram:
         return found
 
     def _budget(self, r: int, room: Any, most: Any) -> list[cp.Constraint]:
-        asked, m = self.asked.privacy[r], self.asked.spend
+        asked, m = self.asked.privacy[r], self.asked.exponent
         moved = asked.sensitivities > 0
         places = self._position[self.asked.member[moved]]
         shares = (asked.sensitivities[moved] / self.reference[self.asked.member[moved]]) ** m / asked.budget
@@ -164,7 +164,7 @@ def _in_units(changes: Changes, prices: Array) -> Prices:
 def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
     """Return what each coordinate may consume at prices of the rows, the most that all then consume, and the constraints between them."""
     keep, rows = changes.sizes > 0, changes.rows()
-    n, curved = int(keep.sum()), rows[-1].exponent == 2
+    n, curved = int(keep.sum()), rows[-1].degree == 2
     free, theta, level = (
         cp.Variable(size, nonneg=True, name=f"{what} {name}")
         for what, size in (("free", n), ("prices", len(rows)), ("level", n))
@@ -172,7 +172,7 @@ def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expressi
     paid, most, curves = 0.0, free, []
     for k, row in enumerate(rows):
         entries = row.entries[keep] / row.most
-        if row.exponent == 2:
+        if row.degree == 2:
             slope, area = (cp.Variable(n, nonneg=True, name=f"{what} {name}") for what in ("slope", "area"))
             curves.append(cp.SOC(theta[k] + area, cp.vstack([slope / np.sqrt(entries), theta[k] - area])))
             most, paid = most - area, paid + slope
@@ -244,17 +244,17 @@ def mix_of(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
     x = np.minimum(x, 1.0)
     z = np.clip(z, x, 1.0) if changes.rarer else x if changes.l0 else np.ones(len(x))
     used = _used(rows, [row.entries[keep] / row.most for row in rows], x, z)
-    powers = [1 if changes.rarer else row.exponent for row in rows]
+    powers = [1 if changes.rarer else row.degree for row in rows]
     part = max(1.0, *(float(u) ** (1 / power) for u, power in zip(used, powers)))
     mix, shares = np.zeros((2, len(keep)))
-    mix[keep] = changes.sizes[keep] * (x / part) ** (1 / changes.spend) * (1 - LESS)
+    mix[keep] = changes.sizes[keep] * (x / part) ** (1 / changes.exponent) * (1 - LESS)
     shares[keep] = np.minimum(z / part if changes.rarer else z, 1.0) * (1 - LESS / 4)
     return mix, shares
 
 
 def _used(rows: list[Row], entries: Any, x: Array, z: Array) -> Array:
     """Return the share of each row that a mix takes."""
-    taken = {"l0": z, "l1": x, "l2": x if rows[-1].exponent == 1 else x * x / np.maximum(z, TINY)}
+    taken = {"l0": z, "l1": x, "l2": x if rows[-1].degree == 1 else x * x / np.maximum(z, TINY)}
     return np.array([e @ taken[row.name] for row, e in zip(rows, entries)])
 
 
@@ -363,7 +363,7 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
     >>> found.mix.round(6)
     array([0.666667, 0.666667, 0.666667])
     """
-    keep, rows, m = changes.sizes > 0, changes.rows(), changes.spend
+    keep, rows, m = changes.sizes > 0, changes.rows(), changes.exponent
     q, top = order / (order + m), float(changes.sizes.max())
     worth = (changes.sizes[keep] / top) ** (m * q)
     worth *= 1.0 if weight is None else (weight[keep] / weight.max()) ** (1 - q)
@@ -388,7 +388,7 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
 
 def _shares(worth: Array, prices: Array, entries: Array, rows: list[Row], q: float) -> tuple[Array, Array]:
     """Return the x in [0, 1] that maximise worth x^q / q less the price of x and of the share z of its changes, and z."""
-    if rows[-1].exponent == 1:
+    if rows[-1].degree == 1:
         x = np.minimum((worth / (prices @ entries)) ** (1 / (1 - q)), 1.0)
         return x, x
     cost = {"l0": np.zeros(len(worth)), "l1": np.zeros(len(worth))}
@@ -413,7 +413,7 @@ def allocate_several(
 
     Return them, the best scales against the worst mix, and prices and mix as a proof holds them.
     """
-    worst, m = worst_mix(changes, order, weights), changes.spend
+    worst, m = worst_mix(changes, order, weights), changes.exponent
     best, scales = against(worst.mix, weights, order, m, budget).optimum(), np.zeros(len(worst.mix))
     scales[worst.mix > 0] = best.scales / (1 - LESS)
     # where the mix underflows, so does the loss: such a coordinate gets enough noise for its change to consume next to nothing
@@ -439,10 +439,10 @@ def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
     """Return an upper bound on the budget that a change consumes at these scales, exact under one row, and the prices that prove it."""
     prices = changes.prices(scales)
     if prices is None:
-        gain = (changes.sizes[changes.sizes > 0] / scales[changes.sizes > 0]) ** changes.spend
+        gain = (changes.sizes[changes.sizes > 0] / scales[changes.sizes > 0]) ** changes.exponent
         size, rows = float(gain.max()), changes.rows()
         kept, total, limits = priced(changes)
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
-        solver = "clarabel" if rows[-1].exponent == 2 else None
+        solver = "clarabel" if rows[-1].degree == 2 else None
         prices = _in_units(changes, answered(program, solver, Deadline(), {}).primal["prices "] * size)
     return float(changes.spent(scales, prices)), prices

@@ -139,7 +139,7 @@ class Separable:
         W_g; None stands for ones.
     order : float
         p > 0.
-    spend : int
+    exponent : int
         m, 2 (Gaussian) or 1 (Laplace).
     budget : float
         B.
@@ -150,7 +150,7 @@ class Separable:
     sensitivity: Array
     weight: Array | None
     order: float
-    spend: int
+    exponent: int
     budget: float
     lower: Array | None = None
     upper: Array | None = None
@@ -162,7 +162,7 @@ class Separable:
         number; the common factor then follows from the budget. For p = 2 and W = 1 these are
         :math:`\sigma_i^2 = \lambda_i \lVert\lambda\rVert_1/\mu_0^2` and :math:`\beta_i = \lambda_i^{1/3} \sum_j \lambda_j^{2/3}/\varepsilon`, Theorems 4 and 5 of the paper.
         """
-        p, m = self.order, self.spend
+        p, m = self.order, self.exponent
         scales = power(self.sensitivity, m / (p + m))
         if self.weight is not None:
             scales /= power(self.weight, 1 / (p + m))
@@ -182,7 +182,7 @@ class Separable:
             work *= self.order
             if self.weight is not None:
                 work += np.log2(self.weight[k])
-            work *= self.spend / (self.order + self.spend)
+            work *= self.exponent / (self.order + self.exponent)
             return np.asarray(np.exp2(work, out=work))
 
         return self._least(blocked_sum(len(self.sensitivity), terms))
@@ -190,7 +190,7 @@ class Separable:
     def _least(self, total: float) -> float:
         """Return the least loss where both sums at :math:`s^0` are `total`."""
         with np.errstate(over="ignore"):
-            loss = float(total * np.float64((total / self.budget) ** (1 / self.spend)) ** self.order)
+            loss = float(total * np.float64((total / self.budget) ** (1 / self.exponent)) ** self.order)
         if not math.isfinite(loss):
             raise overflowing(self.order)
         return loss
@@ -202,7 +202,7 @@ class Separable:
     def _spent(self, scales: Array) -> float:
         def terms(k: slice, work: Array) -> Array:
             np.divide(self.sensitivity[k], scales[k], out=work)
-            return power(work, self.spend, out=work) if self.spend != 1 else work
+            return power(work, self.exponent, out=work) if self.exponent != 1 else work
 
         return blocked_sum(len(scales), terms)
 
@@ -213,7 +213,7 @@ class Separable:
             return True
         if not spent * (1 - SUM_ERROR) <= self.budget or len(scales) > EXACT:
             return False
-        return exact_consumption(self.sensitivity, scales, self.spend) <= Fraction(self.budget)
+        return exact_consumption(self.sensitivity, scales, self.exponent) <= Fraction(self.budget)
 
     def clip(self, scales: Array) -> Array:
         """Return scales clipped to the limits."""
@@ -245,11 +245,11 @@ class Separable:
         if self.lower is None and self.upper is None:
             scales, total = self.unlimited()
             # the formula, rounded down; for large orders as far as `lower_bound` would
-            coarse = SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.spend)
+            coarse = SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.exponent)
             bound = total * (1 - (8 * self.order + 64) * 2.0**-53 - max(0.0, coarse - 5e-13))
             safe = self.made_safe(scales)
             loss = None if safe is not scales else total * (1 + 2e-14) ** self.order
-            return Allocated(safe, bound, self.order * total / (self.spend * self.budget), loss)
+            return Allocated(safe, bound, self.order * total / (self.exponent * self.budget), loss)
         y = self.multiplier()
         return Allocated(self.made_safe(self.minimisers(y)), self.lower_bound(y), y)
 
@@ -257,14 +257,14 @@ class Separable:
 
     def minimisers(self, y: float) -> Array:
         """Return the minima at multiplier y, in closed form."""
-        p, m = self.order, self.spend
+        p, m = self.order, self.exponent
         base = power(self.sensitivity, m / (p + m)) * (y * m / p) ** (1 / (p + m))
         return self.clip(base if self.weight is None else base / power(self.weight, 1 / (p + m)))
 
     def multiplier(self) -> float:
         """Return the y whose minimisers consume the budget, or slightly less; 0 if the lower limits alone do."""
         # without limits the loss times p is y times B times m, by stationarity
-        free = self.order * self.unlimited()[1] / (self.spend * self.budget)
+        free = self.order * self.unlimited()[1] / (self.exponent * self.budget)
 
         def excess(log_y: float) -> float:
             return math.log(max(self._spent(self.minimisers(free * math.exp(log_y))), 1e-300) / self.budget)
@@ -285,10 +285,10 @@ class Separable:
         return terms - y * self.budget, SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
 
 
-def against(mix: Array, weights: Array | None, order: float, spend: int, budget: float) -> Separable:
+def against(mix: Array, weights: Array | None, order: float, exponent: int, budget: float) -> Separable:
     """Return the problem whose profile is a mix of changes, over the coordinates that change in it."""
     moved = mix > 0
-    return Separable(mix[moved], None if weights is None else weights[moved], order, spend, budget)
+    return Separable(mix[moved], None if weights is None else weights[moved], order, exponent, budget)
 
 
 ROUNDING = 1e-12
@@ -300,12 +300,12 @@ Prices = tuple[float, float, float]
 
 
 class Row(NamedTuple):
-    """Σ R x^e ≤ r."""
+    """Σ R x^e ≤ r, of degree e."""
 
     name: str
     entries: Array
     most: float
-    exponent: int
+    degree: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,12 +316,12 @@ class Changes:
     ----------
     sizes : ndarray, shape (K,)
         a_i, 0 where nothing changes.
-    spend : int
+    exponent : int
         m.
     """
 
     sizes: Array
-    spend: int
+    exponent: int
     l0: int | None = None
     l1: float | None = None
     l2: float | None = None
@@ -330,25 +330,25 @@ class Changes:
     def exact(self) -> bool:
         """Whether the budget of the worst change is computed exactly, not only bounded."""
         alone = sum(bound is not None for bound in (self.l0, self.l1, self.l2)) == 1
-        return (alone or self.l0 is None) and (self.spend == 1 or self.l1 is None)
+        return (alone or self.l0 is None) and (self.exponent == 1 or self.l1 is None)
 
     @property
     def rarer(self) -> bool:
         """Whether changes of a mix may be rarer than their shares, and larger: for Laplace noise where few coordinates change under L₂."""
-        return self.l0 is not None and self.l2 is not None and self.spend == 1
+        return self.l0 is not None and self.l2 is not None and self.exponent == 1
 
     def rows(self) -> list[Row]:
         """Return the bounds as rows over x, with sizes in units of the largest."""
         top = float(self.sizes.max())
-        a, m = self.sizes / top, self.spend
+        a, m = self.sizes / top, self.exponent
         stated = (
             ("l0", np.ones(len(a)), self.l0, 1.0, 1),
             ("l1", a, self.l1, top, 1),
             ("l2", a * a, None if self.l2 is None else self.l2 / top, 1.0, 3 - m),
         )
         return [
-            Row(name, entries, (bound / unit) ** (2 if name == "l2" else 1), exponent)
-            for name, entries, bound, unit, exponent in stated
+            Row(name, entries, (bound / unit) ** (2 if name == "l2" else 1), degree)
+            for name, entries, bound, unit, degree in stated
             if bound is not None
         ]
 
@@ -363,13 +363,13 @@ class Changes:
         if not exact:
             room = rational(1 + ROUNDING)
         a, v = ([rational(x) for x in values[keep].tolist()] for values in (self.sizes, mix))
-        x = [(d / c) ** self.spend for c, d in zip(a, v)]
+        x = [(d / c) ** self.exponent for c, d in zip(a, v)]
         z = x if self.l0 is not None else [fmpq(1)] * len(x)
         if shares is not None and self.rarer:
             z = [rational(share) for share in shares[keep].tolist()]
         if not all(low <= share * room and share <= room for low, share in zip(x, z)):
             return False
-        squares = [d * d / (share if self.spend == 1 else 1) for d, share in zip(v, z)]
+        squares = [d * d / (share if self.exponent == 1 else 1) for d, share in zip(v, z)]
         sums = (self.l0, z), (self.l1, [c * low for c, low in zip(a, x)]), (self.l2, squares)
         limits = [
             None if bound is None else rational(bound) ** (k // 2 + 1) for k, (bound, _) in enumerate(sums)
@@ -385,9 +385,9 @@ class Changes:
     def prices(self, scales: Array) -> Prices | None:
         """Return the best prices at these scales under one row that is linear in the shares; None under other rows."""
         (row, *others), keep = self.rows(), self.sizes > 0
-        if others or row.exponent == 2:
+        if others or row.degree == 2:
             return None
-        rate = (self.sizes[keep] / scales[keep]) ** self.spend / np.maximum(row.entries[keep], TINY)
+        rate = (self.sizes[keep] / scales[keep]) ** self.exponent / np.maximum(row.entries[keep], TINY)
         order = np.argsort(-rate)
         at = int(np.searchsorted(np.cumsum(row.entries[keep][order]), row.most * (1 - 1e-15)))
         price = float(rate[order[at]]) if at < len(order) else 0.0
@@ -431,7 +431,7 @@ class Changes:
         Gains are rounded up and prices down by the room: they may nearly cancel.
         """
         up, down = 1 + room, 1 - room
-        if self.spend == 2:
+        if self.exponent == 2:
             gains = (a / s) ** 2 * up - (one + two * a + three * a * a) * down
         else:
             rate = np.maximum(up / s - two * down, 0)
@@ -442,7 +442,7 @@ class Changes:
 
 
 @lru_cache(maxsize=8)
-def changes_of(bounds: Sensitivity, spend: int) -> Changes:
+def changes_of(bounds: Sensitivity, exponent: int) -> Changes:
     """Return the changes within these bounds; bounds that follow from those of single coordinates are dropped.
 
     Examples
@@ -457,13 +457,13 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     top = [Fraction(v) for v in np.sort(sizes)[::-1][: l0 or count].tolist()]
     l1 = None if bounds.l1 is None or sum(top) <= Fraction(bounds.l1) else bounds.l1
     l2 = None if bounds.l2 is None or sum(v * v for v in top) <= Fraction(bounds.l2) ** 2 else bounds.l2
-    return Changes(sizes, spend, l0, l1, l2)
+    return Changes(sizes, exponent, l0, l1, l2)
 
 
-def exact_consumption(sizes: Array, scales: Array, spend: int) -> Fraction:
+def exact_consumption(sizes: Array, scales: Array, exponent: int) -> Fraction:
     """Return Σ (v/s)^m in rationals; a term is 0 without change, or at an infinite scale."""
     pairs = zip(sizes.tolist(), scales.tolist(), strict=True)
-    terms = ((rational(v) / rational(s)) ** spend for v, s in pairs if v and s < math.inf)
+    terms = ((rational(v) / rational(s)) ** exponent for v, s in pairs if v and s < math.inf)
     return fraction(sum(terms, rational(0)))
 
 
@@ -471,7 +471,7 @@ def changes_within(asked: ScalesPrivacy) -> Changes | None:
     """Return the changes under several bounds; None if only single coordinates are bounded."""
     if asked.bounds is None:
         return None
-    found = changes_of(asked.bounds, asked.spend)
+    found = changes_of(asked.bounds, asked.exponent)
     return found if found.rows() else None
 
 
@@ -483,9 +483,9 @@ def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
     if changes is not None:
         return changes.spent(scales, prices or (0.0, 0.0, 0.0))
     if len(lam) <= EXACT:
-        return exact_consumption(lam, scales, asked.spend)
+        return exact_consumption(lam, scales, asked.exponent)
     ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
-    return float((ratio**asked.spend).sum()) * (1 + 1e-14)
+    return float((ratio**asked.exponent).sum()) * (1 + 1e-14)
 
 
 def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> float:
@@ -608,11 +608,11 @@ def layer_profile(
     whole = counts.shape == c.shape and not np.any(counts != np.round(counts))
     if not whole or counts.min() < 1 or counts.sum() > 1e9:
         raise DesignError.of("sizes", sizes, "must give a positive number of coordinates per clip")
-    spend = {"gaussian": 2.0, "laplace": 1.0}[one_of("noise", noise, ("gaussian", "laplace"))]
+    exponent = {"gaussian": 2.0, "laplace": 1.0}[one_of("noise", noise, ("gaussian", "laplace"))]
     if isinstance(norm, np.ndarray) or (norm != math.inf and number("norm", norm) < 1):
         raise DesignError.of("norm", norm, "must be at least 1")
     k = counts.astype(np.int64)
-    profile = np.repeat(c / counts ** (1 / max(norm, spend)), k).view(LayerProfile)
+    profile = np.repeat(c / counts ** (1 / max(norm, exponent)), k).view(LayerProfile)
     profile.groups = tuple(np.split(np.arange(k.sum()), np.cumsum(k)[:-1]))
     return profile, profile.groups
 

@@ -63,7 +63,7 @@ class Question(NamedTuple):
     curved: Sequence[str] = ()
 
     @property
-    def spend(self) -> int:
+    def exponent(self) -> int:
         return 1 if self.noise == "laplace" else 2
 
 
@@ -175,7 +175,7 @@ def lower_bound(asked: Question, proof: Json, bound: float, value: float, accoun
             continue
         account.takes(20 * size, 500)
         profiles[k], share = mixes[k], None if shares is None else shares[k]
-        reached = is_mix(changes, profiles[k], share, asked.spend)
+        reached = is_mix(changes, profiles[k], share, asked.exponent)
         account.add("the worst mix is one of changes", "proved" if size <= EXACT else "recomputed", reached)
         if not reached:
             return
@@ -290,7 +290,7 @@ def separated(asked: Question, proof: Json, profiles: list[list[float]], value: 
     for need, y, profile in zip(asked.needs, map(Decimal, proof["multipliers"]), profiles, strict=True):
         fixed.append(-y * largest_budget(need, laplace))
         for g, v in zip(groups.member, profile, strict=True):
-            spent[g] += y * Decimal(v) ** asked.spend
+            spent[g] += y * Decimal(v) ** asked.exponent
     for (equal, terms, offset), of_two, nu in zip(groups.coupled, ratio, map(Decimal, multipliers)):
         refuse(nu < 0 and not equal, "a multiplier of an inequality that is negative")
         if of_two and logarithmic:
@@ -308,7 +308,7 @@ def separated(asked: Question, proof: Json, profiles: list[list[float]], value: 
         if slope[g] < 0:  # no scale alone costs more than all
             ceiling = max((Decimal(value) / weight[g]) ** (1 / Decimal(asked.order)) * ROUND, start)
             end = ceiling if end is None else min(end, ceiling)
-        phi = Phi(asked.order, asked.spend, weight[g], spent[g], slope[g], log[g])
+        phi = Phi(asked.order, asked.exponent, weight[g], spent[g], slope[g], log[g])
         parts.append(phi.least(start, end))
     total = sum(fixed, ZERO) + sum((value for value, _ in parts), ZERO)
     size = sum(map(abs, fixed), ZERO) + sum((most for _, most in parts), ZERO)
@@ -391,9 +391,9 @@ def allocation(result: Json, account: Account) -> None:
         return
     if len(needs) > 1:
         stated = Need(None, law["sensitivities"], law["bounds"])
-        widest = max(widened(need, scales, asked.spend) for need in needs)
+        widest = max(widened(need, scales, asked.exponent) for need in needs)
         claim = "the lattice is paid for under every requirement"
-        account.at_most(claim, widest, widened(stated, scales, asked.spend), "recomputed")
+        account.at_most(claim, widest, widened(stated, scales, asked.exponent), "recomputed")
     for k, need in enumerate(needs):
         private(asked.noise, need, proof, k, scales, peaked, account)
     # equalities hold to 1e-12 of their size

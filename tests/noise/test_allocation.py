@@ -212,7 +212,7 @@ POWER = {"laplace": 1, "gaussian": 2}
 
 def spent_by(result, v: np.ndarray) -> np.ndarray:
     scales = np.where(result.mechanism.scales > 0, result.mechanism.scales, 1.0)
-    return ((np.abs(v) / scales) ** result.design.requirement.spend).sum(axis=-1)
+    return ((np.abs(v) / scales) ** result.design.requirement.exponent).sum(axis=-1)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -375,13 +375,13 @@ REQUIRED = {"laplace": md.PureDP(0.8), "gaussian": md.ApproximateDP(1.0, 1e-6)}
 
 
 def drawn_set(drawn) -> tuple[Changes, np.random.Generator]:
-    logs, spend, names, part, seed = drawn
+    logs, exponent, names, part, seed = drawn
     sizes = np.exp(np.array(logs))
     top = np.sort(sizes)[::-1][: max(1, len(sizes) // 2 + 1)]
     bounds = {"l0": len(top), "l1": part * top.sum(), "l2": part * np.sqrt((top**2).sum())}
     given_ = {name: bounds[name] for name in names}
     most = min(given_.get("l1", math.inf), given_.get("l2", math.inf))
-    return Changes(np.minimum(sizes, most), spend, **given_), np.random.default_rng(seed)
+    return Changes(np.minimum(sizes, most), exponent, **given_), np.random.default_rng(seed)
 
 
 def corners(asked: Changes) -> np.ndarray:
@@ -419,7 +419,7 @@ def test_what_prices_prove_of_changes_they_prove_of_mixes(drawn, order):
     found = worst_mix(asked, order, None)
     assert asked.reached(found.mix, found.shares) and not asked.reached(found.mix * 1.001, found.shares)
     assert asked.reached(*mix_of(asked, *np.ones((2, np.count_nonzero(asked.sizes)))))
-    m, stated = asked.spend, [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
+    m, stated = asked.exponent, [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
     for _ in range(20):
         scales = asked.sizes * rng.uniform(0.5, 2.0, len(asked.sizes))
         prices = tuple(rng.exponential(0.5, 3) * stated)
@@ -435,18 +435,18 @@ def test_what_prices_prove_of_changes_they_prove_of_mixes(drawn, order):
 def test_values_lie_between_bounds_of_all_corners(drawn, order):
     """The value is not below the least noise for all corners listed, found by another program."""
     asked, _ = drawn_set(drawn)
-    noise = "gaussian" if asked.spend == 2 else "laplace"
+    noise = "gaussian" if asked.exponent == 2 else "laplace"
     bounds = md.Sensitivity(each=asked.sizes, l0=asked.l0, l1=asked.l1, l2=asked.l2)
     design = md.NoiseAllocation(noise, bounds, REQUIRED[noise], loss=order)
     result = design.solve()
     assert result.checks()["holds"].all() and result.certificate.verify()
     if design.bounds is None or (noise == "laplace" and asked.l2 is not None):
         return
-    parts = (np.unique(corners(asked), axis=0) / result.mechanism.scales) ** asked.spend / design.budget
+    parts = (np.unique(corners(asked), axis=0) / result.mechanism.scales) ** asked.exponent / design.budget
     assert parts.sum(axis=1).max() <= 1 + 1e-12
     u, losses = cp.Variable(len(result.mechanism.scales)), result.mechanism.scales**order
     program = cp.Problem(
-        cp.Minimize(losses / losses.sum() @ cp.exp(order * u)), [parts @ cp.exp(-asked.spend * u) <= 1]
+        cp.Minimize(losses / losses.sum() @ cp.exp(order * u)), [parts @ cp.exp(-asked.exponent * u) <= 1]
     )
     program.solve(solver="CLARABEL")
     assert program.value <= 1 + 1e-6 and result.gap <= 1e-6
@@ -550,13 +550,13 @@ def test_layers_cover_every_change_within_the_clip(norm, noise) -> None:
     profile, groups = layer_profile(clips, sizes, norm=norm, noise=noise)
     privacy = md.ApproximateDP(1.0, 1e-6) if noise == "gaussian" else md.PureDP(1.0)
     result = md.NoiseAllocation(noise=noise, sensitivities=profile, privacy=privacy, groups=groups).solve()
-    spend = 2 if noise == "gaussian" else 1
+    m = 2 if noise == "gaussian" else 1
     rng = np.random.default_rng(0)
     worst = 0.0
     for clip, size, group in zip(clips, sizes, groups):
         changes = np.vstack([np.eye(size), np.ones((1, size)), rng.exponential(size=(50, size)) ** 3])
         changes *= clip / np.linalg.norm(changes, norm, axis=1, keepdims=True)
-        spent = ((np.abs(changes) / result.mechanism.scales[group]) ** spend).sum(axis=1)
-        assert spent.max() <= ((profile[group] / result.mechanism.scales[group]) ** spend).sum() * (1 + 1e-12)
+        spent = ((np.abs(changes) / result.mechanism.scales[group]) ** m).sum(axis=1)
+        assert spent.max() <= ((profile[group] / result.mechanism.scales[group]) ** m).sum() * (1 + 1e-12)
         worst += spent.max()
     assert worst <= result.design.budget * (1 + 1e-12)

@@ -105,7 +105,7 @@ def test_own_rows_are_kept_exactly_and_the_gap_is_closed(seed: int) -> None:
     scales = [Fraction(x) for x in result.mechanism.scales.tolist()]
     for asked in result.design.asked:
         spent = sum(
-            (Fraction(v) / x) ** asked.spend for v, x in zip(asked.sensitivities.tolist(), scales) if v
+            (Fraction(v) / x) ** asked.exponent for v, x in zip(asked.sensitivities.tolist(), scales) if v
         )
         assert spent <= Fraction(asked.budget)
     s.value = result.mechanism.scales

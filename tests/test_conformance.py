@@ -197,7 +197,7 @@ class TestResult:
         if result.status in (Status.OPTIMAL, Status.BEST):
             assert result.lower_bound is not None and result.certificate is not None
         assert (result.bound_class is None) == (result.lower_bound is None)
-        assert result.among is None or result.bound_class is result.among.scope
+        assert result.mechanism_class is None or result.bound_class is result.mechanism_class.scope
 
     def test_certificate(self, name: str) -> None:
         certificate = cheap.solved(name).certificate

@@ -64,7 +64,7 @@ class Counting(extend.Design):
         return Protection(1, md.Sensitivity(linf=self.sensitivity), integer=True)
 
     @property
-    def among(self) -> extend.MechanismClass:
+    def mechanism_class(self) -> extend.MechanismClass:
         return extend.every("integer noise")
 
     def asked_by(self, question: object) -> bool:

@@ -16,7 +16,7 @@ crowd = np.exp(-0.5 * ((town.points - town.points.mean(axis=0)) ** 2).sum(axis=1
 prior = crowd / crowd.sum()
 result = md.MetricChannel(town, alpha=0.7, prior=prior).solve()
 print(
-    f"mean distance {result.value:.4f}, lower bound of {result.among} {result.lower_bound:.4f} ({result.bound_how})"
+    f"mean distance {result.value:.4f}, lower bound of {result.mechanism_class} {result.lower_bound:.4f} ({result.bound_how})"
 )
 
 # %%

@@ -17,7 +17,9 @@ changes = np.triu(np.ones((20, 20)))  # row t: what a person at step t adds to t
 correlated = md.CorrelatedGaussian(changes=changes, privacy=privacy).solve()
 independent = md.NoiseAllocation(noise="gaussian", sensitivities=np.ones(20), privacy=privacy).solve()
 print(f"independent {independent.value:.0f}, correlated {correlated.value:.0f} in total")
-print(f"no {correlated.among.noun} costs less than {correlated.lower_bound:.4f} ({correlated.bound_how})")
+print(
+    f"no {correlated.mechanism_class.noun} costs less than {correlated.lower_bound:.4f} ({correlated.bound_how})"
+)
 
 # %%
 # The covariance: late totals share the noise of early ones.

@@ -132,7 +132,7 @@ class BoundedCount(TableDesign):
         return np.asarray(found)
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """Every mechanism that answers in 0, …, n."""
         return every(f"mechanism with answers 0 to {self.n}")
 

@@ -404,7 +404,7 @@ class MetricChannel(TableDesign):
         return accuracy_of(distances, self.weights[:, None] * matrix)
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """Every channel between the points."""
         return every("channel between the points")
 

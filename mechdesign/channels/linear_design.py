@@ -165,7 +165,7 @@ class LocalWorkload(Design):
         return self.data == "worst"
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """Every table and decoder."""
         return every("unbiased local report")
 

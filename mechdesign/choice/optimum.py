@@ -145,9 +145,9 @@ class PrivateChoice(Choosing, TableDesign):
         return "replace" if self.neighbours.startswith("replace") else "add-remove"
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """The two rules; with `largest`, every choice by counts up to it."""
-        return super().among if self.largest is None else every(f"choice by counts of 0 to {self.largest}")
+        return every(f"choice by counts of 0 to {self.largest}") if self.largest else super().mechanism_class
 
     # -- the optimal table ---------------------------------------------------------------------------------------
 

@@ -453,7 +453,7 @@ class Choosing(Design):
         return None
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         """The two rules."""
         return proofs.family("permute-and-flip or exponential mechanism")
 

@@ -230,7 +230,7 @@ class Comparison(Exportable):
         found: dict[str, float] = {}
         changes = getattr(self.question, "changes", None)  # bounds that hold for a list allow more than it
         for name in self.names if changes is None and not getattr(self.question, "integer", False) else ():
-            result, of = self.results[name], self.results[name].among
+            result, of = self.results[name], self.results[name].mechanism_class
             if name in self.others or of is None or result.bound_how == proofs.CLAIMED:
                 continue
             if of.scope in (proofs.Scope.INDEPENDENT, proofs.Scope.LOG_CONCAVE) and result.lower_bound:
@@ -445,12 +445,12 @@ def least_error(
     if isinstance(question, LocalReport):
         return _least_report(question, privacy, results, time_limit, gap)
     proved = [
-        (question.least(result), f"no {among.noun} does better")
+        (question.least(result), f"no {covered.noun} does better")
         for result in results.values()
         if result.lower_bound is not None
         and result.bound_how != proofs.CLAIMED
-        and (among := result.among) is not None
-        and among.every
+        and (covered := result.mechanism_class) is not None
+        and covered.every
         and result.design.asked_by(question)
         and question.own(result)
         and getattr(question, "changes", None) is None
@@ -653,7 +653,7 @@ class _Try:
             proved = (
                 "no bound is proved"
                 if result.gap is None
-                else f"the lower bound of {result.among} leaves a gap of {gap_words(result.gap)}"
+                else f"the lower bound of {result.mechanism_class} leaves a gap of {gap_words(result.gap)}"
             )
             row["note"] = "; ".join([f"stopped by its time limit: {proved}", *result.notes])
         return row, result

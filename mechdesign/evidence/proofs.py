@@ -229,9 +229,9 @@ class Proof(ABC):
         how: str = getattr(stated.question, "rows_how", PROVED)
         return self.bound_how if how == PROVED else how
 
-    def among(self, stated: Certificate) -> MechanismClass:
+    def mechanism_class(self, stated: Certificate) -> MechanismClass:
         """Return the class that the lower bound covers: the design's own, unless the theorem covers more."""
-        found: MechanismClass = stated.question.among
+        found: MechanismClass = stated.question.mechanism_class
         return found
 
     @abstractmethod
@@ -243,7 +243,7 @@ class Proof(ABC):
         if (bound := stated.lower_bound) is None:
             raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
         room = proved - (Fraction(bound) if isinstance(proved, Fraction) else bound)
-        claim = f"no {self.among(stated).noun} costs less than {bound!r}{unit}"
+        claim = f"no {self.mechanism_class(stated).noun} costs less than {bound!r}{unit}"
         return Claim.of(claim, self.bound_checked(stated), room)
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
@@ -298,8 +298,8 @@ class ClosedBound(Proof):
         how: str = stated.question.bound_how
         return how
 
-    def among(self, stated: Certificate) -> MechanismClass:
-        found: MechanismClass = stated.question.bound_among(stated, self.given)
+    def mechanism_class(self, stated: Certificate) -> MechanismClass:
+        found: MechanismClass = stated.question.bounded_class(stated, self.given)
         return found
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
@@ -361,7 +361,7 @@ class RowsBound(Proof):
         if self.bound_checked(stated) != CLAIMED:
             yield self.least(stated, self.proved(stated.question))
             return
-        claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}"
+        claim = f"no {self.mechanism_class(stated).noun} costs less than {stated.lower_bound!r}"
         below = stated.lower_bound is not None and stated.lower_bound <= stated.value
         yield Claim(claim, CLAIMED, math.nan, below)
 
@@ -386,7 +386,7 @@ class Certificate(Saved):
     value : float
         An upper bound of the law's cost.
     lower_bound : float, optional
-        A lower bound of the cost of every mechanism of the class `among`.
+        A lower bound of the cost of every mechanism of the class `mechanism_class`.
     proofs : tuple of Proof
     agreements : callable, optional
         Called without arguments by a result's checks: returns the claims that the result's status and the class of its bound are those that
@@ -423,12 +423,12 @@ class Certificate(Saved):
         return next((proof.privacy_checked(self) for proof in self._covering("privacy")), CLAIMED)
 
     @property
-    def among(self) -> MechanismClass | None:
+    def mechanism_class(self) -> MechanismClass | None:
         """Class of mechanisms that the lower bound covers; None without a lower bound."""
         if self.lower_bound is None:
             return None
-        found = next((proof.among(self) for proof in self._covering("lower bound")), None)
-        return found or self.question.among
+        found = next((proof.mechanism_class(self) for proof in self._covering("lower bound")), None)
+        return found or self.question.mechanism_class
 
     def claims(self) -> Iterator[Claim]:
         """Yield every claim, recomputed one proof after the other.
@@ -456,7 +456,7 @@ class Certificate(Saved):
             # of a loss that is a function, which files do not hold, a bound may be claimed; else a proof speaks of it
             function = getattr(getattr(self.question, "loss", None), "function", None)
             below = function is not None and self.lower_bound <= self.value
-            words = f"no {self.question.among.noun} costs less than {self.lower_bound:.9g}"
+            words = f"no {self.question.mechanism_class.noun} costs less than {self.lower_bound:.9g}"
             yield Claim(words, CLAIMED, math.nan, below)
         if self.lower_bound is not None and not self.lower_bound <= self.value:
             yield Claim("the lower bound is at most the value", PROVED, self.value - self.lower_bound, False)
@@ -497,7 +497,7 @@ class Certificate(Saved):
         True
         """
         target, proofs = check_writable(path), self._covering("lower bound")
-        if self.lower_bound is None or self.among is None:
+        if self.lower_bound is None or self.mechanism_class is None:
             said = "no lower bound is known of this result: there is no certificate in VIPR of it"
             raise NoProgramError(said)
         if not proofs:
@@ -507,9 +507,7 @@ class Certificate(Saved):
             failed = next((claim.claim for claim in proofs[0].check(self) if not claim.holds), None)
             ResultFormatError.when(failed is not None, f"does not hold: {failed}")
             asked = json.dumps(encode(self.question))
-            subject = (
-                f"No {self.among.noun} costs less than the bound. Question, as in result files: {asked}."
-            )
+            subject = f"No {self.mechanism_class.noun} costs less than the bound. Question, as in result files: {asked}."
             text = program.text(self.lower_bound, subject)
         write_whole(target, text)
 

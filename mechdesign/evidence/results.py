@@ -175,7 +175,7 @@ class Result(Exportable):
     value : float
         An upper bound of the mechanism's cost, computed from the mechanism.
     lower_bound : float, optional
-        No mechanism of the class `among` costs less.
+        No mechanism of the class `mechanism_class` costs less.
     solver_report : SolveReport
         How the result was computed.
     notes : tuple of str
@@ -189,7 +189,7 @@ class Result(Exportable):
     asked_gap : float, optional
         The relative gap that was asked for, which decides the status.
     bound_class : Scope, optional
-        Width of the class that the lower bound covers, as files state it; `among` follows from design and proofs, and
+        Width of the class that the lower bound covers, as files state it; `mechanism_class` follows from design and proofs, and
         a result is refused if the two differ.
     """
 
@@ -241,7 +241,7 @@ class Result(Exportable):
 
     @property
     def _headings(self) -> dict[str, str]:
-        return {} if self.among is None else {"lower_bound": f"lower bound of {self.among}"}
+        return {"lower_bound": f"lower bound of {self.mechanism_class}"} if self.mechanism_class else {}
 
     @property
     def gap(self) -> float | None:
@@ -256,9 +256,9 @@ class Result(Exportable):
         return self._stated.bound_how
 
     @property
-    def among(self) -> MechanismClass | None:
+    def mechanism_class(self) -> MechanismClass | None:
         """Class of mechanisms that the lower bound covers, by design and proofs; None without a lower bound."""
-        return self._stated.among
+        return self._stated.mechanism_class
 
     @property
     def status(self) -> Status:
@@ -273,16 +273,16 @@ class Result(Exportable):
         gap, asked = self.gap, self.asked_gap
         if gap is None or asked is None or not gap <= asked <= 1:
             return None
-        return Status.OPTIMAL if self.design.among.every else Status.BEST
+        return Status.OPTIMAL if self.design.mechanism_class.every else Status.BEST
 
     @property
     def status_words(self) -> str:
         """How the solve ended, with class and gap if the result is best of a class."""
         asked = "" if self.asked_gap is None else f"to a gap of {100 * self.asked_gap:.3g}%"
         if self.status is Status.OPTIMAL:
-            return f"optimal: no {self.design.among.noun} does better, {asked}"
+            return f"optimal: no {self.design.mechanism_class.noun} does better, {asked}"
         if self.status is Status.BEST:
-            return f"best of {self.design.among}, {asked}"
+            return f"best of {self.design.mechanism_class}, {asked}"
         return str(self.status.value)
 
     def problem(self) -> Any:
@@ -369,7 +369,7 @@ class Result(Exportable):
 
     def _agreements(self) -> Iterator[Claim]:
         """Yield claims that class and status are those that design, proofs and numbers allow."""
-        found = None if self.among is None else self.among.scope
+        found = None if self.mechanism_class is None else self.mechanism_class.scope
         if found is not None or self.bound_class is not None:
             claim = f"the lower bound is of {self.bound_class or 'no class that is stated'}"
             yield proofs.agreement(claim, proofs.PROVED, self.bound_class == found)
@@ -454,12 +454,12 @@ class Result(Exportable):
     def __str__(self) -> str:
         with fitting():
             # a bound for a larger class than the design's does not tell the digits of the value
-            digits = meaningful(self.gap if self.among == self.design.among else None)
+            digits = meaningful(self.gap if self.mechanism_class == self.design.mechanism_class else None)
             lines = [f"value: {at_most(self.value, digits)}"]
             if self.lower_bound is not None:
                 bound = at_least(self.lower_bound, digits)
                 away = "; ".join(filter(None, (f"gap {gap_words(self.gap or 0.0)}", within(self.gap or 0.0))))
-                lines.append(f"lower bound: {bound} ({self.bound_how}) of {self.among}, {away}")
+                lines.append(f"lower bound: {bound} ({self.bound_how}) of {self.mechanism_class}, {away}")
             lines += [f"status: {self.status_words}", *self.design.lines(self)]
             lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
             head = f"{type(self.design).__name__}: {self.design.stated(self)}"
@@ -526,10 +526,10 @@ def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> 
     # The value to the digits of its gap is an upper bound, and not what a print to the nearest digit gives.
     value = at_most(result.value, digits)
     facts = [privacy, ("Error", value, loss + " (rounded up)" * (float(value) != result.value))]
-    if bound is not None and result.among is not None and math.isfinite(bound):
-        others = "" if result.among.every else "; others may"
+    if bound is not None and result.mechanism_class is not None and math.isfinite(bound):
+        others = "" if result.mechanism_class.every else "; others may"
         down = " (rounded down)" * (float(at_least(bound, digits)) != bound)
-        least = f"{result.bound_how}: no {result.among.noun} costs less{others}{down}"
+        least = f"{result.bound_how}: no {result.mechanism_class.noun} costs less{others}{down}"
         if far := within(result.gap or 0.0):  # a distant bound is no headline
             facts.append(("Lower bound", "not near", f"{at_least(bound, digits)}, {least}; {far}"))
         else:

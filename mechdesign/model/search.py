@@ -327,14 +327,14 @@ class Frontier(Exportable):
         return _AXES.get(self.over, self.over)
 
     @property
-    def _among(self) -> str:
+    def _covered(self) -> str:
         """Return the class of mechanisms that the lower bounds cover, or all classes if points differ."""
-        found = dict.fromkeys(str(one.among) for one in self.members.values() if one.among is not None)
+        found = dict.fromkeys(str(r.mechanism_class) for r in self.members.values() if r.mechanism_class)
         return "; ".join(found) or "every mechanism of the design's class"
 
     @property
     def _headings(self) -> dict[str, str]:
-        return {"lower_bound": f"lower bound of {self._among}"}
+        return {"lower_bound": f"lower bound of {self._covered}"}
 
     @property
     def _measure(self) -> str:
@@ -344,7 +344,7 @@ class Frontier(Exportable):
         solved = self._solved()
         question = (
             f"How the {self._measure} moves with the {self._axis}. Every point is a result of its own: the curve runs between "
-            f"what a mechanism that can be deployed reaches and, where it is proved, the lower bound of {self._among}."
+            f"what a mechanism that can be deployed reaches and, where it is proved, the lower bound of {self._covered}."
         )
         for first in [*self.members.values()][:1]:
             question += f"\n\nThe first point: {first.question()}"
@@ -369,7 +369,7 @@ class Frontier(Exportable):
                 Section(
                     "The frontier",
                     figure=self.plot,
-                    caption=f"Certified mechanisms, and the lower bound of {self._among}.",
+                    caption=f"Certified mechanisms, and the lower bound of {self._covered}.",
                 ),
                 Section("Point by point", table=self.table[columns], caption="Every point of the curve"),
                 Section("Versions", table=versions(), caption="What computed this"),
@@ -378,7 +378,7 @@ class Frontier(Exportable):
 
     def __str__(self) -> str:
         table, noted = self.table.drop(columns="note"), self.table[self.table["note"].astype(bool)]
-        head = folded(f"frontier over {self.over}; lower bounds are of {self._among}")
+        head = folded(f"frontier over {self.over}; lower bounds are of {self._covered}")
         notes = [folded(f"{self.over} = {x:.6g}: {note}") for x, note in zip(noted[self.over], noted["note"])]
         return "\n".join([head, table.to_string(index=False, line_width=width()), *notes])
 

@@ -370,7 +370,7 @@ class TableProblem(FiniteProblem):
         return Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         return proofs.every("table within these constraints")
 
     def to_cvxpy(self) -> cp.Problem:

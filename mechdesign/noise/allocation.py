@@ -421,7 +421,7 @@ class NoiseAllocation(problems.AllocationPage):
         return ModelledDesign.consumption(self, result) if self.searched else super().consumption(result)
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         """Independent noise of the type asked for within this budget, with a scale for each coordinate or group."""
         shared = "" if self.groups is None else " of one scale for each group"
         if self.noise == "mixed":

@@ -141,7 +141,7 @@ class Calibration(Design):
     default_gap = 1e-5  # composed scales leave some 1e-6 to the grids of those who check them
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         """The laws of the family: other noise may cost less."""
         return proofs.family(f"{law_name(self.family.member)} noise")
 
@@ -268,11 +268,11 @@ class Calibration(Design):
     bound_how = proofs.RECOMPUTED
     bound_takes = float
 
-    def bound_among(self, stated: proofs.Certificate, given: float) -> proofs.MechanismClass:
+    def bounded_class(self, stated: proofs.Certificate, given: float) -> proofs.MechanismClass:
         """Return the class that the bound holds for: this family if a share of its scale is given, else log-concave noise, or for staircases independent noise of one law."""
         noise = checks.instance("law", stated.law, AdditiveNoise)
         if given and self.family.scale_only:
-            return self.among
+            return self.mechanism_class
         # a symmetrised law is as private and costs as much: a bound for symmetric laws holds for all
         return proofs.INDEPENDENT_NOISE if noise.law.dist.name in STAIRCASES else proofs.LOG_CONCAVE_NOISE
 

@@ -244,7 +244,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         return self.change_set.most**2 / self.budget
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         """Gaussian noise of every covariance: other noise may cost less."""
         return proofs.family("Gaussian noise of any covariance")
 

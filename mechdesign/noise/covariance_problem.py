@@ -106,7 +106,7 @@ class CovarianceProblem(Problem):
         return float(self.declared.budget)
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         return family("Gaussian noise of any covariance within these constraints")
 
     def to_cvxpy(self) -> cp.Problem:

@@ -146,7 +146,7 @@ class KNorm(Design):
         return Sensitivity.of(self.sensitivity)
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         """Every additive noise where the cost grows with the norm; else radial noise of the norms allowed."""
         s, grows = self.bounds, 2.0 if self.loss == "squared" else 1.0
         alone = (s.linf, s.each, s.l0, s.l1 if grows == 2 else s.l2) == (None, None, None, None)

@@ -112,7 +112,7 @@ class NoiseQuestion(Design):
         return Protection(self.dimension, changes, integer=self.integer)
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         """Every additive noise for one number, whole-number noise for whole numbers; independent noise of one law for several numbers."""
         if self.dimension > 1:
             return proofs.INDEPENDENT_NOISE
@@ -406,7 +406,7 @@ class LatticeProblem(FiniteProblem):
         return unknown
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """Noise on this lattice, within the reach or with these tails."""
         return every("noise on this lattice within these constraints")
 

@@ -517,7 +517,7 @@ class SubsetBound(Checked, Proof):
     privacy: Pointwise = field(*get_args(Pointwise))
     dual: RowsBound | StaircaseDual = field(RowsBound, StaircaseDual)
 
-    def among(self, stated: Certificate) -> MechanismClass:
+    def mechanism_class(self, stated: Certificate) -> MechanismClass:
         return INDEPENDENT_NOISE
 
     def implied(self, question: NoiseQuestion) -> bool:

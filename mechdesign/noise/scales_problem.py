@@ -331,7 +331,7 @@ class ScalesProblem(ScalesDesign, Problem):
     # -- solving ----------------------------------------------------------------------------------------------
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """Independent noise of the type whose scales keep the rows."""
         return scales_class(self.declared.noise, self.asked, " within these rows" if self.own else "")
 

@@ -465,7 +465,7 @@ class BufferedToeplitz(GaussianDesign):
         return self.most**2 / self.budget
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         """Toeplitz strategies: others may cost less."""
         return proofs.family("Toeplitz strategy")
 

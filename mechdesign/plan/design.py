@@ -262,7 +262,7 @@ class Plan(PlanPage):
         return float(left / asked)
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         """Plans of the menu; other noise, or correlated noise, may cost less."""
         families = ["gaussian"] if self._normal else self.families
         alike = ", like tasks alike" if self._search.privacy is not None and self.targets is None else ""

@@ -457,7 +457,7 @@ class Description:
     table: pd.DataFrame | None = None
     attacked: str = ""
 
-    def question(self, privacy: object, neighbours: str | None, among: object) -> str:
+    def question(self, privacy: object, neighbours: str | None, mechanisms: object) -> str:
         """Return the question in sentences, paragraphs apart by an empty line.
 
         Parameters
@@ -466,15 +466,14 @@ class Description:
             The requirement; if it is no `Privacy`, `what` or `more` describes it.
         neighbours : str, optional
             Neighbouring relation; None for reports of one person each.
-        among : MechanismClass
+        mechanisms : MechanismClass
             Mechanisms over which the design optimizes.
         """
         pair = self.pair or (_LOCAL if neighbours is None else _NEIGHBOURING)
         required = [privacy_words(privacy, pair)] if isinstance(privacy, Privacy) else []
         unit = self.unit or f"The unit of privacy is {_UNITS[neighbours]}"
-        return "\n\n".join(
-            [self.what, *required, unit, f"What is minimised is the {self.loss}, over {among}.", *self.more]
-        )
+        aim = f"What is minimised is the {self.loss}, over {mechanisms}."
+        return "\n\n".join([self.what, *required, unit, aim, *self.more])
 
 
 def guarantee(privacy: object) -> str:

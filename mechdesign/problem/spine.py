@@ -72,7 +72,7 @@ class Law:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Lower bound on the cost of every mechanism of a class: `Proof.among`, or `Design.among` without a proof.
+    """Lower bound on the cost of every mechanism of a class: `Proof.mechanism_class`, or `Design.mechanism_class` without a proof.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class Design(Checked, metaclass=_Listed):
     """Whether its mechanisms answer about a whole data set, so that a ledger counts them; those with "numbers" always do."""
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """Class of mechanisms that the design optimizes over, and that its lower bounds cover unless their proofs cover more.
 
         A design that seeks the best of all mechanisms for its question states that here: only its results can be
@@ -191,9 +191,9 @@ class Design(Checked, metaclass=_Listed):
     bound_how: ClassVar[str] = PROVED
     """How `least_cost` is computed: `PROVED`, or `RECOMPUTED` in doubles."""
 
-    def bound_among(self, stated: Certificate, given: Any) -> MechanismClass:
+    def bounded_class(self, stated: Certificate, given: Any) -> MechanismClass:
         """Return the class of mechanisms whose cost `least_cost` bounds."""
-        return self.among
+        return self.mechanism_class
 
     def law_claims(self, stated: Certificate, given: Any) -> Iterator[Claim]:
         """Recompute the claims of a `LawProof`: the law is private, has this bias, and costs at most the value."""
@@ -205,7 +205,7 @@ class Design(Checked, metaclass=_Listed):
         return getattr(given, "how", PROVED)
 
     def least_cost(self, stated: Certificate, given: Any) -> Fraction | float:
-        """Return a lower bound of the cost of every mechanism of `bound_among`, as a `ClosedBound` claims it."""
+        """Return a lower bound of the cost of every mechanism of `bounded_class`, as a `ClosedBound` claims it."""
         allowed = f"must not be there: {type(self).__name__} has another bound"
         raise DesignError.of("proofs", "closed-bound", allowed)
 
@@ -349,7 +349,7 @@ class Design(Checked, metaclass=_Listed):
             table=law.table,
             asked_gap=clock.gap,
         )
-        found = replace(found, bound_class=None if found.among is None else found.among.scope)
+        found = replace(found, bound_class=found.mechanism_class.scope if found.mechanism_class else None)
         if clock.interrupted:
             missing = "no lower bound was" if found.gap is None else f"a gap of {gap_words(found.gap)} is"
             said = (
@@ -389,7 +389,7 @@ class Design(Checked, metaclass=_Listed):
             return found.closed
         if clock.passed or clock.interrupted:
             return Status.LIMIT
-        return Status.GAP if found.among == self.among else Status.FEASIBLE
+        return Status.GAP if found.mechanism_class == self.mechanism_class else Status.FEASIBLE
 
     def protection(self) -> Protection:
         """Return the changes that the noise protects; designs that answer "numbers" define it."""
@@ -458,7 +458,7 @@ class Design(Checked, metaclass=_Listed):
     def question(self, result: Result) -> str:
         """Return the question in sentences."""
         privacy = self.granted(result.value)
-        return self.describe(result).question(privacy, self._counted_neighbours, self.among)
+        return self.describe(result).question(privacy, self._counted_neighbours, self.mechanism_class)
 
     @property
     def _counted_neighbours(self) -> str | None:
@@ -473,7 +473,7 @@ class Design(Checked, metaclass=_Listed):
         """Tabulate the cost of `rivals` at the same privacy: mechanism, error, relative. The table is empty without rivals."""
         rows = [("this mechanism", result.value), *self.rivals(result)]
         if len(rows) > 1 and result.lower_bound is not None:
-            rows.append((f"{result.bound_how} lower bound of {result.among}", result.lower_bound))
+            rows.append((f"{result.bound_how} lower bound of {result.mechanism_class}", result.lower_bound))
         table = pd.DataFrame(rows if len(rows) > 1 else [], columns=["mechanism", "error"])
         return table.assign(relative=table["error"] / (result.value or math.nan))
 

@@ -247,7 +247,7 @@ class OutputSpace:
 
     Examples
     --------
-    >>> OutputSpace.among([(-2.0, 0.0, 2.0), (-2.0, -1.0, 2.0)])
+    >>> OutputSpace.of_alphabets([(-2.0, 0.0, 2.0), (-2.0, -1.0, 2.0)])
     OutputSpace(points=(-2.0, -1.0, 0.0, 2.0), between=False)
     """
 
@@ -255,7 +255,7 @@ class OutputSpace:
     between: bool
 
     @classmethod
-    def among(cls, alphabets: Iterable[Iterable[float]]) -> OutputSpace:
+    def of_alphabets(cls, alphabets: Iterable[Iterable[float]]) -> OutputSpace:
         """Return the space of the outputs of some alphabets."""
         points = sorted({b for bins in alphabets for b in bins})
         # of more outputs the bound covers any from the first to the last

@@ -502,7 +502,7 @@ class BiasedSelection(GridDesign):
         return np.linspace(lower - beyond, upper + beyond, self.m)
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         return family("biased selection mechanism of the grid")
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:

@@ -557,7 +557,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
     # -- what a result says ---------------------------------------------------------------------------
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         return every(self.with_outputs("these outputs"))
 
     def least_cost(self, stated: Certificate, given: None) -> Fraction:

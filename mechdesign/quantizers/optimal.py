@@ -162,7 +162,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         return isinstance(self.bins, BinSearch)
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """Every mechanism with the given outputs, or with those that a search finds."""
         if self.searches_outputs:
             return menu(self.with_outputs("the outputs found"))

@@ -372,7 +372,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     def output_space(self) -> OutputSpace | None:
         """Space of all outputs tried; None if there is only one choice of bins."""
         alphabets = [tuple(mirrored_bins(np.array(bins)).tolist()) for bins in self.alphabets()]
-        return OutputSpace.among(alphabets) if len(set(alphabets)) > 1 else None
+        return OutputSpace.of_alphabets(alphabets) if len(set(alphabets)) > 1 else None
 
     def at(self, bins: tuple[float, ...], box: object = None) -> OPTM:
         """Return the design for one choice of bins."""
@@ -388,7 +388,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         )
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         return family("OPTM mechanism of the grids")
 
     def allows(self, outputs: object) -> bool:

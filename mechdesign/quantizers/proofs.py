@@ -512,11 +512,11 @@ class DualBound(Proof):
         design = instance("question", stated.question, QuantizerDesign)
         return PROVED if design.objective == "worst" or Moments(design.prior).proved else RECOMPUTED
 
-    def among(self, stated: Certificate) -> MechanismClass:
+    def mechanism_class(self, stated: Certificate) -> MechanismClass:
         """Return the class that the bound covers: mechanisms with the multipliers' outputs, or with the law's; the design's class if a search chose these."""
         design, duals = instance("question", stated.question, QuantizerDesign), self.duals
         if duals.outputs is None and design.searches_outputs:
-            return design.among
+            return design.mechanism_class
         noun = design.with_outputs(bound_words(duals))
         return every(noun) if duals.outputs is None or duals.between else menu(noun)
 
@@ -552,7 +552,7 @@ class DualBound(Proof):
         if space is not None:
             claim = "the lower bound speaks of all outputs that are searched"
             yield Claim(claim, PROVED, math.nan, space.bounded_by(self.duals), ABOUT_FILE)
-        claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}"
+        claim = f"no {self.mechanism_class(stated).noun} costs less than {stated.lower_bound!r}"
         how, worst = self.bound_checked(stated), design.objective == "worst"
         inside = not worst or self.duals.within(design.input_range)
         if not inside or not self.duals.sound(outputs, worst=worst):

@@ -323,7 +323,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         return o, u
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         return family("OPTM mechanism within these constraints")
 
     def describe(self, result: Result) -> Description:

@@ -462,7 +462,7 @@ def certificate(
     except NoProgramError as error:
         typer.echo(f"error: {result}: {error}", err=True)
         raise typer.Exit(2) from None
-    typer.echo(f"written to {vipr}: {loaded.lower_bound!r} is a lower bound of {loaded.among}")
+    typer.echo(f"written to {vipr}: {loaded.lower_bound!r} is a lower bound of {loaded.mechanism_class}")
 
 
 @app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv", "audit table.csv --epsilon 1"))

@@ -355,7 +355,7 @@ class UserHistogram(Design):
             raise DesignError.of("alpha", self.privacy.alpha, said)
 
     @property
-    def among(self) -> proofs.MechanismClass:
+    def mechanism_class(self) -> proofs.MechanismClass:
         return proofs.every("unbiased histogram of users with so many items each")
 
     @property

@@ -332,7 +332,7 @@ class VectorQuantizer(Design):
         power_of_e(self.privacy.epsilon)
 
     @property
-    def among(self) -> MechanismClass:
+    def mechanism_class(self) -> MechanismClass:
         """Rotated simplices, random directions, sampled signs and coordinates; other mechanisms may be better, down to the lower bound."""
         return menu("rotated simplex, random directions, sampled signs or sampled coordinates")
 
@@ -414,7 +414,7 @@ class VectorQuantizer(Design):
 
     bound_how = RECOMPUTED
 
-    def bound_among(self, stated: Certificate, given: None) -> MechanismClass:
+    def bounded_class(self, stated: Certificate, given: None) -> MechanismClass:
         return every("unbiased mechanism with any number of bits")
 
     def law_claims(self, stated: Certificate, given: None) -> Iterator[Claim]:

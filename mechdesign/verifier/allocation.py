@@ -117,7 +117,7 @@ def loss(value: float, scales: list[float], asked: Question, peaked: list[bool],
     """Check that Σ w E|T|^p is at most the value."""
     order, each = asked.order, zip(asked.weights, scales, peaked, strict=True)
     moments = {kind: moment(order, kind) for kind in set(peaked)}
-    account.takes((60 if order == int(order) else 1000) * len(scales))
+    account.charge((60 if order == int(order) else 1000) * len(scales))
     total = sum((Decimal(w) * power(Decimal(s), order) * moments[kind] for w, s, kind in each), ZERO)
     # a cost that a double holds exceeds itself by what decimals are rounded up by
     lost = Fraction(2 * (ROUND - 1)) if len(scales) <= EXACT else reading.LOST
@@ -173,7 +173,7 @@ def lower_bound(asked: Question, proof: Json, bound: float, value: float, accoun
         changes = None if need.bounds is None else changes_of(need.bounds, size)
         if changes is None or not binding(changes):
             continue
-        account.takes(20 * size, 500)
+        account.charge(20 * size, 500)
         profiles[k], share = mixes[k], None if shares is None else shares[k]
         reached = is_mix(changes, profiles[k], share, asked.exponent)
         account.add("the worst mix is one of changes", "proved" if size <= EXACT else "recomputed", reached)
@@ -181,7 +181,7 @@ def lower_bound(asked: Question, proof: Json, bound: float, value: float, accoun
             return
     among = " within these rows" if asked.rows else ""
     claim = f"no scales of this noise{among} cost less than {bound:.12g}"
-    account.takes((100 if asked.order == int(asked.order) else 1000) * size)
+    account.charge((100 if asked.order == int(asked.order) else 1000) * size)
     found = separated(asked, proof, profiles, value)
     how = "claimed" if asked.curved else "proved"
     account.at_most(claim, Fraction(bound), min(Fraction(value), Fraction(found)), how)

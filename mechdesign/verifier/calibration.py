@@ -126,7 +126,7 @@ def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account)
         return [[(Decimal(int(size)) if counted else decimal(size), count)]]
     if dimension > MOST_BOUNDS:
         raise TooLarge(f"too large to check: bounds of more than {MOST_BOUNDS} coordinates")
-    account.takes(25 * dimension)
+    account.charge(25 * dimension)
     if name == "norm":
         norms_of = [decimal(filled(sizes, l1)).sqrt(), *([] if l2 is None else [decimal(l2)])]
         return [[(min(norms_of) * ROUND, 1)]]
@@ -356,10 +356,10 @@ class Term(NamedTuple):
             # tails of wide noise take longer
             each = 8 if self.name == "discrete_gaussian" and self.shapes[0] > composition.LISTED else 2
             cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), grid.points // each)
-            grid.account.takes(composition.EXPONENTIAL * len(cells))
+            grid.account.charge(composition.EXPONENTIAL * len(cells))
             return cells, infinite
         law = composition.CONTINUOUS[self.name](*self.shapes)
-        grid.account.takes(law.work * grid.points / WIDTH)
+        grid.account.charge(law.work * grid.points / WIDTH)
         return composition.continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH)
 
     def alone(self, epsilon: Decimal) -> Decimal:
@@ -377,7 +377,7 @@ class Term(NamedTuple):
 
     def sampled(self, cells: list[Cell], infinite: Decimal, account: Account) -> list[Sampled]:
         """A round that sees a sample, for removing and for adding a record, of its cells and infinite loss before."""
-        account.takes(10 * composition.EXPONENTIAL * len(cells))
+        account.charge(10 * composition.EXPONENTIAL * len(cells))
         rate, rest = self.rate, 1 - self.rate
         if not rest:  # of a symmetric pair: both directions lose alike
             return [(cells, infinite, ZERO)] * 2

@@ -163,7 +163,7 @@ class Grid:
             step /= 2
         while step < reach / self.points:
             step *= 2
-        self.account.takes(2 * EXPONENTIAL * len(cells))
+        self.account.charge(2 * EXPONENTIAL * len(cells))
         at: dict[int, int] = {}
         for p, q, low, high in cells:
             i, j = math.floor(low / step + SLACK), math.ceil(high / step - SLACK)
@@ -173,7 +173,7 @@ class Grid:
             for place, mass in ((max(j, i + 1), above), (i, max(whole - above, 0) + 1)):
                 at[place] = at.get(place, 0) + mass
         first, last = min(at), max(at)
-        self.account.takes(last - first)
+        self.account.charge(last - first)
         masses = [at.get(i, 0) for i in range(first, last + 1)]
         return self.trimmed(Losses(step, first, masses, self.up(infinite)))
 
@@ -220,7 +220,7 @@ class Grid:
         slot = 2 * self.digits + len(str(self.points)) + 4  # masses of slightly more than 1 in all
         factors = [Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in (one, other)]
         count = len(one.masses) + len(other.masses) - 1
-        self.account.takes(slot * count / 8)
+        self.account.charge(slot * count / 8)
         digits = format(HUGE.multiply(*factors), "f").zfill(slot * count)
         masses = [-(-int(digits[i : i + slot]) // self.unit) for i in range(0, slot * count, slot)]
         # masses may be slightly more than 1 in all
@@ -250,7 +250,7 @@ class Grid:
 
     def delta(self, found: Losses, epsilon: Decimal) -> Decimal:
         """δ at ε, from above; up to 10⁹ losses may have been rounded by `SLACK` steps each."""
-        self.account.takes(EXPONENTIAL * len(found.masses))
+        self.account.charge(EXPONENTIAL * len(found.masses))
         epsilon -= 10**9 * SLACK * found.step
         total: Decimal = Decimal(found.infinite)
         for i, mass in enumerate(found.masses, found.first):
@@ -267,7 +267,7 @@ def laplace_losses(grid: Grid, ratio: Decimal, unit: Decimal) -> Losses:
     while step <= ratio / grid.points:
         step *= 2
     whole = math.floor(2 * ratio / step)  # cells between −r and r; of another one there is a rest
-    grid.account.takes(20 * whole)
+    grid.account.charge(20 * whole)
     shrink, half = (-step).exp(), (step / 2).exp()
     moved = HALF * ((half - 1) - (1 - 1 / half)) / (1 - shrink)
     kept = HALF * (half - 1) - moved

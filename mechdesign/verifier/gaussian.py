@@ -80,7 +80,7 @@ def listed(result: Json, account: Account) -> None:
     vectors, rows, lift = design["changes"], law["whitening"], law["lift"]
     size = len(vectors[0])
     held = coordinates_of(law, size, account)
-    account.takes(len(vectors) * len(held) ** 2, 200)
+    account.charge(len(vectors) * len(held) ** 2, 200)
     if not all(holds for *_, holds in account.rows):
         return
     budget_is_kept(design["privacy"], law["budget"], account)
@@ -110,7 +110,7 @@ def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
     """Return the coordinates that get noise; check that the whitening is of these."""
     held: list[int] = list(range(size)) if law["coordinates"] is None else law["coordinates"]
     rank, rows = len(held), law["whitening"]
-    account.takes(8 * rank**3 + size * size * rank, 200)
+    account.charge(8 * rank**3 + size * size * rank, 200)
     placed = all(a < b for a, b in zip(held, held[1:])) and held and held[0] >= 0 and held[-1] < size
     every = law["lift"] is not None or rank == size
     account.agrees("the coordinates are some of the answer's", placed and every)
@@ -177,7 +177,7 @@ def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -
     kept = [[math.sqrt(y / top) * x for x in v] for y, v in zip(weights, changes, strict=True) if y]
     moved = times(kept, transposed(answers))
     moved = moved if len(moved[0]) <= len(moved) else transposed(moved)
-    account.takes(10 * len(moved) * len(moved[0]) ** 2)
+    account.charge(10 * len(moved) * len(moved[0]) ** 2)
     trace = math.fsum(arithmetic.singular_values(moved))
     most = float(largest_square(result["design"]["privacy"])) * (1 + 1e-15)
     found = trace * trace * top / (most * math.fsum(weights))
@@ -194,7 +194,7 @@ def counts(result: Json, account: Account) -> None:
     refuse(not 1 <= c <= n <= 10_000 or len(rows) != n, "noise of other counts than the design's")
     if rows[0][0] < rows[0][-1]:
         rows.reverse()
-    account.takes(n * n)
+    account.charge(n * n)
     off = Fraction(rows[0][-1]) if n > 1 else Fraction(0)
     p, q = Fraction(rows[0][0]) - off, off
     same = all(
@@ -242,7 +242,7 @@ def covariance_problem(result: Json, account: Account) -> None:
     square = len(r) == n and all(len(row) == n for row in (*r, *changes))
     if not plain or not square or not design["privacy"]:
         raise Refused("noise of other numbers than the problem's, or a problem without privacy")
-    account.takes(
+    account.charge(
         len(changes) * n * n + 8 * n**3 + len(design["cost"]) + 4 * len(design["coefficients"]), 200
     )
     for one in design["privacy"]:
@@ -324,7 +324,7 @@ def problem_bound(
     fits = len(proof["roots"]) == len(contraction) == k and all(len(row) == m for row in contraction)
     if not fits or len(multipliers) != len(rows) or any(len(row) != n for row in factor):
         raise Refused("multipliers of other rows or changes than the problem's")
-    account.takes(2 * k * m * (n + m) + 4 * m * n * n, 400)
+    account.charge(2 * k * m * (n + m) + 4 * m * n * n, 400)
     total, constant = list(costs), Fraction(design["constant"])
     for nu, row in zip(multipliers, rows):
         refuse(nu < 0 and not row.equal, "a multiplier of an inequality that is negative")
@@ -376,7 +376,7 @@ def strategy(result: Json, account: Account) -> None:
     if not rows or any(len(row) != count for row in rows) or design["weights"] is not None or design["span"]:
         raise Refused("a strategy on other counts than the workload")
     budget_is_kept(design["privacy"], law["budget"], account)
-    account.takes(len(rows) * count, 100)
+    account.charge(len(rows) * count, 100)
     changes, vectors = design["changes"], design["changes"]
     if isinstance(changes, dict):
         asked = changed(changes, count)
@@ -385,7 +385,7 @@ def strategy(result: Json, account: Account) -> None:
         alone = asked.most == 1
         vectors = [[float(most) * (i == j) for j in range(count)] for i in range(count)] if alone else None
     else:
-        account.takes(len(changes) * len(rows) * count, 200)
+        account.charge(len(changes) * len(rows) * count, 200)
         spent = most_of(rows, changes)
     account.bounds("no change consumes more than the budget", spent, law["budget"])
     errors(result, account)
@@ -405,9 +405,9 @@ def largest_of(r: list[list[int]], asked: Changed, account: Account) -> int:
     if falling(r) and not asked.exactly:
         return sum(sum(row[: asked.most * asked.apart : asked.apart]) ** 2 for row in r)
     if asked.most == 1 or (banded(r, asked.apart) and not asked.exactly):
-        account.takes(asked.most * count, 100)
+        account.charge(asked.most * count, 100)
         return most_apart([sum(map(mul, column, column)) for column in transposed(r)], asked)
-    account.takes(len(r) * count * count, 100)
+    account.charge(len(r) * count * count, 100)
     return largest_change(times(transposed(r), r), asked, account)
 
 
@@ -462,7 +462,7 @@ def largest_change(gram: list[list[int]], asked: Changed, account: Account) -> i
     """The largest ‖R d‖² over corners d of the counts that change."""
     size, (most, signed, apart, every, exactly) = len(gram), asked
     corners = ((size * comb(ways(size, k, apart, every), k - 1), k) for k in range(1, most + 1))
-    account.takes(sum(count * k * (2 ** (k - 1) if signed else 1) for count, k in corners), 100)
+    account.charge(sum(count * k * (2 ** (k - 1) if signed else 1) for count, k in corners), 100)
     best = 0
 
     def extend(chosen: list[tuple[int, int]], total: int) -> None:
@@ -498,7 +498,7 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
     if asked is None or rank**3 > MOST_WORK:
         account.claimed("the answers are unbiased")
         return None
-    account.takes(2 * len(asked) * len(rows[0]) * rank + 4 * rank**3, 200)
+    account.charge(2 * len(asked) * len(rows[0]) * rank + 4 * rank**3, 200)
     square = rank == len(rows[0])
     back = (
         arithmetic.inverse(rows)
@@ -555,12 +555,12 @@ def stream(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows):
         return
     budget_is_kept(design["privacy"], law["budget"], account)
-    account.takes(often["times"] * len(law["poles"]) ** 2, 256)
+    account.charge(often["times"] * len(law["poles"]) ** 2, 256)
     moved = shift(law, Fraction(design["most"]), often["times"], apart)
     spent = (moved * Fraction(law["step"]) / Fraction(law["deviation"])) ** 2
     account.bounds("no change consumes more than the budget, rounding counted", spent, law["budget"])
     largest, stated = design["loss"] == "largest", result["value"]
-    account.takes(steps * len(law["poles"]))
+    account.charge(steps * len(law["poles"]))
     cost = toeplitz_loss(law, largest) * Fraction(law["deviation"]) ** 2
     account.bounds(f"the {design['loss']} error is at most {stated:.12g}", cost, stated)
     if result["lower_bound"] is None:
@@ -570,7 +570,7 @@ def stream(result: Json, account: Account) -> None:
     if not largest and steps > MOST_STEPS:
         account.claimed(claim)
         return
-    account.takes(steps if largest else 200 * steps)
+    account.charge(steps if largest else 200 * steps)
     least = least_largest(steps) if largest else least_total(steps)
     most = smallest_beyond(design["privacy"])
     account.bounds(claim, result["lower_bound"], least * Fraction(design["most"]) ** 2 / most)

@@ -76,7 +76,7 @@ class Planes:
 
     def most(self, points: list[list[Fraction]]) -> Fraction:
         """The largest norm of points."""
-        self.account.takes(self.work * len(self.rows) * len(points) * len(points[0]), self.bits)
+        self.account.charge(self.work * len(self.rows) * len(points) * len(points[0]), self.bits)
         top = Fraction(0)
         for point in points:
             over = math.lcm(*(x.denominator for x in point))
@@ -99,7 +99,7 @@ class Hull(Planes):
         self.unit = max(x.denominator for v in exact for x in v)
         self.whole = [[int(x * self.unit) for x in v] for v in exact]
         bits = math.log2(self.unit)
-        account.takes(1.5 * len(faces) * self.d**3, round(bits * self.d / 2))
+        account.charge(1.5 * len(faces) * self.d**3, round(bits * self.d / 2))
         self.work, self.bits = 1.0, round(bits * self.d)
         self.sizes, self.corners = list[int](), list[list[list[int]]]()
         sides = Counter[tuple[int, ...]]()
@@ -124,7 +124,7 @@ class Hull(Planes):
     def moments(self, order: int) -> list[Fraction]:
         """E|u_i|^p of every coordinate, of the simplices."""
         total = [Fraction(0)] * self.d
-        self.account.takes(len(self.rows) * self.d**2 * (1 if order == 2 else 2.5 * self.d), self.bits)
+        self.account.charge(len(self.rows) * self.d**2 * (1 if order == 2 else 2.5 * self.d), self.bits)
         for size, corner in zip(self.sizes, self.corners):
             for j, column in enumerate(zip(*corner)):
                 if order == 2:
@@ -190,8 +190,8 @@ def knorm(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows):
         return
     bounds, l1, l2 = (bounds_of_list if listed else calibration.bounds_of)(design["sensitivity"], k)
-    account.takes(10 * len(bounds) + (0 if plain else 10 * k), 3000)
-    account.takes(16 * k if design["loss"] == "absolute" else 0)
+    account.charge(10 * len(bounds) + (0 if plain else 10 * k), 3000)
+    account.charge(16 * k if design["loss"] == "absolute" else 0)
     refuse(law["largest"] is None, "noise that does not say for which changes it is")
     scale, largest = Fraction(law["scale"]), Fraction(law["largest"])
     widths = law["widths"] and tuple(map(Fraction, law["widths"]))
@@ -305,7 +305,7 @@ def corners_listed(sensitivity: Json, dimension: int, account: Account) -> list[
     if not isinstance(sensitivity, dict) or sensitivity["l1"] is not None or sensitivity["l2"] is not None:
         return None
     each = widths(sensitivity, dimension)
-    account.takes(10 * dimension * box(each, sensitivity)[2])
+    account.charge(10 * dimension * box(each, sensitivity)[2])
     return [[*map(float, corner)] for corner in corners(each, sensitivity)]
 
 
@@ -385,7 +385,7 @@ def profile(design: Json) -> tuple[Decimal, Decimal]:
 def round_delta(d: int, change: Fraction, epsilon: Decimal, account: Account) -> Decimal:
     """δ at ε of the density ∝ e^(−‖z‖₂) for a change of this norm."""
     size = min(change, Fraction(10**9))
-    account.takes(100 * (d + 8 * (128 + float(size))), 4 * int(size) + 300)
+    account.charge(100 * (d + 8 * (128 + float(size))), 4 * int(size) + 300)
     with localcontext(prec=PLACES + math.ceil(change)):
         t = Decimal(change.numerator) / change.denominator
         x, edge, half = t / 2, epsilon / t, Decimal(d - 1) / 2
@@ -558,13 +558,13 @@ class Stairs:
 
     def start(self) -> None:
         d, centre = self.dimension, self.dimension / self.epsilon
-        self.account.takes(10 * self.spread)
+        self.account.charge(10 * self.spread)
         self.places = range(max(0, math.floor(centre - self.spread)), math.ceil(centre + self.spread) + 1)
         self.top = max(d * math.log(j + 1) - self.epsilon * j for j in self.places)
 
     def sums(self, gamma: float, *orders: int) -> list[float]:
         """S_n(γ), all over one number that does not depend on γ."""
-        self.account.takes(2 * len(self.places))
+        self.account.charge(2 * len(self.places))
         found, d = [0.0] * len(orders), self.dimension
         for j in self.places:
             x = j + gamma

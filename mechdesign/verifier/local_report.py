@@ -92,7 +92,7 @@ def subsets(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     (high, low), number = levels(law), 0
     size = counts_of(law["workload"])
     if design["outputs"] is not None:
-        account.takes(size * len(law["sizes"]), size)
+        account.charge(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
     left = exp_bounds(design["privacy"]["epsilon"])[0] - Fraction(high, low)
     (diagonal, sums), below = gram(law["workload"], account, full=False)
@@ -122,7 +122,7 @@ def moments_of_sets(
     good = sizes and len(shares) == len(sizes) and min(shares) > 0 and 0 < sizes[0] < size >= sizes[-1]
     if not good or any(a >= b for a, b in zip(sizes, sizes[1:])):
         raise Refused("sizes of sets that are none, or shares of other sizes")
-    account.divides(20 * len(sizes), 4 * (high.bit_length() + max(shares).bit_length() + size.bit_length()))
+    account.charge_gcd(20 * len(sizes), 4 * sum(map(int.bit_length, (high, max(shares), size))))
     scale, found, people = 0, [0] * len(entries), sum(shares)
     for s, share in zip(sizes, shares):
         total = s * high + (size - s) * low
@@ -144,7 +144,7 @@ def gram(workload: Json, account: Account, *, full: bool = True) -> tuple[Whole,
     size = counts_of(workload)
     total, common = [[0] * size for _ in range(size if full else 2)], 1
     for block in workload["blocks"]:
-        account.takes((size if full else 4) * size * len(block), 200)
+        account.charge((size if full else 4) * size * len(block), 200)
         found, below = [[1]] if full else [[1], [1]], 1
         for part in block:
             entry, sums, unit = part_gram(part, full, account)
@@ -166,7 +166,7 @@ def part_gram(part: Json, full: bool, account: Account) -> tuple[Callable[[int, 
     """The entries of WᵀW along one attribute, the sums of its rows, and the denominator of both."""
     n, kind = part["size"], part["kind"]
     if kind == "matrix":
-        account.takes((n if full else 4) * len(part["matrix"]) * n, 200)
+        account.charge((n if full else 4) * len(part["matrix"]) * n, 200)
         refuse(not part["matrix"] or any(len(row) != n for row in part["matrix"]), "queries on other counts")
         rows, bits = arithmetic.whole(part["matrix"])
         columns, totals = arithmetic.transposed(rows), [sum(row) for row in rows]
@@ -197,7 +197,7 @@ def below_histograms(
         raise Refused("a histogram's bound for another question")
     size, growth = len(diagonal), exp_bounds(epsilon)[1]
     step = Fraction(-(-growth.numerator * 2**64 // growth.denominator), 2**64) - 1
-    account.divides(size, 400)
+    account.charge_gcd(size, 400)
     most = size * step**2 * max(Fraction(s * (size - s)) / (s * step + size) ** 2 for s in range(1, size))
     trace = Fraction(size * sum(diagonal) - sum(sums), below * size)
     return trace * (size - 1) / most - trace / size
@@ -210,7 +210,7 @@ def table(law: Json, account: Account) -> Whole:
         raise Refused("a table of another size than the workload")
     prior = law["prior"]
     refuse(prior is not None and (len(prior) != size or min(prior) <= 0), "a prior that is none")
-    account.takes(size * len(rows[0]), 200)
+    account.charge(size * len(rows[0]), 200)
     totals = [*map(sum, rows)]
     off = 1 - Fraction(max(totals), min(totals) or 1)
     account.agrees("rows sum to 1", not off and min(map(min, rows)) >= 0, off)
@@ -269,7 +269,7 @@ def centred(found: Whole, common: int) -> tuple[Whole, int]:
 def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account) -> list[Fraction]:
     """Upper bounds of Σ_y Q(y|x)|v_y|² for every category, v of W(I − 11ᵀ/k); refused where M is not shown to be invertible."""
     size, total, unit = len(rows), sum(rows[0]), 1 << BITS
-    account.takes(size * size * (2 * len(rows[0]) + 9 * size), 260)
+    account.charge(size * size * (2 * len(rows[0]) + 9 * size), 260)
     chances = [1] * size if prior is None else arithmetic.whole([prior])[0][0]
     tops = [sum(map(mul, chances, column)) for column in zip(*rows)]
     # fixed point: entries of u are low by less than one unit, of M by less than two, as rows of Q sum to 1
@@ -309,7 +309,7 @@ def below_all(
     size = len(found)
     if len(proof["prices"]) != size or {*map(len, proof["inverse"])} != {size}:
         raise Refused("multipliers of another number of categories")
-    account.takes(2 * size**3, 260)
+    account.charge(2 * size**3, 260)
     (prices,), price_bits = arithmetic.whole([proof["prices"]])
     near, bits = arithmetic.whole(proof["inverse"])
     prior = arithmetic.whole([proof["prior"]])[0][0] if worst else [1] * size
@@ -334,7 +334,7 @@ def least_ray(rows: Whole, growth: Fraction, account: Account) -> Fraction:
     """The least uᵀ(rows)u of all u of 1 and ρ that are not constant, as a share of Σ |rows|: in the order of Gray, one entry changes at a time."""
     size = len(rows)
     refuse(size > LISTED, "rays of so many categories are not listed")
-    account.takes(2**size * (size + 4), 300)
+    account.charge(2**size * (size + 4), 300)
     low = 1 << 64
     step = -(-growth.numerator * low // growth.denominator) - low
     slopes = [low * sum(row) for row in rows]
@@ -362,8 +362,8 @@ def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Acc
         raise Refused("products that are negative, or of one category with itself")
     prices, square = [[Fraction(x) for x in proof[name] or ()] for name in ("prices", "squares")]
     refuse(len(square) != size, "squares of another number of categories")
-    account.divides(20 * size * size, 200)
-    account.takes(size**3, 100)
+    account.charge_gcd(20 * size * size, 200)
+    account.charge(size**3, 100)
     matrix = [[slack * (i == j) for j in range(size + 1)] for i in range(size + 1)]
 
     def add(i: int, j: int, amount: Fraction) -> None:

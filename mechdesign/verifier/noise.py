@@ -237,7 +237,7 @@ class Copies:
 
     def least(self, p: float) -> float:
         """A q that is no larger than the least one."""
-        self.account.takes(self.work)
+        self.account.charge(self.work)
         found = []
         for direct in (True, False):
             j = peak(1, self.n, partial(self.guess, p, direct))
@@ -360,7 +360,7 @@ def largest_excess(law: Json, low: Fraction, account: Account) -> Fraction:
     left = [w * f for f in (twice, once) for w in cells[:n]] if r else [0] * 2 * n
     right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
     line = [*left, *(w * scale for w in cells), *right]
-    account.takes(2 * n * len(line), bits)
+    account.charge(2 * n * len(line), bits)
     zero = r / (1 - r)
 
     def excess(k: int) -> Fraction:
@@ -430,7 +430,7 @@ def bound_of_one(stated: Json, design: Json, privacy: Json, account: Account, ti
     binding = [point for point in every if point[1] < 1] or every
     points = [(exp_bounds(Fraction(e))[1], Fraction(d)) for e, d in binding]
     lines = len(stated.get("rows", ())) + sum(stated.get("given", ()))
-    account.takes(100 * stated.get("periods", 0) + 20 * lines, 400)
+    account.charge(100 * stated.get("periods", 0) + 20 * lines, 400)
     return max(ONE_NUMBER[stated[""]](stated, loss, points, size, times, whole), Fraction(0))
 
 

@@ -319,7 +319,7 @@ def allocated(result: Json, account: Account) -> None:
     account.agrees("the loss is absolute or squared", power in (1, 2))
     if not all(holds for *_, holds in account.rows) or not assigned(law, account):
         return
-    account.takes(60 * size)
+    account.charge(60 * size)
     power = int(power)
     for epsilon, delta in reading.points_of(design["privacy"]):
         asked = {"": "approximate-dp" if delta else "pure-dp", "epsilon": epsilon, "delta": delta}

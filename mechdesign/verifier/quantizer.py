@@ -97,12 +97,12 @@ def rational_table(law: Json, account: Account) -> Segments:
 def over_common(knots: list[Fraction], rows: list[list[Fraction]], account: Account) -> Segments:
     common = 1
     for denominator in {p.denominator for row in rows for p in row}:
-        account.divides(1, denominator.bit_length())
-        account.takes(1, common.bit_length())
+        account.charge_gcd(1, denominator.bit_length())
+        account.charge(1, common.bit_length())
         common = math.lcm(common, denominator)
     widest = max(p.denominator.bit_length() for row in rows for p in row)
-    account.divides(sum(map(len, rows)), widest)
-    account.takes(sum(map(len, rows)), common.bit_length())
+    account.charge_gcd(sum(map(len, rows)), widest)
+    account.charge(sum(map(len, rows)), common.bit_length())
     return Segments(knots, [[int(p * common) for p in row] for row in rows], common)
 
 
@@ -118,7 +118,7 @@ def selection_law(law: Json, account: Account) -> Segments:
         raise Refused("selection weights must not be negative")
     knots = [lower, *[b for b in bins if lower < b < upper], upper]
     bits = m * max((b.numerator * b.denominator).bit_length() for b in bins)  # of a sum of 1/(r − l)
-    account.divides(len(knots) * m * (8 + m / 8), min(bits, 60 * m))
+    account.charge_gcd(len(knots) * m * (8 + m / 8), min(bits, 60 * m))
     rows = []
     for start, end in pairwise(knots):
         j = min(sum(b <= start for b in bins), m - 1)
@@ -140,7 +140,7 @@ def block_fill_law(law: Json, account: Account) -> Segments:
     """Knots are where an end of the block passes the border of a weight, and the ends of the inputs."""
     bins, floors, rho, lower, upper = (law[key] for key in ("bins", "floors", "rho", "lower", "upper"))
     unit = math.lcm(*(a.denominator for a in floors)) * rho.denominator
-    account.takes(8 * len(bins) ** 2, unit.bit_length())
+    account.charge(8 * len(bins) ** 2, unit.bit_length())
     base, caps = [int(a * unit) for a in floors], [int(a * rho * unit) for a in floors]
     edges = list(accumulate((c - a for a, c in zip(base, caps)), initial=0))
     block, least = unit - sum(base), sum(map(mul, base, bins))
@@ -169,7 +169,7 @@ def block_fill_law(law: Json, account: Account) -> Segments:
                 knots.append((x, s + (t - s) * (x - mean) / (following - mean)))
     refuse([knots[0][0], knots[-1][0]] != [lower, upper], "floors whose means are not all of the inputs")
     scale, rows = math.lcm(*(place.denominator for _, place in knots)), []
-    account.takes(4 * len(knots) * len(bins), unit.bit_length() + scale.bit_length())
+    account.charge(4 * len(knots) * len(bins), unit.bit_length() + scale.bit_length())
     for start in (int(place * scale) for _, place in knots):
         stop = start + block * scale
         covered = (max(min(stop, v * scale) - max(start, u * scale), 0) for u, v in pairwise(edges))
@@ -207,7 +207,7 @@ def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
     unit = math.lcm(*(b.denominator for b in bins))
     places = [int(b * unit) for b in bins]
-    account.takes(4 * sum(map(len, law.rows)), law.common.bit_length() + 2 * unit.bit_length())
+    account.charge(4 * sum(map(len, law.rows)), law.common.bit_length() + 2 * unit.bit_length())
     denominators = law.common, law.common * unit, law.common * unit, law.common * unit**2
     for (start, end), *ends in zip(pairwise(law.knots), law.rows[::2], law.rows[1::2]):
         sums = []
@@ -216,7 +216,7 @@ def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account
             square = sum(map(mul, places, moments)) if second else 0
             sums.append((list(accumulate(row, initial=0)), list(accumulate(moments, initial=0)), square))
         inside = bins[bisect_right(bins, start) : bisect_left(bins, end)]
-        account.divides(10 * (1 + len(inside)), law.common.bit_length())
+        account.charge_gcd(10 * (1 + len(inside)), law.common.bit_length())
         for u, v in pairwise([start, *inside, end]):
             left = bisect_right(bins, u)  # so many outputs are on the left
             counted = [(mass[left], moment[left], moment[-1], square) for mass, moment, square in sums]
@@ -425,7 +425,7 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
     privacy = design["privacy"]
     kind, epsilon = privacy[""], Fraction(privacy["epsilon"])
     entries, bits = sum(map(len, law.rows)), law.common.bit_length() + 320
-    account.takes(2 * entries, bits)
+    account.charge(2 * entries, bits)
     if kind == "pure-dp":
         account.bounds(f"privacy loss at most {float(epsilon)!r}", 0, left_of_ratio(law.rows, epsilon))
         return
@@ -439,7 +439,7 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
         if design["inputs"] is None:
             rates = [1 + d for d in far]
         else:
-            account.takes(4000 * len(far))  # an exponential for each pair of neighbours
+            account.charge(4000 * len(far))  # an exponential for each pair of neighbours
             rates = [exp_bounds(min(d, LARGEST))[0] for d in far]
         ends = ((rate, pq) for rate, pair in zip(rates, pairs) for pq in permutations(pair))
         left = min(left_between(p, 1, q, 1, rate, Fraction(0)) for rate, (p, q) in ends)
@@ -448,7 +448,7 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
         delta, ratio = Fraction(privacy["delta"]), exp_bounds(min(epsilon, LARGEST))[0]
         claim = f"privacy ({float(epsilon)!r}, {float(delta)!r}) between the inputs of the grid"
         used = [c for c in zip(*law.at_knots) if max(c) * ratio.denominator > ratio.numerator * min(c)]
-        account.takes(len(law.knots) ** 2 * len(used), bits)
+        account.charge(len(law.knots) ** 2 * len(used), bits)
         most, every = delta * law.common, permutations(map(list, zip(*used)), 2)
         left = min((left_between(p, 1, q, 1, ratio, most) for p, q in every), default=most)
     account.at_most(claim, 0, left / law.common if law.continuous else Fraction(-1))
@@ -508,10 +508,10 @@ def selection_problem(result: Json, account: Account) -> None:
     )
     account.agrees("one family serves both ends", mirrored or not symmetric)
     wide = len(left)
-    account.takes(2 * wide * wide, max(map(sum, left)).bit_length())
+    account.charge(2 * wide * wide, max(map(sum, left)).bit_length())
     each = left if symmetric else left + right
     v = [Fraction(w, sum(row)) for row in each for w in row + [0] * (wide - len(row))]
     v += proofs_of(result)["quantizer-proof"]["witness"]
     held = own_rows({**design, "cost": v}, len(v) - design["columns"])
-    account.divides(sum(len(row.terms) for row in held) + len(v), max(map(sum, left)).bit_length())
+    account.charge_gcd(sum(len(row.terms) for row in held) + len(v), max(map(sum, left)).bit_length())
     rows_hold(held, design["labels"], v, account, tangents_of(design))

@@ -240,14 +240,14 @@ class Moments:
         self.given, self.floats = "", 0.0
         if self.exact is not None:
             pieces, points = self.exact
-            account.takes(20 * (len(pieces) + len(points)))
+            account.charge(20 * (len(pieces) + len(points)))
             self.stops = [b for _, b, _ in pieces]
             self.atoms = [(x, (mass, mass)) for x, mass in points]
             return
         self.given = ", given the masses and moments stated"
         # of other laws, what is stated are no bounds
         self.floats = 0.0 if prior["law"]["name"] in SHAPES else NEAR
-        account.takes(4 * WORK)
+        account.charge(4 * WORK)
         with localcontext(prec=DIGITS):
             self.known = Known.of(prior)
         self.claim = len(account.rows)
@@ -276,7 +276,7 @@ class Moments:
         refuse(len(bounds) != 3 * len(spans), f"moments stated of other {name}")
         stated = [bounds[k : k + 3] for k in range(0, len(bounds), 3)]
         if self.known is not None:
-            self.account.takes(2 * WORK * len(spans))
+            self.account.charge(2 * WORK * len(spans))
             with localcontext(prec=DIGITS):
                 self.found(all(self.known.hold(u, v, held) for (u, v), held in zip(spans, stated)))
         return stated
@@ -286,7 +286,7 @@ class Moments:
         pieces, total = self.exact[0], [Fraction(0)] * 3
         first = bisect_right(self.stops, u)
         last = bisect_left(self.stops, v) + 1
-        self.account.divides(30 * (1 + min(last, len(pieces)) - first), u.denominator.bit_length())
+        self.account.charge_gcd(30 * (1 + min(last, len(pieces)) - first), u.denominator.bit_length())
         for a, b, mass in pieces[first:last]:
             if mass and max(a, u) < min(b, v):
                 s, t = (max(a, u) - u) / (v - u), (min(b, v) - u) / (v - u)
@@ -399,7 +399,7 @@ def pieces_of(
     held = all(own[0] <= b <= own[-1] if duals.get("between") else b in own for b in bins)
     refuse(not held or own != sorted({*own}), "a lower bound for other outputs")
     pieces = [list(map(Fraction, piece)) for piece in table]
-    account.takes(8 * len(pieces) * len(own))
+    account.charge(8 * len(pieces) * len(own))
     good = all(share >= 0 and u <= v for u, v, share, *_ in pieces)
     if moments is None:
         good = good and all(reach[0] <= origin + u <= reach[1] for u, *_ in pieces)
@@ -449,7 +449,7 @@ def rows_bound(design: Json, proof: Json, moments: Moments | None, account: Acco
         spans = [*pairwise(sorted({*x, *(b for b in bins if x[0] < b < x[-1])}))]
         law = [(u, v, masses) for (u, v), masses in zip(spans, moments.over(spans, "cells"), strict=True)]
         law += [(place, place, [mass]) for place, mass in moments.atoms]
-    account.takes(80 * len(law) * len(bins), 400)
+    account.charge(80 * len(law) * len(bins), 400)
     costs, constant = charges(bins, x, law, design["loss"])
     table = {"inputs": x, "outputs": bins, "cost": [c for row in costs for c in row]}
     means = [
@@ -465,7 +465,7 @@ def compared(privacy: Json, x: list[Fraction], account: Account) -> Point:
     pairs = [(a, b) for a in range(n) for b in range(n) if (abs(a - b) == 1 if metric else a != b)]
     power = {"absolute": 1, "squared": 2}.get(metric, 0)
     apart = [abs(x[a] - x[b]) ** power for a, b in pairs]
-    account.takes(400 * len(set(apart)), 400)
+    account.charge(400 * len(set(apart)), 400)
     ends = {d: exp_bounds(Fraction(privacy["epsilon"]) * d, 160) for d in set(apart)}
     delta = Fraction(privacy.get("delta", 0.0))
     alike = metric is None and not delta and n > 2

@@ -131,7 +131,7 @@ class Account:
         self.margins |= {f"{name}: {claim}": margin for claim, margin in own.margins.items()}
         self.agreeing, self.left = self.agreeing + own.agreeing, own.left
 
-    def takes(self, operations: float, bits: int = 0) -> None:
+    def charge(self, operations: float, bits: int = 0) -> None:
         """Count operations on numbers of so many bits; raise `TooLarge` where they are too many."""
         self.left -= operations * (1 + bits / 1000)
         if self.left < 0:
@@ -142,9 +142,9 @@ class Account:
         seconds = math.ceil(min(lacking / OPERATIONS, 1e9))
         return TooLarge(f"too large to check: at least {seconds} s more work than is allowed; see --seconds")
 
-    def divides(self, operations: float, bits: int) -> None:
+    def charge_gcd(self, operations: float, bits: int) -> None:
         """Count operations on fractions, whose common divisors take the square of their bits."""
-        self.takes(operations * (4 + 6 * (bits / 1000) ** 2))
+        self.charge(operations * (4 + 6 * (bits / 1000) ** 2))
 
     def add(self, claim: str, how: str, holds: Json, left: Json = None) -> None:
         """Add a claim; `left`: how far it is from failing, where it compares numbers."""

@@ -87,7 +87,7 @@ def distances(space: Json, account: Account) -> list[list[float]]:
     """The distances between all points, in doubles."""
     points, kind = space["points"], space["kind"]
     size = len(space["matrix"] or points or ()) or math.prod(space["shape"])
-    account.takes(6 * size**2)
+    account.charge(6 * size**2)
     if space["matrix"] is not None:
         found = space["matrix"]
     elif kind == "clustered":
@@ -153,7 +153,7 @@ def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     points = list(private_points(design, n, m, account))
     bits = max(total.bit_length() for total in totals)
     for point in points:
-        account.takes(2 * m * len(point.pairs), bits)
+        account.charge(2 * m * len(point.pairs), bits)
         left = min(
             left_between(weights[a], totals[a], weights[b], totals[b], low, point.delta)
             for (a, b), (low, _) in zip(point.pairs, point.rates)
@@ -252,7 +252,7 @@ def keeps_rows(
     objective_is(design, rows, named, len(cells), account)
     costs = [Fraction(c) for c in design["cost"]]
     refuse(len(v) != len(costs), "further columns without values")
-    account.divides(sum(len(row.terms) for row in rows) + len(v), bits)
+    account.charge_gcd(sum(len(row.terms) for row in rows) + len(v), bits)
     curved = tangents_of(design)
     rows_hold(rows, design["labels"], v, account, curved)
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
@@ -329,7 +329,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
     """Yield each point (ε, δ) of each requirement, with the number of its first row."""
     first = len(design["family"])
     refuse(not design["privacy"], "a problem without privacy")
-    account.takes(n * n * (1 + len(design["privacy"])))
+    account.charge(n * n * (1 + len(design["privacy"])))
     for one in design["privacy"]:
         privacy, between, far = one["privacy"], one["between"], one["distances"]
         every = sorted((a, b) for a in range(n) for b in range(n) if a != b)
@@ -349,7 +349,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
             if delta >= 1:
                 continue
             apart = [1.0 if far is None else far[a][b] for a, b in pairs]
-            account.takes(400 * len(set(apart)), 400)
+            account.charge(400 * len(set(apart)), 400)
             losses = {d: Fraction(epsilon) * Fraction(d) for d in set(apart)}
             ends = {d: exp_bounds(x, 160 + 2 * min(int(x), 120)) for d, x in losses.items()}
             alike = between == "all" and not delta and len(ends) == 1 and n > 2
@@ -411,7 +411,7 @@ def zeros(rows: list[Own], points: list[Point], n: int, m: int) -> set[int]:
 def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], account: Account) -> Fraction:
     """Return the bound that the multipliers prove, without the constant of the objective."""
     n, m = len(design["inputs"]), len(design["outputs"])
-    account.takes(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
+    account.charge(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
     groups = [list(range(x * m, x * m + m)) for x in range(n)]
     private = privacy_rows(proof, points, len(rows), n, m)
     return bound_within(design, proof, rows, private, groups, zeros(rows, points, n, m))
@@ -551,7 +551,7 @@ def choice(result: Json, account: Account) -> None:
     if not by_counts or not 2 <= size <= 10 or math.comb(top + size, size) > MOST:
         raise Refused("no table of counts, or one that is too large")
     counts = ordered(votes, size, top)
-    account.takes(len(counts) * (2**size if votes == "approvals" else size**2))
+    account.charge(len(counts) * (2**size if votes == "approvals" else size**2))
     places = {x: i for i, x in enumerate(counts)}
     first = [
         places[tuple(sorted(x, reverse=True))] * size + sum(other > part for other in x)

@@ -155,7 +155,7 @@ def random_directions(law: Json, account: Account) -> tuple[int, float]:
     refuse(messages * m * working > 1 << 27, "more directions than an encoder draws")
     power = power_of(law)
     if working > 2:
-        account.takes(100 * len(heights(working, m)))
+        account.charge(100 * len(heights(working, m)))
     near = best_near(m, power, lambda k: nearest(working, m, k)[0])
     more, less = near_codes(law, near, account)
     total, short, aside = nearest(working, m, near)
@@ -220,7 +220,7 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
             found.append(start + slope * (t - a) - (1 + price) * t * t)
         return max(found)
 
-    account.takes(200 * len(lines))
+    account.charge(200 * len(lines))
     worst = dimension * largest(0.0)
     if law["inputs"] == "ball":
         worst = min(worst, least(lambda price: price + dimension * largest(price), 0.0, 4 * max(squares)))

@@ -117,7 +117,7 @@ def within(one: Protected, other: Protected, account: Account) -> bool:
         return listed(limits, each, one.changes, account)
     if not limits["signed"] and one.changes["signed"] and count > 1:
         return False
-    account.takes(10 * len(each), 3000)
+    account.charge(10 * len(each), 3000)
     kept = all(
         limits[name] is None or calibration.beyond_changes(norm, sizes, l1, l2, Fraction(limits[name])) >= 0
         for name, norm in (("linf", math.inf), ("l1", 1), ("l2", 2))
@@ -131,7 +131,7 @@ def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -
     number = box(each, asked)[-1]
     if number > len(vectors):
         return False
-    account.takes(10 * len(vectors) * len(each))
+    account.charge(10 * len(vectors) * len(each))
     known = both_signs(vectors)
     return all(corner in known for corner in corners(each, asked))
 

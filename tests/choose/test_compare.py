@@ -78,7 +78,7 @@ def test_one_number_has_a_proved_least():
     names = ["discrete_laplace", "optimal noise"]
     counted = md.compare(md.NumericQuery(integer=True), md.PureDP(1), mechanisms=names)
     assert counted.least is None and counted["optimal noise"].value > counted["discrete_laplace"].value
-    assert str(counted["optimal noise"].among) == "every additive noise for a real-valued query"
+    assert str(counted["optimal noise"].mechanism_class) == "every additive noise for a real-valued query"
 
 
 def test_whole_numbers_change_by_whole_numbers():

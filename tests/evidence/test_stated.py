@@ -91,7 +91,7 @@ def test_the_summary_says_how_the_bound_is_checked(name: str) -> None:
     table = result.checks()
     bounds = table[table["claim"].str.contains("costs less than")]
     assert len(bounds) == (result.lower_bound is not None)
-    assert all(f"({how}) of {result.among}, gap" in str(result) for how in bounds["how"])
+    assert all(f"({how}) of {result.mechanism_class}, gap" in str(result) for how in bounds["how"])
     result = dataclasses.replace(result, proofs=())
     assert result.lower_bound is None or "(claimed) of " in str(result)
 

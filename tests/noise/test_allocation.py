@@ -286,8 +286,8 @@ def test_a_note_says_whether_gaussian_noise_needs_less(lam, word):
     )
     assert (gaussian.value < result.value) == (word == "less")
     said = f"needs {word}: a loss of {gaussian.value:.6g} against {result.value:.6g}"
-    assert said in " ".join(result.notes) and "Corollary 6" in str(result.among)
-    assert "Corollary 6" not in str(single.among) + " ".join(
+    assert said in " ".join(result.notes) and "Corollary 6" in str(result.mechanism_class)
+    assert "Corollary 6" not in str(single.mechanism_class) + " ".join(
         single.notes
     )  # of one number the condition is exact
 

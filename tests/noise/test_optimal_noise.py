@@ -397,7 +397,7 @@ def test_reference_table(epsilon, delta, change, variance) -> None:
     assert result.mechanism.var() == pytest.approx(result.value, rel=1e-9)
     account = verify(dumps(result))
     assert all(holds for *_, holds in account.rows)
-    assert str(result.among) == "every additive whole-number noise"
+    assert str(result.mechanism_class) == "every additive whole-number noise"
 
 
 @pytest.mark.parametrize(

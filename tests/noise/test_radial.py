@@ -149,7 +149,7 @@ def test_the_table_of_small_delta(k: int, epsilon: float, most: float) -> None:
 
 def test_classes_of_bounds() -> None:
     def said(*asked: object, **more: object) -> str:
-        return KNorm(*asked, **more).among.scope.value  # type: ignore[arg-type]
+        return KNorm(*asked, **more).mechanism_class.scope.value  # type: ignore[arg-type]
 
     pure = md.PureDP(1.0)
     assert (
@@ -641,7 +641,7 @@ def test_bounds_cost_no_more_than_the_list_of_their_corners(size: int, bounds: A
 
 def test_a_bound_names_the_norms_that_it_is_of() -> None:
     capped = KNorm(2, md.PureDP(1), S(linf=1, l1=1.3)).solve()
-    assert "the larger of norm inf and norm 1 over 1.30029" in str(capped.certificate.among)
+    assert "the larger of norm inf and norm 1 over 1.30029" in str(capped.certificate.mechanism_class)
     claims = [claim for claim, *_ in verify(dumps(capped)).rows if "no radial noise" in claim]
     assert claims[0].startswith(
         "no radial noise of norm 1; 2; inf; inf and 1 over 1.30029296875, the larger costs"

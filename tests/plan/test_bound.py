@@ -165,7 +165,7 @@ def test_within_a_tenth_and_never_above(name: str) -> None:
     result = (design := WITHIN[name]).solve()
     assert result.gap <= design.default_gap and "to a gap of 9.09%" in str(result)
     assert result.value / 1.1000001 <= result.lower_bound <= result.value and result.bound_class is Scope.MENU
-    assert result.bound_how == "recomputed" and "like tasks alike" in str(result.among)
+    assert result.bound_how == "recomputed" and "like tasks alike" in str(result.mechanism_class)
     assert not replace(result.certificate, lower_bound=result.value / 0.99).verify()
     again = loads(dumps(result))
     assert again.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)

@@ -230,7 +230,7 @@ def test_an_own_constraint_is_kept_exactly_and_proved_by_both_checkers() -> None
     assert left[1][1] <= Fraction(0.2) and left[2][1] * 4 == left[2][2] * 3
     assert abs(left[2][0] - Fraction(1, 2)) <= Fraction(0.2)
     assert check_selection_law(result.mechanism.law, exp_lower(1.0)) and result.certificate.verify()
-    assert result.value > THEOREM_5.solve().value and "unbiased mechanism" in str(result.among)
+    assert result.value > THEOREM_5.solve().value and "unbiased mechanism" in str(result.mechanism_class)
     assert set(result.audit().query("family in ('cap', 'tie')")["active"]) == {True, False}
     assert "cap: q_1(2) <= 0.2 (3 rows, the first)" in str(capped) and "array" in capped._repr_latex_()
     account = verify(dumps(result))

@@ -78,7 +78,7 @@ def other_workloads(report: Report) -> pd.DataFrame:
     for name, (workload, loss) in workloads.items():
         result, table = errors(workload, loss)
         bounds = [
-            f"{result.bound_how} lower bound of {result.among}",
+            f"{result.bound_how} lower bound of {result.mechanism_class}",
             *(() if loss == "largest" else (SINGULAR,)),
         ]
         known = table.drop(["this mechanism", *bounds])

@@ -115,7 +115,7 @@ def names() -> Iterator[tuple[str, Any]]:
 HOOKS = {
     "costs_at_least", "least", "own",  # of a question, for comparisons; of a plan, for its bound
     "compiled", "counted", "from_fields", "over_cells", "objective_of", "unknown_of",
-    "deployed", "dual", "explained", "found", "largest_bias", "law_at", "tangent_size", "value_of", "law", "law_of", "with_outputs", "linear_bound", "of_program", "proved_bound", "spent_by",
+    "deployed", "dual", "explained", "found", "largest_bias", "law_at", "tangent_size", "value_of", "law", "law_of", "with_outputs", "linear_bound", "of_program", "proved_bound", "consumes",
 }  # fmt: skip
 """Methods that other parts of the package call, with what they have made themselves."""
 

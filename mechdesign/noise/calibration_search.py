@@ -91,11 +91,11 @@ def consumed(
     """Enclose the budget of all rounds: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP; μ; the largest share of several points."""
     if isinstance(privacy, TradeOff):
         each = [(consumed(noise, part, deadline), budget_of(part)) for part in parts_of(privacy)]
-        how = PROVED if all(spent.how == PROVED for spent, _ in each) else RECOMPUTED
-        lower = max(round_down(Fraction(spent.lower) / Fraction(budget)) for spent, budget in each)
+        how = PROVED if all(used.how == PROVED for used, _ in each) else RECOMPUTED
+        lower = max(round_down(Fraction(used.lower) / Fraction(budget)) for used, budget in each)
         upper = max(
-            math.inf if spent.upper == math.inf else round_up(Fraction(spent.upper) / Fraction(budget))
-            for spent, budget in each
+            math.inf if used.upper == math.inf else round_up(Fraction(used.upper) / Fraction(budget))
+            for used, budget in each
         )
         return DeltaInterval(lower, upper, how)
     cases, rounds = noise.worst_cases, noise.in_rounds
@@ -366,7 +366,7 @@ class Requirement:
 
     def final(self, law: FrozenLaw, grid: str = "") -> float:
         """Return the budget that the returned law consumes, from above."""
-        return spent(self.query.noise(law), self.privacy, grid, self.deadline)
+        return used(self.query.noise(law), self.privacy, grid, self.deadline)
 
 
 def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
@@ -393,12 +393,12 @@ def _of_points(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
     )
 
 
-def spent(
+def used(
     noise: AdditiveNoise, privacy: CentralPrivacy, grid: str = "", deadline: Deadline | None = None
 ) -> float:
-    """Return an upper bound on the budget that all rounds consume; a "coarse" grid is faster for sampled rounds, a "fine" one is the verifier's."""
+    """Return an upper bound on the budget that all rounds consume, without the lower end that `consumed` adds; a "coarse" grid is faster for sampled rounds, a "fine" one is the verifier's."""
     if isinstance(privacy, TradeOff):
-        return max(spent(noise, part, grid, deadline) / budget_of(part) for part in parts_of(privacy))
+        return max(used(noise, part, grid, deadline) / budget_of(part) for part in parts_of(privacy))
     if not getattr(privacy, "delta", 0.0):
         # the verifier encloses the moments of laws without a closed form on cells, off by less than this
         closed = is_gaussian(noise.law) or noise.law.dist.name == "discrete_gaussian"
@@ -428,7 +428,7 @@ def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
         return lambda law: max(meter(law) / budget for meter, budget in parts)
     if getattr(privacy, "delta", 0.0) and query.sampling_rate == 1:
         return _planned(privacy, query, deadline)
-    return lambda law: spent(query.noise(law), privacy, "coarse", deadline)
+    return lambda law: used(query.noise(law), privacy, "coarse", deadline)
 
 
 def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:

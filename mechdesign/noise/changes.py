@@ -34,7 +34,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated_noise import EXACT, FULL, alike, column_spent, integers, largest_spent
+from mechdesign.noise.correlated_noise import EXACT, FULL, alike, column_bound, integers, most_consumed
 from mechdesign.problem.sensitivity import Sensitivity, count_of, signed_supports
 from mechdesign.typing import Array
 
@@ -84,9 +84,9 @@ class ChangeSet(ABC):
     def vectors(self) -> Array:
         """Return the corners, up to sign, shape (k, n)."""
 
-    def spent(self, strategy: Array) -> tuple[float, bool]:
+    def consumed(self, strategy: Array) -> tuple[float, bool]:
         """Return an upper bound on the budget that a change consumes under a strategy, and whether it is a rational number rounded up."""
-        return largest_spent(strategy, self.vectors())
+        return most_consumed(strategy, self.vectors())
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +152,12 @@ class Changes(Checked, ChangeSet):
     def vectors(self) -> Array:
         return self.most * signed_supports(self.size, self.l0, signed=self.signed)
 
-    def spent(self, strategy: Array) -> tuple[float, bool]:
+    def consumed(self, strategy: Array) -> tuple[float, bool]:
         if (two := alike(strategy)) is not None and strategy.shape == (self.size, self.size):
             return round_up(self._of_sizes(*two)), True
         if self.alone and self.size > EXACT:
-            return column_spent(strategy, self.most), False
-        return super().spent(strategy)
+            return column_bound(strategy, self.most), False
+        return super().consumed(strategy)
 
     def _of_sizes(self, p: Fraction, q: Fraction) -> Fraction:
         """Return the largest p² Σ v² + (2pq + n q²)(Σ v)² over the changes v; with free signs, Σ v of k counts lies between 0 and k a."""
@@ -385,10 +385,10 @@ class Patterns(Checked, ChangeSet):
     def vectors(self) -> Array:
         return self.most * self._vectors
 
-    def spent(self, strategy: Array) -> tuple[float, bool]:
-        """Return the bound of `ChangeSet.spent`; infinite where patterns are too many to list and the strategy's worst one is not known."""
+    def consumed(self, strategy: Array) -> tuple[float, bool]:
+        """Return the bound of `ChangeSet.consumed`; infinite where patterns are too many to list and the strategy's worst one is not known."""
         if self.listed:
-            return super().spent(strategy)
+            return super().consumed(strategy)
         k, b = self.participation.times, self.participation.step
         if np.array_equal(strategy, np.tril(strategy) - np.tril(strategy, -b)):
             return round_up(Fraction(self.most) ** 2 * _most_apart(strategy, k, b)), True
@@ -396,7 +396,7 @@ class Patterns(Checked, ChangeSet):
         steady = np.array_equal(strategy, np.tril(linalg.toeplitz(column)))
         if not steady or column[-1] < 0 or (np.diff(column) > 0).any():
             return math.inf, True
-        return largest_spent(strategy, self.most * self.first)
+        return most_consumed(strategy, self.most * self.first)
 
 
 def _most_apart(strategy: Array, times: int, apart: int) -> Fraction:

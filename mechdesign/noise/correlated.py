@@ -332,7 +332,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         """Return the law of a strategy, scaled until it keeps the budget in exact arithmetic."""
         asked, span = self.workload, self.subspace
         rows = fixed_point.triangular(rows) if asked is not None and asked.causal else rows
-        kept = within_budget(rows, self.budget, lambda r: self.spent_by(r)[0])
+        kept = within_budget(rows, self.budget, lambda r: self.consumes(r)[0])
         if asked is not None:
             return StrategyNoise(asked, kept, self.budget)
         return CorrelatedGaussianNoise(kept, self.budget, span.coordinates, span.lift)
@@ -358,15 +358,15 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             inside = law.span.lift is None or all(map(law.span.inside, self.change_set.vectors()))
             claim = "noise reaches every direction of the set"
             yield proofs.Claim(claim, proofs.PROVED, 0.0 if inside else -math.inf, inside)
-        yield from budget_claims(self.spent_by(law.rows, coordinates), self.budget, self.worth)
+        yield from budget_claims(self.consumes(law.rows, coordinates), self.budget, self.worth)
         room = stated.value * (1 + ROUNDING) - self.cost(law)
         yield proofs.Claim.of(f"the loss is at most {stated.value:.9g}", proofs.RECOMPUTED, room)
 
-    def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
+    def consumes(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
         """Return an upper bound on the budget that a change consumes under R, whose columns are the coordinates with noise, and whether it is rational."""
         if coordinates is not None and coordinates != self.subspace.coordinates:
-            return Listed(self.change_set.vectors()[:, coordinates]).spent(rows)
-        return self._held.spent(rows)
+            return Listed(self.change_set.vectors()[:, coordinates]).consumed(rows)
+        return self._held.consumed(rows)
 
     def cost(self, law: LinearNoise) -> float:
         """Return the error of a law's answers."""
@@ -447,16 +447,16 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         changes = Sensitivity(linf=self.changes.most, l0=self.changes.l0, neighbours=self.neighbours)
         return Protection(self.changes.size, changes, signed=self.changes.signed)
 
-    def spent(self, law: LinearNoise) -> Array:
+    def consumed(self, law: LinearNoise) -> Array:
         """Return the share of the budget that each listed vector consumes, at most 1; where none is listed that of the worst change."""
-        most = self.spent_by(law.rows)[0]
+        most = self.consumes(law.rows)[0]
         if not len(self.vectors):
             return np.array([most / self.budget])
         held = self.vectors if self.workload is not None else self.vectors[:, self.subspace.coordinates]
         return np.asarray(np.minimum(((held @ law.rows.T) ** 2).sum(axis=1), most) / self.budget)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        budget, used = self.budget, self.spent(result.mechanism) * self.budget
+        budget, used = self.budget, self.consumed(result.mechanism) * self.budget
         duals = result.duals
         own: Any = () if duals is None else duals.loc[duals["family"] == "privacy", "dual"].to_numpy()
         return covariance_audit("privacy", used, budget, own if len(own) == len(used) else math.nan)
@@ -464,7 +464,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each answer; for numbers themselves a row for each listed change."""
         if self.workload is None and len(self.vectors):
-            used = self.spent(result.mechanism)
+            used = self.consumed(result.mechanism)
             return pd.DataFrame({"vector": np.arange(len(used)), "spent": used})
         variances = result.mechanism.variances
         return pd.DataFrame(
@@ -492,7 +492,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             yield "one scale for all", longest * (1.0 if self.largest else size)
 
     def lines(self, result: Result) -> list[str]:
-        law, used = result.mechanism, self.spent(result.mechanism)
+        law, used = result.mechanism, self.consumed(result.mechanism)
         what = f"{self.change_set.size} numbers" if self.workload is None else str(self.workload)
         streams = "; answers can be streamed" if isinstance(law, StrategyNoise) and law.streams else ""
         return [
@@ -501,7 +501,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         ]
 
     def describe(self, result: Result) -> Description:
-        used = f"at most {at_most(float(self.spent(result.mechanism).max()))} of the budget consumed"
+        used = f"at most {at_most(float(self.consumed(result.mechanism).max()))} of the budget consumed"
         changed = isinstance(self.changes, Changes | Patterns)
         moved = (
             self.changes.words()

@@ -363,7 +363,7 @@ def _quotients(numbers: Integers, divisor: int) -> Array:
     return np.asarray(np.clip(numbers, -top, top) / divisor, dtype=float)
 
 
-def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
+def most_consumed(whitening: Array, vectors: Array) -> tuple[float, bool]:
     r"""Return the largest :math:`\lVert R v \rVert^2` over the rows v, rounded up, and whether it is exact before that.
 
     Doubles with an error bound select the vectors that can be the worst; up to 64 dimensions their budget is then computed as a
@@ -388,14 +388,14 @@ def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
     return round_up(Fraction(int((image * image).sum(axis=1).max())) * (r_unit * v_unit) ** 2), True
 
 
-def column_spent(strategy: Array, most: float) -> float:
+def column_bound(strategy: Array, most: float) -> float:
     r"""Return the largest :math:`\lVert R a e_j \rVert^2` over the columns j of R, rounded up: one entry changes, by a.
 
     A sum of r squares is off by at most r + 2 roundings in any order of summation; each underflow is less than `TINY`.
 
     Examples
     --------
-    >>> 25.0 <= column_spent(np.array([[3.0, 1.0], [4.0, 1.0]]), 1.0) <= 25.0 + 1e-12
+    >>> 25.0 <= column_bound(np.array([[3.0, 1.0], [4.0, 1.0]]), 1.0) <= 25.0 + 1e-12
     True
     """
     with np.errstate(over="ignore"):

@@ -40,7 +40,7 @@ from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Covariance
-from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, largest_spent
+from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, most_consumed
 from mechdesign.noise.covariance_bound import (
     CovarianceBound,
     DeclaredCovariance,
@@ -167,9 +167,9 @@ class CovarianceProblem(Problem):
         """The slack of the requirements beyond the budget."""
         return min(budget_worth(asked.privacy, self.budget) for asked in self.declared.privacy)
 
-    def spent_by(self, rows: Array) -> tuple[float, bool]:
+    def consumes(self, rows: Array) -> tuple[float, bool]:
         """Return an upper bound on the budget that a change consumes under R, and whether it is a rational number rounded up."""
-        return largest_spent(rows, self.declared.changes)
+        return most_consumed(rows, self.declared.changes)
 
     def value_of(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> float:
         """Return an upper bound on the objective."""
@@ -194,7 +194,7 @@ class CovarianceProblem(Problem):
         law = instance("law", stated.law, CorrelatedGaussianNoise)
         if law.lift is not None or law.budget != self.budget or law.dimension != declared.n:
             raise DesignError("law: must be of the question and budget")
-        yield from budget_claims(self.spent_by(law.rows), self.budget, self.worth)
+        yield from budget_claims(self.consumes(law.rows), self.budget, self.worth)
         DesignError.when(len(given) != declared.further, "given: must hold the problem's further variables")
         yield Claim.of(f"the objective is at most {value:.9g}", PROVED, value - self.value_of(law, given))
         for k, label in enumerate(declared.labels):
@@ -238,7 +238,7 @@ class CovarianceProblem(Problem):
         declared, law = self.declared, result.mechanism
         bound = next((p for p in result.proofs if isinstance(p, CovarianceBound)), None)
         witness = next((p.given for p in result.proofs if isinstance(p, LawProof)), ())
-        used = np.minimum(((declared.changes @ law.rows.T) ** 2).sum(axis=1), self.spent_by(law.rows)[0])
+        used = np.minimum(((declared.changes @ law.rows.T) ** 2).sum(axis=1), self.consumes(law.rows)[0])
         dual = math.nan if bound is None else bound.prices(declared)
         kept = covariance_audit(declared.privacy[0].label, used, self.budget, dual)
         cells = np.concatenate([law.covariance.ravel(), [float(t) for t in witness]])
@@ -260,7 +260,7 @@ class CovarianceProblem(Problem):
         return found
 
     def describe(self, result: Result) -> Description:
-        used, small = at_most(self.spent_by(result.mechanism.rows)[0] / self.budget), self.declared.n <= SHOWN
+        used, small = at_most(self.consumes(result.mechanism.rows)[0] / self.budget), self.declared.n <= SHOWN
         return self._described(
             f"Correlated Gaussian noise for {self.declared.n} numbers",
             f"{self.protection()} Gaussian noise is added, its coordinates correlated.",

@@ -291,7 +291,7 @@ class Lagrangian:
         if (found.multipliers < 0).any() or (rows[~asked.coupling[2]] < 0).any():
             raise ResultFormatError("a multiplier of an inequality is negative")
         self.asked, members, self.constant = asked, asked.member.tolist(), arb(0)
-        self.weight, self.spent, self.slope, self.log = ([ZERO] * asked.count for _ in range(4))
+        self.weight, self.decay, self.slope, self.log = ([ZERO] * asked.count for _ in range(4))
         self.unit = moment(asked.noise, asked.order) if costs else arb(0)
         for g, w in zip(members, asked.weights.tolist()):
             self.weight[g] += rational(w)
@@ -299,7 +299,7 @@ class Lagrangian:
             self.constant -= arb(y * rational(asks.most))
             for g, v in zip(members, profile.tolist()):
                 if v and y:
-                    self.spent[g] += y * rational(v) ** asked.exponent
+                    self.decay[g] += y * rational(v) ** asked.exponent
         for one, nu in zip(asked.coupled, map(rational, rows.tolist())):
             if asked.logarithmic and one.ratio:
                 (g, a), (h, b) = sorted(one.terms.items(), key=lambda term: term[1] < 0)
@@ -315,18 +315,18 @@ class Lagrangian:
     @cached_property
     def _doubles(self) -> tuple[Array, ...]:
         """Logarithms of W and of A, and d and c, in doubles."""
-        weight, spent = (
+        weight, decay = (
             np.array([float(arb(v).log()) if v > 0 else -np.inf for v in values])
-            for values in ([self.unit * w for w in self.weight], self.spent)
+            for values in ([self.unit * w for w in self.weight], self.decay)
         )
-        return weight, spent, *(np.array(list(map(float, values))) for values in (self.slope, self.log))
+        return weight, decay, *(np.array(list(map(float, values))) for values in (self.slope, self.log))
 
     def terms(self, logs: Array) -> tuple[Array, ...]:
         """Return W s^p, A/s^m, d s and c at these logarithms of scales, in doubles."""
-        weight, spent, slope, log = self._doubles
+        weight, decay, slope, log = self._doubles
         with np.errstate(over="ignore", invalid="ignore"):
             rise = np.exp(weight + self.asked.order * logs)
-            fall = np.where(spent > -np.inf, np.exp(spent - self.asked.exponent * logs), 0.0)
+            fall = np.where(decay > -np.inf, np.exp(decay - self.asked.exponent * logs), 0.0)
             return rise, fall, np.where(slope != 0, slope * np.exp(logs), 0.0), log
 
     def slopes(self, scales: Array) -> Array:
@@ -338,9 +338,9 @@ class Lagrangian:
 
     def minimisers(self) -> Array:
         """Return where the functions are least within the limits, in doubles."""
-        p, m, (weight, spent, slope, log) = self.asked.order, self.asked.exponent, self._doubles
+        p, m, (weight, decay, slope, log) = self.asked.order, self.asked.exponent, self._doubles
         with np.errstate(invalid="ignore"):
-            logs = (math.log(m / p) + spent - weight) / (p + m)
+            logs = (math.log(m / p) + decay - weight) / (p + m)
         if slope.any() or log.any():
             low, high = np.full((2, len(logs)), [[-700.0], [700.0]])
             for _ in range(64):
@@ -355,7 +355,7 @@ class Lagrangian:
         """Return a ball whose lower end is below the least cost of scales that cost at most `most`; not finite where nothing is proved."""
         asked, total, (low, high, _) = self.asked, self.constant, self.asked.reduced
         for g, s in enumerate(self.minimisers().tolist()):
-            terms, end = (self.unit * arb(self.weight[g]), self.spent[g], self.slope[g], self.log[g]), high[g]
+            terms, end = (self.unit * arb(self.weight[g]), self.decay[g], self.slope[g], self.log[g]), high[g]
             if (
                 self.slope[g] < 0 and self.unit > 0 and most < math.inf
             ):  # no single scale costs more than `most`
@@ -385,16 +385,16 @@ def _least(
     p: float, m: int, terms: tuple[arb, fmpq, fmpq, fmpq], low: fmpq, high: fmpq | None, near: float
 ) -> arb:
     """Return a ball whose lower end is below the least of φ within the limits; not finite where nothing is proved."""
-    (weight, spent, slope, log), order = terms, arb(p)
+    (weight, decay, slope, log), order = terms, arb(p)
 
     def parts(s: fmpq) -> tuple[arb, arb]:
         """Return φ and σ."""
-        rise, fall = weight * power(s, p), arb(spent / s**m) if spent else arb(0)
+        rise, fall = weight * power(s, p), arb(decay / s**m) if decay else arb(0)
         linear = slope * s
         value = rise + fall + arb(linear) + (arb(log) * arb(s).log() if log else 0)
         return value, order * rise - m * fall + arb(linear + log)
 
-    if not (spent or log) and slope >= 0:
+    if not (decay or log) and slope >= 0:
         return parts(low)[0]
     if not near < math.inf:  # a large scale costs nothing
         return arb(0) if slope >= 0 and not log else arb("nan")

@@ -502,7 +502,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             what = f"a density that is constant on {count} cells"
             if self.integer:
                 what = f"on the whole numbers, {count} of them listed"
-            spent = ", ".join(at_most(v, 4) for v, (_, d) in zip(self._spent(law), self.points) if d)
+            spent = ", ".join(at_most(v, 4) for v, (_, d) in zip(self._deltas(law), self.points) if d)
             exact = f"exact δ at most {spent}" if spent else "pure, exactly"
         return Description(
             title=f"{'Optimal' if self.dimension == 1 else 'Independent'} noise for {numbers}",
@@ -556,12 +556,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             laws |= {name: noise.law for name, noise in self._usual().items()}
         return draw_laws(laws, **options)
 
-    def _spent(self, law: CellNoise | IntegerNoise) -> list[float]:
+    def _deltas(self, law: CellNoise | IntegerNoise) -> list[float]:
         """Return δ of all coordinates together, for every pair."""
         return [float(self.moved * law.exact_delta(Fraction(e) / self.moved)) for e, _ in self.points]
 
     def _exact(self, law: CellNoise | IntegerNoise) -> str:
-        pairs = zip(self._spent(law), self.points)
+        pairs = zip(self._deltas(law), self.points)
         return "exact delta: " + ", ".join(f"{spent:.9g} (asked: {d:.9g})" for spent, (_, d) in pairs)
 
     def _usual(self) -> dict[str, AdditiveNoise]:

@@ -36,7 +36,7 @@ from mechdesign.model.expressions import OwnRows, rows_of
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
-from mechdesign.noise.scales_solving import ScalesProgram, largest_spent, solve_scales
+from mechdesign.noise.scales_solving import ScalesProgram, best_prices, solve_scales
 from mechdesign.noise.separable import (
     CLOSED,
     ROUNDING,
@@ -496,7 +496,7 @@ class AllocationPage(ScalesDesign):
         scales, proof = result.mechanism.scales, next(iter(result.proofs), None)
         if proof is None:
             changes = changes_within(self.asked[0])
-            prices = None if changes is None else largest_spent(changes, scales)[1]
+            prices = None if changes is None else best_prices(changes, scales)[1]
         else:
             prices = instance("proofs", proof, AllocationProof).price(0)
         return slack(self.asked[0], scales, prices)
@@ -535,7 +535,7 @@ class AllocationPage(ScalesDesign):
         lam, m, budget = self.sensitivities, self.asked[0].exponent, self.budget
         norm, rescaled = float(np.linalg.norm(lam, m)), float(len(lam))
         if (changes := changes_within(self.asked[0])) is not None:
-            norm, rescaled = (largest_spent(changes, s)[0] for s in (np.ones(len(lam)), lam))
+            norm, rescaled = (best_prices(changes, s)[0] for s in (np.ones(len(lam)), lam))
             norm **= 1 / m
         allowed = f"must be positive and at most {norm:g}, the norm of the profile or of the largest change"
         if overall is not None and not 0 < number("overall", overall, allowed) <= norm * (1 + 1e-12):
@@ -613,14 +613,14 @@ class AllocationPage(ScalesDesign):
             more.append(
                 "Shape and scale are searched for each number: other laws of the family may cost less."
             )
-        spent = f"composed exactly: {self._measure} {at_most(self._used(result))}" if mixed else ""
+        exact = f"composed exactly: {self._measure} {at_most(self._used(result))}" if mixed else ""
         weighted = "" if self.weights is None else ", weighted"
         return Description(
             title=f"{noise} noise for {len(self.sensitivities)} numbers",
             what=f"{self.protection()} {noise} noise of its own {'parameters' if mixed else 'scale'} is added to each number, independently.",
             loss=f"sum of E|noise|^{shown(self.loss)} over the numbers{weighted}",
             more=tuple(more),
-            consumed=spent or f"{at_most(float(self.shares(result).sum()))} of the budget consumed",
+            consumed=exact or f"{at_most(float(self.shares(result).sum()))} of the budget consumed",
             picture="The standard deviation of the noise on each number, by its type."
             if mixed
             else "Above: the scale of the noise on each number. Below: the share of the budget that each number consumes.",
@@ -649,7 +649,7 @@ def draw_types(deviations: Array, kinds: Sequence[str], **options: float) -> Fig
     return fig
 
 
-def draw_scales(sensitivities: Array, scales: Mapping[str, Array], spent: Array, **options: float) -> Figure:
+def draw_scales(sensitivities: Array, scales: Mapping[str, Array], shares: Array, **options: float) -> Figure:
     """Draw the scales of each mechanism, the last of which is the allocation, and its shares of the budget."""
     fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
     size, (*others, own) = len(sensitivities), scales
@@ -658,11 +658,11 @@ def draw_scales(sensitivities: Array, scales: Mapping[str, Array], spent: Array,
     x = np.arange(size) if few else np.linspace(0, size - 1, len(order))
     if few:
         above.bar(x, scales[own], width=0.7, color=COLOURS[5], label=own)
-        below.bar(x, spent, width=0.7, color=COLOURS[5])
+        below.bar(x, shares, width=0.7, color=COLOURS[5])
         below.set_xticks(x[:: 1 + len(x) // 12])
     else:
         above.plot(x, scales[own][order], color=COLOURS[0], label=own)
-        below.plot(x, spent[order], color=COLOURS[0])
+        below.plot(x, shares[order], color=COLOURS[0])
     for k, name in enumerate(others, start=1):
         line = above.plot(x, scales[name][order], "--", color=COLOURS[k], label=name)
         if few:

@@ -421,21 +421,21 @@ def allocate_several(
     scales = np.where(lost, changes.sizes * (1e12 / budget ** (1 / m)), scales)
     one, two, three = worst.prices
     prices = changes.prices(scales) or (one * budget, two * budget, three * budget)
-    margin, spent = 4e-16, changes.rounded(scales, prices)
-    while spent > budget:
-        factor = (spent / budget) ** (1 / m) * (1 + margin)
+    margin, consumed = 4e-16, changes.rounded(scales, prices)
+    while consumed > budget:
+        factor = (consumed / budget) ** (1 / m) * (1 + margin)
         allowed = "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
         refuse(
             not 0 < factor < math.inf, "sensitivities", (changes.sizes.min(), changes.sizes.max()), allowed
         )
         scales, margin = scales * factor, 2 * margin
         prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
-        spent = changes.rounded(scales, prices)
+        consumed = changes.rounded(scales, prices)
     multiplier, shares = np.array([best.multiplier]), worst.shares[None] if changes.rarer else None
     return scales, best, Multipliers(multiplier, None, np.array([prices]), worst.mix[None], shares)
 
 
-def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
+def best_prices(changes: Changes, scales: Array) -> tuple[float, Prices]:
     """Return an upper bound on the budget that a change consumes at these scales, exact under one row, and the prices that prove it."""
     prices = changes.prices(scales)
     if prices is None:
@@ -445,4 +445,4 @@ def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
         solver = "clarabel" if rows[-1].degree == 2 else None
         prices = _in_units(changes, answered(program, solver, Deadline(), {}).primal["prices "] * size)
-    return float(changes.spent(scales, prices)), prices
+    return float(changes.consumed(scales, prices)), prices

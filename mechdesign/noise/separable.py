@@ -20,7 +20,7 @@ gives :math:`s_g^{p+m} \propto \Lambda_g^m / W_g`.
 .. math:: \sum x_i \le c, \quad \sum a_i x_i \le L_1, \quad \sum a_i^2 x_i^{2/m} \le L_2^2,
 
 and any prices :math:`\theta \ge 0` of these three rows prove an upper bound on the budget of any change
-(`Changes.spent`; the first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x
+(`Changes.consumed`; the first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x
 ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace noise.
 Else it is safe. Least loss under it is a saddle point: the worst mix of changes, x, maximises the concave
 :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), and the best scales are those of the profile
@@ -166,8 +166,8 @@ class Separable:
         scales = power(self.sensitivity, m / (p + m))
         if self.weight is not None:
             scales /= power(self.weight, 1 / (p + m))
-        total = self._spent(scales)
-        # 2e-14 more keeps the budget by `spent` at once
+        total = self._used(scales)
+        # 2e-14 more keeps the budget by `consumed` at once
         scales *= (total / self.budget) ** (1 / m) * (1 + 2e-14)
         if not scales.max() < math.inf:
             ends = float(self.sensitivity.min()), float(self.sensitivity.max())
@@ -195,11 +195,11 @@ class Separable:
             raise overflowing(self.order)
         return loss
 
-    def spent(self, scales: Array) -> float:
+    def consumed(self, scales: Array) -> float:
         """Return Σ (Λ_g / s_g)^m, rounded up."""
-        return self._spent(scales) * (1 + SUM_ERROR)
+        return self._used(scales) * (1 + SUM_ERROR)
 
-    def _spent(self, scales: Array) -> float:
+    def _used(self, scales: Array) -> float:
         def terms(k: slice, work: Array) -> Array:
             np.divide(self.sensitivity[k], scales[k], out=work)
             return power(work, self.exponent, out=work) if self.exponent != 1 else work
@@ -208,10 +208,10 @@ class Separable:
 
     def keeps(self, scales: Array) -> bool:
         """Return whether the scales keep the budget, by the sum rounded up or, if that does not decide, the rational sum."""
-        spent = self._spent(scales)
-        if spent * (1 + SUM_ERROR) <= self.budget:
+        consumed = self._used(scales)
+        if consumed * (1 + SUM_ERROR) <= self.budget:
             return True
-        if not spent * (1 - SUM_ERROR) <= self.budget or len(scales) > EXACT:
+        if not consumed * (1 - SUM_ERROR) <= self.budget or len(scales) > EXACT:
             return False
         return exact_consumption(self.sensitivity, scales, self.exponent) <= Fraction(self.budget)
 
@@ -234,7 +234,7 @@ class Separable:
                 return self.clip(scales * math.exp(u))
 
         def excess(u: float) -> float:
-            return self.spent(wider(u)) - self.budget
+            return self.consumed(wider(u)) - self.budget
 
         if excess(700.0) > 0 and self.keeps(wider(700.0)):
             return wider(700.0)  # the limits take all of the budget
@@ -267,7 +267,7 @@ class Separable:
         free = self.order * self.unlimited()[1] / (self.exponent * self.budget)
 
         def excess(log_y: float) -> float:
-            return math.log(max(self._spent(self.minimisers(free * math.exp(log_y))), 1e-300) / self.budget)
+            return math.log(max(self._used(self.minimisers(free * math.exp(log_y))), 1e-300) / self.budget)
 
         if excess(-300.0) <= 0:
             return 0.0
@@ -281,7 +281,7 @@ class Separable:
     def dual(self, y: float) -> tuple[float, float]:
         """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound on its error."""
         best = self.minimisers(max(y, 1e-300))
-        terms = weighted_moment(best, self.order, self.weight) + y * self._spent(best)
+        terms = weighted_moment(best, self.order, self.weight) + y * self._used(best)
         return terms - y * self.budget, SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
 
 
@@ -405,7 +405,7 @@ class Changes:
             return False
         return not any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True))
 
-    def spent(self, scales: Array, prices: Prices) -> Fraction | float:
+    def consumed(self, scales: Array, prices: Prices) -> Fraction | float:
         """Return an upper bound on the budget of any change, by weak duality: rational while that is fast, else rounded up."""
         if not self.priced(scales, prices):
             return math.inf
@@ -475,13 +475,13 @@ def changes_within(asked: ScalesPrivacy) -> Changes | None:
     return found if found.rows() else None
 
 
-def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> Fraction | float:
+def consumed(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> Fraction | float:
     """Return an upper bound on the budget of any change: a sum of fractions up to 2,000 numbers, rounded up beyond."""
     lam, changes = asked.sensitivities, changes_within(asked)
     if np.any((scales <= 0) & (lam > 0)):
         return math.inf
     if changes is not None:
-        return changes.spent(scales, prices or (0.0, 0.0, 0.0))
+        return changes.consumed(scales, prices or (0.0, 0.0, 0.0))
     if len(lam) <= EXACT:
         return exact_consumption(lam, scales, asked.exponent)
     ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
@@ -490,7 +490,7 @@ def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
 
 def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> float:
     """Return the remaining budget; its sign is exact."""
-    most = spent(asked, scales, prices)
+    most = consumed(asked, scales, prices)
     return float(Fraction(asked.budget) - Fraction(most)) if most < math.inf else -math.inf
 
 

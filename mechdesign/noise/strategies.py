@@ -128,7 +128,7 @@ def strategy_error(
     workload: Workload, changes: ChangeSet, strategy: Array, *, largest: bool, answers: Array | None = None
 ) -> float:
     """Return the error of the workload from a strategy at μ = 1, by least squares or by the matrix `answers`."""
-    spent = changes.spent(strategy)[0]
+    spent = changes.consumed(strategy)[0]
     if answers is None:
         spread = np.linalg.inv(np.linalg.qr(strategy, mode="r"))
         if not largest:

@@ -31,7 +31,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name
 from mechdesign.noise.calibration_search import budget_of, consumed
 from mechdesign.noise.families import opendp_measurement
-from mechdesign.plan.search import Item, spent, tally, together
+from mechdesign.plan.search import Item, tally, together, total
 from mechdesign.plan.tasks import Count, Histogram, LinearQueries, Part, Sum, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.law_moments import is_gaussian
@@ -476,7 +476,7 @@ class PlanPage(Design):
         order = self._order
         if search.privacy is not None:
             order = math.inf if search.pure(chosen) else 1 + search.tilt(chosen)
-        largest = max((spent([chosen[k] for k in chain], order) for chain in search.chains), default=math.nan)
+        largest = max((total([chosen[k] for k in chain], order) for chain in search.chains), default=math.nan)
         left = self.left_for_noise
         answers = self.rounds * sum(item.part.answers or item.part.dimension for item, _ in chosen)
         joint = 0.025 / max(answers, 1)

@@ -330,7 +330,7 @@ class Search:
     def over(self, chosen: Sequence[Choice], chain: Sequence[int], order: float) -> float:
         """Return the logarithm of a chain's consumption over the budget."""
         if self.privacy is None:
-            return math.log(spent([chosen[k] for k in chain], order) / self.budget)
+            return math.log(total([chosen[k] for k in chain], order) / self.budget)
         delta = composed([chosen[k] for k in chain], self.privacy)
         return math.log(max(delta / self.privacy.delta, _NONE))
 
@@ -340,7 +340,7 @@ class Search:
 
     def pure(self, chosen: Sequence[Choice]) -> bool:
         """Whether no loss exceeds ε, up to rounding."""
-        most = max(spent([chosen[k] for k in chain], math.inf) for chain in self.chains)
+        most = max(total([chosen[k] for k in chain], math.inf) for chain in self.chains)
         return self.privacy is not None and most <= self.budget * (1 + 1e-12)
 
     # -- prices ------------------------------------------------------------------------------------------
@@ -465,7 +465,7 @@ class Search:
 
         def exponent(log_theta: float) -> float:
             theta = math.exp(log_theta)
-            return theta * (spent(taken, 1 + theta) - self.budget)
+            return theta * (total(taken, 1 + theta) - self.budget)
 
         found = optimize.minimize_scalar(
             exponent, bounds=(-8.0, 8.0), method="bounded", options={"xatol": 1e-3}
@@ -480,7 +480,7 @@ def tally(chosen: Sequence[Choice]) -> list[tuple[Item, float, int]]:
     return [(known[key], key[1], count) for key, count in copies.items()]
 
 
-def spent(chosen: Sequence[Choice], order: float) -> float:
+def total(chosen: Sequence[Choice], order: float) -> float:
     """Return D of this order, for all choices."""
     return math.fsum(count * item.consumed(scale, order) for item, scale, count in tally(chosen))
 
@@ -528,7 +528,7 @@ def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -
 
 def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
     """Return an upper bound of the composition's δ at ε, with discrete normal noise treated as normal."""
-    if spent(chosen, math.inf) <= privacy.epsilon:
+    if total(chosen, math.inf) <= privacy.epsilon:
         return 0.0
     terms, normal = [], [0.0]
     for item, scale, copies in tally(chosen):

@@ -363,7 +363,7 @@ class LinearQueries(Task):
             rows = len(law.strategy)
             changes = Histogram(size).slots(neighbours)[0][0].sensitivity
             if strategy is not None:
-                spent, _ = Changes(size, min(moved, size), 1.0, signed=True).spent(strategy)
+                spent, _ = Changes(size, min(moved, size), 1.0, signed=True).consumed(strategy)
                 column = float(np.abs(strategy).sum(axis=0).max()) * (1 + (rows + 8) * 2.0**-52)
                 changes = Sensitivity(
                     l1=round_up(moved * Fraction(column) + rows * Fraction(_GRAIN)),

@@ -283,14 +283,14 @@ def separated(asked: Question, proof: Json, profiles: list[list[float]], value: 
     logarithmic = all(one or other for one, other in zip(ratio, from_above))
     if len(multipliers) != len(groups.coupled) or not (logarithmic or asked.order >= 1):
         raise Refused("multipliers of other rows, or a problem that is not convex")
-    weight, spent, slope, log = ([ZERO] * count for _ in range(4))
+    weight, decay, slope, log = ([ZERO] * count for _ in range(4))
     unit, fixed = moment(asked.order, laplace), list[Decimal]()
     for i, g in enumerate(groups.member):
         weight[g] += unit * Decimal(asked.weights[i])
     for need, y, profile in zip(asked.needs, map(Decimal, proof["multipliers"]), profiles, strict=True):
         fixed.append(-y * largest_budget(need, laplace))
         for g, v in zip(groups.member, profile, strict=True):
-            spent[g] += y * Decimal(v) ** asked.exponent
+            decay[g] += y * Decimal(v) ** asked.exponent
     for (equal, terms, offset), of_two, nu in zip(groups.coupled, ratio, map(Decimal, multipliers)):
         refuse(nu < 0 and not equal, "a multiplier of an inequality that is negative")
         if of_two and logarithmic:
@@ -308,7 +308,7 @@ def separated(asked: Question, proof: Json, profiles: list[list[float]], value: 
         if slope[g] < 0:  # no scale alone costs more than all
             ceiling = max((Decimal(value) / weight[g]) ** (1 / Decimal(asked.order)) * ROUND, start)
             end = ceiling if end is None else min(end, ceiling)
-        phi = Phi(asked.order, asked.exponent, weight[g], spent[g], slope[g], log[g])
+        phi = Phi(asked.order, asked.exponent, weight[g], decay[g], slope[g], log[g])
         parts.append(phi.least(start, end))
     total = sum(fixed, ZERO) + sum((value for value, _ in parts), ZERO)
     size = sum(map(abs, fixed), ZERO) + sum((most for _, most in parts), ZERO)
@@ -321,21 +321,21 @@ class Phi(NamedTuple):
     p: float
     m: int
     weight: Decimal
-    spent: Decimal
+    decay: Decimal
     slope: Decimal
     log: Decimal
 
     def parts(self, s: Decimal) -> tuple[Decimal, Decimal, Decimal]:
         """φ, σ and the size of their terms."""
-        p, m, weight, spent, slope, log = self
-        order, rise, fall = Decimal(p), weight * power(s, p), spent / s**m if spent else ZERO
+        p, m, weight, decay, slope, log = self
+        order, rise, fall = Decimal(p), weight * power(s, p), decay / s**m if decay else ZERO
         terms = rise, fall, slope * s, log * s.ln() if log else ZERO
         size = (order + 2) * sum(map(abs, terms), abs(log))
         return sum(terms, ZERO), order * rise - m * fall + slope * s + log, size
 
     def least(self, low: Decimal, high: Decimal | None) -> tuple[Decimal, Decimal]:
         """Return a lower bound of φ within the limits, and the size of the terms that it sums."""
-        if not (self.spent or self.log) and self.slope >= 0:
+        if not (self.decay or self.log) and self.slope >= 0:
             value, _, size = self.parts(low)
             return value, size
         start = Decimal(self.root())
@@ -352,8 +352,8 @@ class Phi(NamedTuple):
 
     def root(self) -> float:
         """Where σ is 0, in doubles."""
-        p, m, (weight, spent, slope, log) = self.p, self.m, map(float, self[2:])
-        rises, falls = math.log(p * weight), math.log(m * spent) if spent else -math.inf
+        p, m, (weight, decay, slope, log) = self.p, self.m, map(float, self[2:])
+        rises, falls = math.log(p * weight), math.log(m * decay) if decay else -math.inf
         if not slope and not log:
             return math.exp((falls - rises) / (p + m))
 

@@ -18,8 +18,9 @@ from scipy import integrate, optimize, stats
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.noise import separable
 from mechdesign.noise.scales_solving import mix_of, worst_mix
-from mechdesign.noise.separable import Changes, gini, layer_profile, majorizes, spent
+from mechdesign.noise.separable import Changes, gini, layer_profile, majorizes
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify
@@ -41,7 +42,7 @@ noises = st.sampled_from(["gaussian", "laplace"])
 def consumed(result) -> Fraction:
     """What the proof says that the worst change consumes of the budget, in fractions."""
     (proof,) = result.proofs
-    return Fraction(spent(result.design.requirement, result.mechanism.scales, proof.price(0)))
+    return Fraction(separable.consumed(result.design.requirement, result.mechanism.scales, proof.price(0)))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ BUDGETS = {"laplace": PURE, "gaussian": NEAR}
 POWER = {"laplace": 1, "gaussian": 2}
 
 
-def spent_by(result, v: np.ndarray) -> np.ndarray:
+def consumes(result, v: np.ndarray) -> np.ndarray:
     scales = np.where(result.mechanism.scales > 0, result.mechanism.scales, 1.0)
     return ((np.abs(v) / scales) ** result.design.requirement.exponent).sum(axis=-1)
 
@@ -228,7 +229,7 @@ def test_few_of_many_against_sums_of_the_largest(noise, l0, loss):
     corners = [
         np.isin(np.arange(len(EACH)), some) * np.array(EACH) for some in itertools.combinations(moved, l0)
     ]
-    most = spent_by(result, np.array(corners)).max()
+    most = consumes(result, np.array(corners)).max()
     assert most <= design.budget * (1 + 1e-13) and most == pytest.approx(design.budget, rel=1e-12)
     u = cp.Variable(len(moved))  # log scales over those found: well conditioned
     losses = weights[moved] * result.mechanism.scales[moved] ** loss
@@ -426,7 +427,7 @@ def test_what_prices_prove_of_changes_they_prove_of_mixes(drawn, order):
         part = rng.uniform(0, 1, len(scales)) ** (1 / m)
         for mix in (found.mix, found.mix * part):
             assert asked.reached(mix, found.shares)
-            assert ((mix / scales) ** m).sum() <= float(asked.spent(scales, prices)) * (1 + 1e-12)
+            assert ((mix / scales) ** m).sum() <= float(asked.consumed(scales, prices)) * (1 + 1e-12)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import CovarianceBound
-from mechdesign.noise.correlated_noise import inverse_rows, largest_spent
+from mechdesign.noise.correlated_noise import inverse_rows, most_consumed
 from mechdesign.noise.covariance_bound import cost_between, dual_below, factor_below, is_below, polar
 from mechdesign.verifier.verify import verify
 from tests.programs import refused
@@ -355,7 +355,7 @@ def test_one_hot_needs_k_times_less_than_its_profile(k) -> None:
 def test_no_direction_of_the_set_is_left_bare(vectors, rank) -> None:
     result = md.CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
     assert accepted(result)
-    used = result.design.spent(result.mechanism)
+    used = result.design.consumed(result.mechanism)
     assert result.mechanism.span.rank == rank and np.isfinite(used).all()
     assert used.max() == pytest.approx(1.0, rel=1e-12)
     # exact: dᵀΣ⁻¹d = |R d_P|² in rationals
@@ -384,7 +384,7 @@ def test_what_is_spent_is_the_exact_maximum(m, k, spread, seed) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, (m, k)) * 10.0 ** (spread * rng.integers(0, 100, k))
     whitening = rng.normal(size=(k, k)) * 10.0 ** (-spread * rng.integers(0, 100, k))
-    found, exact = largest_spent(whitening, vectors)
+    found, exact = most_consumed(whitening, vectors)
     r = [[Fraction(x) for x in row] for row in whitening.tolist()]
     most = max(
         sum(sum((a * Fraction(b) for a, b in zip(row, v)), Fraction(0)) ** 2 for row in r)

@@ -239,13 +239,13 @@ def test_the_worst_pattern_of_a_banded_strategy(n: int, k: int, b: int, signed: 
     rng = np.random.default_rng(n + 10 * k + 100 * b)
     strategy = rng.normal(size=(n, n)) * (np.tri(n) - np.tri(n, k=-b))
     asked = Patterns(n, Participation(k, apart=b), 3.0, signed)
-    spent = asked.spent(strategy)
+    spent = asked.consumed(strategy)
     assert spent[1]
     asked.__dict__["listed"] = False
-    assert asked.spent(strategy) == spent
+    assert asked.consumed(strategy) == spent
     if n > b:
         strategy[n - 1, n - 1 - b] = 1e-9
-        assert asked.spent(strategy)[0] == np.inf
+        assert asked.consumed(strategy)[0] == np.inf
 
 
 OTHERS = {

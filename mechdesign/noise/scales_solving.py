@@ -242,7 +242,10 @@ def mix_of(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
     """Return the profile of a mix of these shares x, of changes that occur z of the time, and z: less by so much that they keep the rows exactly."""
     keep, rows = changes.sizes > 0, changes.rows()
     x = np.minimum(x, 1.0)
-    z = np.clip(z, x, 1.0) if changes.rarer else x if changes.l0 else np.ones(len(x))
+    z = z if changes.rarer else x if changes.l0 else np.ones(len(x))
+    z = np.clip(
+        z / max(1.0, float(z.sum()) / (changes.l0 or len(z))), x, 1.0
+    )  # rarer costs less than smaller
     used = _used(rows, [row.entries[keep] / row.most for row in rows], x, z)
     powers = [1 if changes.rarer else row.degree for row in rows]
     part = max(1.0, *(float(u) ** (1 / power) for u, power in zip(used, powers)))

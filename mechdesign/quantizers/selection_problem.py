@@ -281,7 +281,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
         def box(one: str = "") -> Array:
             for name, parameter in held.items():
-                parameter.value = float(name == one)
+                parameter.save_value(float(name == one))  # even where its attributes forbid that
             return np.stack(self.box)[..., None]
 
         if held:
@@ -290,7 +290,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         else:
             o, u = search.boxes()
         for name, parameter in held.items():
-            parameter.value = before[name]
+            parameter.save_value(before[name])
         return search.programs((o, u), self.solved_epsilon), search.judged
 
     # -- what a result says ---------------------------------------------------------------------------------------

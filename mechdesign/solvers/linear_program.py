@@ -558,12 +558,15 @@ class Sweep:
         values, found = np.full(count, np.nan), np.full((count, len(programs.cost)), np.nan)
         lower = np.where(rows.equal, rows.right, -np.inf)
         sides = np.arange(len(rows.equal), dtype=np.int32)
+        lp.highs.changeRowsBounds(len(sides), sides, lower[0], rows.right[0])
+        sides = np.flatnonzero((rows.right != rows.right[0]).any(axis=0)).astype(np.int32)  # those that move
+        lower, right = lower[:, sides], rows.right[:, sides]
         point, at = np.nonzero(rows.values != np.vstack([now, rows.values[:-1]]))  # what moves, of all points
         moves = list(zip(*(v.tolist() for v in (rows.rows[at], rows.columns[at], rows.values[point, at]))))
         for k, (start, end) in enumerate(itertools.pairwise(np.searchsorted(point, np.arange(count + 1)))):
             for move in moves[start:end]:
                 lp.highs.changeCoeff(*move)
-            lp.highs.changeRowsBounds(len(sides), sides, lower[k], rows.right[k])
+            lp.highs.changeRowsBounds(len(sides), sides, lower[k], right[k])
             status = lp.run()
             if status is Status.OPTIMAL:
                 values[k], found[k] = unit * lp.value, lp.x

@@ -260,7 +260,7 @@ def test_what_rows_with_further_columns_forbid_is_proved(
 
 
 def test_boxes_and_bins_are_searched_in_three_lines() -> None:
-    level = cp.Parameter(name="level")
+    level = cp.Parameter(name="level", bounds=[0.01, 0.99])  # 0 and 1, where the box is read, are outside
 
     def build(delta: float, inner: float, by: object = level) -> md.Problem:
         Q = md.Selection([-1 - delta, -inner, inner, 1 + delta], (-1, 1))

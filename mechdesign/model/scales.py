@@ -61,6 +61,11 @@ _USUAL = 1e-30
 _gaussian_budget = lru_cache(maxsize=64)(gaussian_budget)
 
 
+def exponent_of(noise: str) -> int:
+    """Return m, where noise of scale s consumes (v/s)^m of the budget on a change v: 2 for Gaussian noise, 1 for Laplace noise."""
+    return 2 if noise == "gaussian" else 1
+
+
 @serializable("scales-privacy")
 @dataclass(frozen=True, eq=False)
 class ScalesPrivacy(Requirement):
@@ -86,7 +91,7 @@ class ScalesPrivacy(Requirement):
     @property
     def exponent(self) -> int:
         """m: a change v of one number consumes (v/s)^m."""
-        return 2 if self.noise == "gaussian" else 1
+        return exponent_of(self.noise)
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:

@@ -1,4 +1,4 @@
-r"""Calibration: the least noise of a family that meets a privacy requirement.
+r"""Calibration: the least noise of one family (flipped Huber, Laplace, Gaussian, …) that meets a privacy requirement.
 
 The variance (or E|T|) of the law is minimised over its shape and scale, subject to δ(ε) ≤ δ in K dimensions, each coordinate
 of sensitivity Δ.

@@ -1,4 +1,4 @@
-r"""Noise laws on whole numbers, and the families that can be calibrated: each makes a law of a shape and a scale.
+r"""Noise laws on whole numbers, the families that `calibrate` searches by shape and scale, and Theorems 8 and 9 of flipped Huber noise.
 
 The laws are `scipy.stats` distributions on the integers: ``dlaplace(a)``, scale 1/a (SciPy's own), and
 ``discrete_gaussian(sigma)`` with :math:`P(k) \propto e^{-k^2/2\sigma^2}`. Floating-point samplers leak; releases should

@@ -1,4 +1,4 @@
-r"""A problem on scales in numbers, and the lower bound that its Lagrangian proves.
+r"""The lower bound of P3 and P4, by the Lagrangian of a problem on scales, which is here in numbers with the user's own rows.
 
 Rows that say :math:`s_i = s_j` join scales into *groups*, each of which is one number. Rows of one group are its
 *limits*. All other rows are *coupled*; they are either ratios :math:`a s_g \le b s_h`, sums with coefficients of at

@@ -1,4 +1,4 @@
-r"""Scales of independent noise: their proof, audit and pages, and problems on scales with the user's own rows.
+r"""P3 and P4 of independent noise: the proof and audit of scales, the pages of allocations, and problems with the user's own rows.
 
 Three claims make up `AllocationProof`. *Privacy*: the scales keep :math:`\sum_i (|v_i|/s_i)^m \le B` on the worst
 change v, from above; B is :math:`\mu_0^2`, which (ε, δ) allows Gaussian noise, or ε for Laplace noise. *Loss*: its

@@ -1,10 +1,7 @@
-r"""Profiles λ, how much each number may change; scales of independent noise in closed form; and changes within several bounds.
+r"""P3 and P4 of independent noise in closed form (Theorems 4 and 5), the budget of the worst change, and profiles λ of sensitivities.
 
-**Profiles.** The more dispersed a profile, the less loss: Laplace noise costs less where λ majorizes another (Theorem 10 of
-Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*), Gaussian
-noise where the squares of λ do (Theorem 9).
-
-**Scales.** P3 and P4 are, over scales :math:`s_g > 0` (one per group of coordinates that share a scale),
+**Scales.** P3 and P4 of Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting
+coordinate-wise disparity*, are, over scales :math:`s_g > 0` (one per group of coordinates that share a scale),
 
 .. math:: \min \sum_g W_g s_g^p \quad\text{s.t.}\quad \sum_g (\Lambda_g / s_g)^m \le B,
 
@@ -30,6 +27,9 @@ Else it is safe. Least loss under it is a saddle point: the worst mix of changes
 :math:`\sum a_i^2 x_i^2/z_i \le L_2^2` for Laplace noise, form a *mix*. The bound that prices prove for every change
 also holds for :math:`\sum_i (a_i^m x_i)/s_i^m`, term by term. So noise that prices prove private costs at least as much
 as the best noise against the mix, whose profile is :math:`a_i x_i^{1/m}`.
+
+**Profiles.** The more dispersed a profile, the less loss: Laplace noise costs less where λ majorizes another (Theorem 10), Gaussian
+noise where the squares of λ do (Theorem 9).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from mechdesign.checks import array, doubles, instance, number, one_of, refuse, 
 from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import fraction, rational, safe_root
-from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy
+from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy, exponent_of
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices, Numbers
 
@@ -66,54 +66,7 @@ def overflowing(order: float) -> DesignError:
     return DesignError.of("loss", order, remedy)
 
 
-_STEPS: dict[float, tuple[np.ufunc, ...]] = {
-    0.25: (np.sqrt, np.sqrt),
-    1 / 3: (np.cbrt,),
-    0.5: (np.sqrt,),
-    2 / 3: (np.cbrt, np.square),
-    1: (np.positive,),
-    2: (np.square,),
-    4: (np.square, np.square),
-}
-"""Powers made of vector instructions, which a general power is not."""
-
-
-def power(x: Array, exponent: float, out: Array | None = None) -> Array:
-    """Return ``x ** exponent``, into `out` if given (which may be `x`).
-
-    For a million coordinates a general power, and fresh memory, cost more than all other arithmetic.
-    """
-    out = np.empty_like(x) if out is None else out
-    if exponent not in _STEPS:
-        return np.asarray(np.power(x, exponent, out=out))
-    for step in _STEPS[exponent]:
-        x = step(x, out=out)
-    return x
-
-
-_BLOCK = 1 << 15
-"""Coordinates per block: two blocks fit the second-level cache, and fresh pages cost more than arithmetic."""
-
-
-def blocked_sum(size: int, terms: Callable[[slice, Array], Array]) -> float:
-    """Return Σ terms over 0..size-1, block by block: ``terms(block, work)`` may overwrite and return `work`."""
-    if size <= _BLOCK:
-        return float(terms(slice(0, size), np.empty(size)).sum())
-    work = np.empty(_BLOCK)
-    starts = range(0, size, _BLOCK)
-    return math.fsum(
-        float(terms(slice(k, min(k + _BLOCK, size)), work[: min(_BLOCK, size - k)]).sum()) for k in starts
-    )
-
-
-def weighted_moment(scales: Array, order: float, weight: Array | None) -> float:
-    """Return Σ w_i s_i^p."""
-
-    def terms(k: slice, work: Array) -> Array:
-        power(scales[k], order, out=work)
-        return work if weight is None else np.multiply(work, weight[k], out=work)
-
-    return blocked_sum(len(scales), terms)
+# -- P3 and P4 in closed form, and with limits ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,15 +119,15 @@ class Separable:
         scales = power(self.sensitivity, m / (p + m))
         if self.weight is not None:
             scales /= power(self.weight, 1 / (p + m))
-        total = self._used(scales)
-        # 2e-14 more keeps the budget by `consumed` at once
+        total = self.consumed(scales)
+        # 2e-14 more keeps the budget, summed and rounded up, at once
         scales *= (total / self.budget) ** (1 / m) * (1 + 2e-14)
         if not scales.max() < math.inf:
             ends = float(self.sensitivity.min()), float(self.sensitivity.max())
             raise DesignError.of("sensitivities", ends, "lie too far apart for doubles")
         return scales, self._least(total)
 
-    def least_loss(self) -> float:
+    def optimal_loss(self) -> float:
         """Return the loss of the optimal scales when no limit binds, to 12 digits, in one pass that forms neither scales nor general powers."""
 
         def terms(k: slice, work: Array) -> Array:
@@ -196,10 +149,8 @@ class Separable:
         return loss
 
     def consumed(self, scales: Array) -> float:
-        """Return Σ (Λ_g / s_g)^m, rounded up."""
-        return self._used(scales) * (1 + SUM_ERROR)
+        """Return Σ (Λ_g / s_g)^m, which is off by a share of `SUM_ERROR` at most."""
 
-    def _used(self, scales: Array) -> float:
         def terms(k: slice, work: Array) -> Array:
             np.divide(self.sensitivity[k], scales[k], out=work)
             return power(work, self.exponent, out=work) if self.exponent != 1 else work
@@ -208,7 +159,7 @@ class Separable:
 
     def keeps(self, scales: Array) -> bool:
         """Return whether the scales keep the budget, by the sum rounded up or, if that does not decide, the rational sum."""
-        consumed = self._used(scales)
+        consumed = self.consumed(scales)
         if consumed * (1 + SUM_ERROR) <= self.budget:
             return True
         if not consumed * (1 - SUM_ERROR) <= self.budget or len(scales) > EXACT:
@@ -234,7 +185,7 @@ class Separable:
                 return self.clip(scales * math.exp(u))
 
         def excess(u: float) -> float:
-            return self.consumed(wider(u)) - self.budget
+            return self.consumed(wider(u)) * (1 + SUM_ERROR) - self.budget
 
         if excess(700.0) > 0 and self.keeps(wider(700.0)):
             return wider(700.0)  # the limits take all of the budget
@@ -267,7 +218,7 @@ class Separable:
         free = self.order * self.unlimited()[1] / (self.exponent * self.budget)
 
         def excess(log_y: float) -> float:
-            return math.log(max(self._used(self.minimisers(free * math.exp(log_y))), 1e-300) / self.budget)
+            return math.log(max(self.consumed(self.minimisers(free * math.exp(log_y))), 1e-300) / self.budget)
 
         if excess(-300.0) <= 0:
             return 0.0
@@ -281,7 +232,7 @@ class Separable:
     def dual(self, y: float) -> tuple[float, float]:
         """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound on its error."""
         best = self.minimisers(max(y, 1e-300))
-        terms = weighted_moment(best, self.order, self.weight) + y * self._used(best)
+        terms = weighted_moment(best, self.order, self.weight) + y * self.consumed(best)
         return terms - y * self.budget, SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
 
 
@@ -289,6 +240,9 @@ def against(mix: Array, weights: Array | None, order: float, exponent: int, budg
     """Return the problem whose profile is a mix of changes, over the coordinates that change in it."""
     moved = mix > 0
     return Separable(mix[moved], None if weights is None else weights[moved], order, exponent, budget)
+
+
+# -- changes within several bounds ------------------------------------------------------------------------------
 
 
 ROUNDING = 1e-12
@@ -608,7 +562,7 @@ def layer_profile(
     whole = counts.shape == c.shape and not np.any(counts != np.round(counts))
     if not whole or counts.min() < 1 or counts.sum() > 1e9:
         raise DesignError.of("sizes", sizes, "must give a positive number of coordinates per clip")
-    exponent = {"gaussian": 2.0, "laplace": 1.0}[one_of("noise", noise, ("gaussian", "laplace"))]
+    exponent = exponent_of(one_of("noise", noise, CLOSED))
     if isinstance(norm, np.ndarray) or (norm != math.inf and number("norm", norm) < 1):
         raise DesignError.of("norm", norm, "must be at least 1")
     k = counts.astype(np.int64)
@@ -660,7 +614,7 @@ def check_bounds(bounds: Sensitivity, profile: Array, noise: str) -> bool:
         raise DesignError.of("bounds", str(bounds), f"must have each= for {len(profile)} coordinates")
     if not np.array_equal(profile_of(bounds, noise), profile):
         raise DesignError.of("sensitivities", profile, "must be what the bounds say of each")
-    return bool(changes_of(bounds, 2 if noise == "gaussian" else 1).rows())
+    return bool(changes_of(bounds, exponent_of(noise)).rows())
 
 
 def check_groups(
@@ -691,3 +645,56 @@ def check_groups(
             if lower[g].max() > upper[g].min():
                 raise DesignError.of("groups", g.tolist(), "its members' limits exclude one another")
     return found
+
+
+# -- sums over millions of coordinates --------------------------------------------------------------------------
+
+
+_STEPS: dict[float, tuple[np.ufunc, ...]] = {
+    0.25: (np.sqrt, np.sqrt),
+    1 / 3: (np.cbrt,),
+    0.5: (np.sqrt,),
+    2 / 3: (np.cbrt, np.square),
+    1: (np.positive,),
+    2: (np.square,),
+    4: (np.square, np.square),
+}
+"""Powers made of vector instructions, which a general power is not."""
+
+
+def power(x: Array, exponent: float, out: Array | None = None) -> Array:
+    """Return ``x ** exponent``, into `out` if given (which may be `x`).
+
+    For a million coordinates a general power, and fresh memory, cost more than all other arithmetic.
+    """
+    out = np.empty_like(x) if out is None else out
+    if exponent not in _STEPS:
+        return np.asarray(np.power(x, exponent, out=out))
+    for step in _STEPS[exponent]:
+        x = step(x, out=out)
+    return x
+
+
+_BLOCK = 1 << 15
+"""Coordinates per block: two blocks fit the second-level cache, and fresh pages cost more than arithmetic."""
+
+
+def blocked_sum(size: int, terms: Callable[[slice, Array], Array]) -> float:
+    """Return Σ terms over 0..size-1, block by block: ``terms(block, work)`` may overwrite and return `work`."""
+    if size <= _BLOCK:
+        return float(terms(slice(0, size), np.empty(size)).sum())
+    work = np.empty(_BLOCK)
+    starts = range(0, size, _BLOCK)
+    return math.fsum(
+        float(terms(slice(k, min(k + _BLOCK, size)), work[: min(_BLOCK, size - k)]).sum()) for k in starts
+    )
+
+
+def weighted_moment(scales: Array, order: float, weight: Array | None) -> float:
+    """Return Σ w_i s_i^p."""
+
+    def terms(k: slice, work: Array) -> Array:
+        power(scales[k], order, out=work)
+        return work if weight is None else np.multiply(work, weight[k], out=work)
+
+    return blocked_sum(len(scales), terms)

@@ -40,6 +40,7 @@ from mechdesign.evidence.exact import least_kept, round_down, round_up
 from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.scales import exponent_of
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.release import AddedNoise, ExactNoise, noisy
@@ -136,7 +137,7 @@ class PerCoordinate(AddedNoise):
         moved = lam > 0
         ratio = lam[moved] / self.scales[moved]
         laplace = np.broadcast_to(self.laplace, moved.shape)[moved]
-        wider = ratio[laplace] + 2**-28
+        wider = ratio[laplace] + 4 * _STEP
         epsilon, rho = (math.fsum(v) * (1 + 1e-14) for v in (ratio[laplace], wider * np.tanh(wider / 2)))
         normal = Consumption.gaussian(math.fsum(ratio[~laplace] ** 2) * (1 + 1e-14))
         return normal + Consumption(epsilon, rho, math.inf if epsilon else 0.0)
@@ -201,7 +202,7 @@ class IndependentNoise(checks.Checked, PerCoordinate):
         bounds n coordinates change, and by Minkowski's inequality the m-th root of what a change consumes rises by at most
         2h n^(1/m)/s; the worst change consumes at least as much as one coordinate alone.
         """
-        lam, m = self.sensitivities, 2 if self.noise == "gaussian" else 1
+        lam, m = self.sensitivities, exponent_of(self.noise)
         if lam is None or np.any((self.scales == 0) & (lam > 0)):
             allowed = "must be known for a release; a NoiseAllocation's result knows them"
             raise DesignError.of("sensitivities", lam, allowed)

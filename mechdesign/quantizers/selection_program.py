@@ -47,98 +47,234 @@ Boxes = tuple[Array, Array]
 """Lower and upper bounds of all unknowns, shape (*shape of the unknown, boxes)."""
 
 
-LEVELS = np.arange(1, 100) / 100
-"""The o of the published boxes at m = 4, whose u is o + 0.01."""
-
-
-def authors_boxes() -> Grid:
-    """Return the published grid of boxes at m = 4."""
-    return Grid(level=LEVELS, width=[0.01])
-
-
-def check_boxes(name: str, grid: object) -> None:
-    """Raise DesignError unless `grid` is a grid of boxes: an axis of another name would have no effect."""
-    if not isinstance(grid, Grid) or not {"level"} <= set(grid.axes) <= {"level", "level_right", "width"}:
-        remedy = "must be a Grid with the axis level, and level_right and width where wanted"
-        raise DesignError.of(name, grid, remedy)
-
-
-def whole(open_: Flags) -> Boxes:
-    """Return the single box [0, 1]."""
-    return np.zeros((*open_.shape, 1)), open_[..., None].astype(float)
-
-
-def grid_boxes(open_: Flags, used: Flags, grid: Grid | None) -> Boxes:
-    """Return the boxes of a grid over the one or two rows that have bounds.
-
-    A row q_n of two unknowns has one degree of freedom: q_n(1) in [o, u], q_n(2) in [1 − u, 1 − o].
-
-    Parameters
-    ----------
-    open_, used : bool arrays in the shape of the unknown
-        Entries that are unknowns, and those with a bound in some row.
-    grid : Grid, optional
-        By default the paper's.
-
-    Raises
-    ------
-    DesignError
-        More rows have bounds, or longer ones, or the grid has other axes.
-    """
-    rows = np.flatnonzero(used.any(axis=1))
-    if not len(rows):
-        return whole(open_)
-    if grid is None:
-        steps = np.arange(1, 20) / 20
-        axes: dict[str, Any] = {"level": LEVELS} if len(rows) < 2 else {"level": steps, "level_right": steps}
-    else:
-        check_boxes("box", grid)
-        axes = dict(grid.axes)
-    if len(rows) > 2 or (open_[rows].sum(axis=1) != 2).any():
-        raise DesignError.of("box", grid, "a grid needs at most two free bounds")
-    points = dict(zip(axes, (side.ravel() for side in np.meshgrid(*axes.values(), indexing="ij"))))
-    level, width = points["level"], points.get("width", 0.01)
-    levels = [level, points.get("level_right", level)]
-    o, u = (np.repeat(side, len(level), axis=2) for side in whole(open_))
-    for row, level in zip(rows, levels):
-        o[row, :2] = level, np.maximum(1.0 - level - width, 0.0)
-        u[row, :2] = np.minimum(level + width, 1.0), 1.0 - level
-    return o, u
-
-
-def theorem6_boxes(
-    open_: Flags, lowers: Flags, uppers: Flags, around: tuple[Array, Array] | None = None
-) -> Boxes:
-    """Return a grid over Theorem 6's bounds, or a finer one around a box; large o raise e^ε w, small u lower z.
-
-    Parameters
-    ----------
-    open_, lowers, uppers : bool arrays in the shape of the unknown
-        Entries that are unknowns, that have a lower bound in some row, and that have an upper one.
-    around : (o, u), optional
-    """
-    sides = [(high, *at) for high, part in ((0, lowers & ~uppers), (1, uppers)) for at in np.argwhere(part)]
-    sides.sort(key=lambda side: side[1:])
-    axes: list[Any] = []
-    for high, n, i in sides:
-        if around is not None:
-            axes.append(np.clip(around[high][n, i] * np.array([0.7, 0.85, 1.0, 1.2, 1.45]), 0, 1))
-        else:
-            axes.append([0.05, 0.1, 0.2, 0.4, 0.7, 1.0] if high else np.geomspace(1e-3, 0.3, 7))
-    values = np.array(list(itertools.product(*axes)))
-    boxes = tuple(np.repeat(side, len(values), axis=2) for side in whole(open_))
-    for (high, n, i), column in zip(sides, values.T):
-        boxes[high][n, i] = column
-    return boxes[0], boxes[1]
-
-
 THEOREMS = ("theorem5", "theorem6", "across-outputs")
 _BOUNDED: dict[tuple[str, bool, bytes], Indices] = {}
 _DENSE = 300  # unknowns up to which their unit vectors are an array
 _LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
 
 
-# -- the paper ----------------------------------------------------------------------------------------------------
+# -- the unknown, and Lemma 1 ----------------------------------------------------------------------------------
+
+
+class Selection(Unknown):
+    r"""Selection probabilities of bins: the unknown of OPTM, and a CVXPY variable.
+
+    ``Q[n - 1, i - 1]`` is :math:`q_n(i)`, the probability of bin i among the n on one side of the input; entries with i > n are 0. Bins
+    symmetric about zero have one family for both ends, others two (Theorem 4): the rows of the right one follow those of the left one.
+
+    Parameters
+    ----------
+    bins : array_like, shape (m,)
+        Output values, covering the input range.
+    input_range : (float, float)
+    families : {"auto", "symmetric", "separate"}
+        "auto" follows the bins.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> from scipy import stats
+    >>> Q = Selection([-3, -0.5, 0.5, 3], (-1, 1))
+    >>> o, u = Q.box(low=[0.67, 0.32], high=[0.68, 0.33], row=2)
+    >>> problem = md.Problem(
+    ...     md.Minimize(Q.lemma1(stats.uniform(-1, 2))),
+    ...     [Q.private(md.PureDP(1.0), theorem="theorem5", box=(o, u))],
+    ... )
+    >>> round(problem.solve().value, 4)
+    1.8785
+    """
+
+    problem_class = "mechdesign.quantizers.selection_problem:SelectionProblem"
+
+    def __init__(self, bins: Numbers, input_range: object, *, families: str = "auto") -> None:
+        self.bins, self.input_range, self.symmetric = checked_selection(bins, input_range, families)
+        triangle = np.tile(np.tri(len(self.bins) - 1), (1 if self.symmetric else 2, 1))
+        super().__init__(triangle.shape, bounds=[0 * triangle, triangle], name="Q")
+        self.open = triangle > 0
+
+    def stated(self) -> dict[str, Any]:
+        """Return the fields that describe the unknown in a problem's numbers, those of a table of distributions."""
+        rows, columns = (tuple(range(size)) for size in self.shape)
+        return {"inputs": rows, "outputs": columns, "of": "person", "neighbours": "add-remove"}
+
+    def box(
+        self, low: Any = None, high: Any = None, *, row: int | None = None
+    ) -> tuple[cp.Parameter, cp.Parameter]:
+        """Return CVXPY parameters o and u in the shape of the unknown, with given values, for one `row` if stated, and 0 and 1 elsewhere."""
+        sides = []
+        for name, given, default in (("o", low, 0.0), ("u", high, 1.0)):
+            value = np.where(self.open, default, 0.0)
+            if row is not None and given is not None:
+                value[row - 1, :row] = given
+            elif given is not None:
+                value = np.where(self.open, np.asarray(given, dtype=float), 0.0)
+            sides.append(cp.Parameter(self.shape, name=name))
+            sides[-1].save_value(value)
+        return sides[0], sides[1]
+
+    def box_at(self, level: Any, width: float = 0.01) -> tuple[Any, Any]:
+        """Return o and u for four symmetric bins, affine in one number: q_2(1) in [level, level + width], q_2(2) in the complement.
+
+        Examples
+        --------
+        >>> level = cp.Parameter(name="level", value=0.67)
+        >>> o, u = Selection([-3, -0.5, 0.5, 3], (-1, 1)).box_at(level)
+        >>> o.value[1].round(2).tolist(), u.value[1].round(2).tolist()
+        ([0.67, 0.32, 0.0], [0.68, 0.33, 0.0])
+        """
+        remedy = "must be four that mirror about 0, which have one free bound"
+        refuse(len(self.bins) != 4 or not self.symmetric, "bins", self.bins.tolist(), remedy)
+        o, u = (np.where(self.open, end, 0.0) for end in (0.0, 1.0))
+        o[1, :2], u[1, :2] = (0.0, 1.0 - width), (width, 1.0)
+        slope = np.zeros(self.shape)
+        slope[1, :2] = 1.0, -1.0
+        moved = level * slope
+        return moved + o, moved + u
+
+    def private(self, privacy: PureDP, *, theorem: str = "theorem5", box: Any = None) -> SelectionPrivacy:
+        """Require privacy by a theorem of the paper.
+
+        Parameters
+        ----------
+        privacy : PureDP
+        theorem : {"theorem5", "theorem6", "across-outputs"}
+            Theorem 5 (each output by itself, at all pairs of inputs), the compact Theorem 6, or the authors' constraints for asymmetric bins (Table 2): every
+            maximum against every minimum of any output, which is stricter.
+        box : (o, u), Grid, or None
+            CVXPY parameters in the shape of the unknown, expressions affine in parameters, or arrays: bounds that replace one factor of
+            each product. Boxes of a `Grid` (axes ``level``, ``width`` and for two families ``level_right``), or for None of the paper's grid,
+            are searched as long as the parameters have their initial values.
+        """
+        instance("privacy", privacy, PureDP)
+        check_theorem(theorem, self.bins, self.input_range, self.symmetric)
+        grid = box is None or isinstance(box, Grid)
+        if isinstance(box, Grid):
+            check_boxes("box", box)
+        sides = self.box() if grid else box
+        o, u = (s if isinstance(s, cp.Expression) else cp.Constant(np.asarray(s, float)) for s in sides)
+        for name, side in (("o", o), ("u", u)):
+            if side.shape != self.shape:
+                raise DesignError.of(name, side.shape, f"must have the shape of the unknown, {self.shape}")
+        initial_box: Any = (o.value, u.value)
+        boxes = None if not grid else "paper" if box is None else box
+        return SelectionPrivacy("privacy", privacy, theorem, o, u, boxes, initial_box, unknown=self)
+
+    # -- outputs and losses -------------------------------------------------------------------------------
+
+    def probability(self, output: int, x: float | None = None) -> cp.Expression:
+        r"""Return an upper bound of an output's probability, convex in q, over all inputs or at one.
+
+        For inputs in :math:`[B_j, B_{j+1})` and an output i left of them, with the largest share of all r instead of their mean,
+
+        .. math:: p(x, i) \le q_j(i) \frac{B_m - x}{B_m - B_i},
+
+        which is largest at the least x; an output to the right is the mirror image. Over all inputs it is exact for outputs inside the
+        range, whose probability is largest at the bin itself (Lemma 2), and if one of the two factors is 1. A cap on it caps the probability, for outer outputs conservatively.
+
+        Parameters
+        ----------
+        output : int
+            Position of the output, from 0, as in `Table`.
+        x : float, optional
+
+        Examples
+        --------
+        >>> Q = Selection([-3, -0.5, 0.5, 3], (-1, 1))
+        >>> (Q.probability(1) <= 0.2).is_dcp(), (Q.probability(1) >= 0.2).is_dcp()
+        (True, False)
+        """
+        m, (lower, upper) = len(self.bins), self.input_range
+        place = integer("output", output, 0, m - 1) + 1
+        largest = np.tile(np.eye(1, m - 1), (m - 1, 1))  # the share of r = m
+        ends = np.unique(np.clip(self.bins, lower, upper)) if x is None else np.full(2, number("x", x))
+        if not lower <= ends[0] <= ends[-1] <= upper:
+            raise DesignError.of("x", x, f"must be an input, between {lower:g} and {upper:g}")
+        none = np.zeros(self.shape, dtype=int)
+        halves: Any = [(part[: m - 1], part[-(m - 1) :]) for part in (self, none, none, none.copy())]
+        left, found = Side(self.bins, lower, upper, *halves), list[Any]()
+        for side, places, i, before in (
+            (left, ends[:-1], place, False),
+            (left.mirrored(), -ends[1:], m + 1 - place, x is not None),
+        ):
+            at = [y for y in places.tolist() if i <= side.interval(y, before)]
+            found += [side.linearised(i, y, inner=largest, before=before)[1] for y in at]
+        return cp.max(cp.hstack(found))
+
+    def lemma1(self, prior: Any, loss: Any = "absolute") -> Any:
+        r"""Return Lemma 1's linear upper bound of the expected loss.
+
+        .. math:: \sum_j w_j \tfrac12 (\zeta^{L}_j + \zeta^{R}_{m-j} + B_{j+1} - B_j), \qquad
+                  \zeta_n = \sum_i q_n(i) (B_n - B_i), \quad w_j = \Pr[B_j \le X < B_{j+1}],
+
+        Theorem 4, and for a uniform prior and one family Theorem 3, which print it without the factor 1/2 and Theorem 3 without the constant: neither moves
+        the minimum. It is similar for squared losses, with one factor of each product relaxed. For a callable loss it is the bound of the absolute loss.
+        """
+        held, form = Prior.ranged(prior, self.input_range)[0], Loss.of(loss)
+        pieces = list(zip(self.met, held.moments(np.unique(np.clip(self.bins, *self.input_range)))))
+        question = Question(held, form, *self._lemma1(pieces, form), pieces)
+        found: Any = cp.sum(cp.multiply(question.cost, self)) + question.constant
+        found.set_label(f"Lemma 1's bound of the expected {question.loss.words}")
+        found.question = question
+        return found
+
+    def _lemma1(self, pieces: Pieces, loss: Loss) -> tuple[Array, float]:
+        b, m, cost, constant = self.bins, len(self.bins), np.zeros(self.shape), 0.0
+        left, right = cost[: m - 1], cost[-(m - 1) :]
+        absolute = loss.absolute if loss.function is None else 1.0
+        for j, (mass, first, second) in pieces:
+            low, high = b[j - 1], b[j]
+            spread, reach = low - b[:j], b[j:][::-1] - high
+            left[j - 1, :j] += absolute * mass * spread / 2
+            right[m - j - 1, : m - j] += absolute * mass * reach / 2
+            constant += absolute * mass * (high - low) / 2
+            # Var = (x−a)(b−x) + (x−a) E e + (b−x) E d + E d E e, the last product relaxed by E d ≤ b − B_1 …
+            up, down = first - low * mass, high * mass - first
+            left[j - 1, :j] += loss.squared * (down + mass * reach[0] / 2) * spread
+            right[m - j - 1, : m - j] += loss.squared * (up + mass * spread[0] / 2) * reach
+            constant += loss.squared * (-second + (low + high) * first - low * high * mass)
+        return cost, constant
+
+    def expected(self, q: Array, question: Question) -> Array:
+        """Return the exact expected loss, bilinear in the two families, for many values of the unknown along the first axis; polynomial losses only."""
+        m, total = len(self.bins), np.zeros(len(q))
+        for j, moments in question.pieces:
+            costs = pair_costs(question.loss, moments, self.bins[:j], self.bins[j:][::-1])
+            total += np.sum((q[:, j - 1, :j] @ costs) * q[:, -j, : m - j], axis=1)
+        return total
+
+    @property
+    def met(self) -> list[int]:
+        """Return the j of all intervals [B_j, B_{j+1}) that meet the range."""
+        # Intervals are half-open, but the range is closed: its last piece keeps the mass at the upper end.
+        edges = np.clip(self.bins, *self.input_range)
+        found: list[int] = np.searchsorted(edges, np.unique(edges)[1:]).tolist()
+        return found
+
+
+def checked_selection(
+    bins: Numbers, input_range: object, families: str
+) -> tuple[Array, tuple[float, float], bool]:
+    """Return bins, range, and whether one family serves both ends, or raise DesignError."""
+    held = mirrored_bins(check_bins(bins))
+    given = check_range(input_range, held)
+    mirrors = symmetric_bins(held) and given[0] == -given[1]
+    if one_of("families", families, ("auto", "symmetric", "separate")) == "symmetric" and not mirrors:
+        remedy = 'families="symmetric" needs bins and range that mirror about 0; use families="separate" with theorem5'
+        raise DesignError.of("bins", bins, remedy)
+    return held, given, mirrors and families != "separate"
+
+
+def check_theorem(theorem: str, bins: Array, input_range: tuple[float, float], symmetric: bool) -> None:
+    """Raise DesignError for an unknown theorem, and for bins that Theorem 6 does not cover."""
+    inside = (bins >= input_range[0]) & (bins <= input_range[1])
+    if one_of("theorem", theorem, THEOREMS) == "theorem6" and not symmetric:
+        remedy = 'Theorem 6 needs bins and range that mirror about 0; use families="separate" with theorem5'
+        raise DesignError.of("bins", bins.tolist(), remedy)
+    if theorem == "theorem6" and not inside.any():
+        raise DesignError.of("bins", bins.tolist(), "Theorem 6 needs a bin inside the input range")
+
+
+# -- privacy: Theorems 4 to 6 ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -433,224 +569,6 @@ class SelectionPrivacy(Requirement):
         return f"{guarantee(self.privacy)}, by {self.theorem.replace('theorem', 'Theorem ')}"
 
 
-def checked_selection(
-    bins: Numbers, input_range: object, families: str
-) -> tuple[Array, tuple[float, float], bool]:
-    """Return bins, range, and whether one family serves both ends, or raise DesignError."""
-    held = mirrored_bins(check_bins(bins))
-    given = check_range(input_range, held)
-    mirrors = symmetric_bins(held) and given[0] == -given[1]
-    if one_of("families", families, ("auto", "symmetric", "separate")) == "symmetric" and not mirrors:
-        remedy = 'families="symmetric" needs bins and range that mirror about 0; use families="separate" with theorem5'
-        raise DesignError.of("bins", bins, remedy)
-    return held, given, mirrors and families != "separate"
-
-
-def check_theorem(theorem: str, bins: Array, input_range: tuple[float, float], symmetric: bool) -> None:
-    """Raise DesignError for an unknown theorem, and for bins that Theorem 6 does not cover."""
-    inside = (bins >= input_range[0]) & (bins <= input_range[1])
-    if one_of("theorem", theorem, THEOREMS) == "theorem6" and not symmetric:
-        remedy = 'Theorem 6 needs bins and range that mirror about 0; use families="separate" with theorem5'
-        raise DesignError.of("bins", bins.tolist(), remedy)
-    if theorem == "theorem6" and not inside.any():
-        raise DesignError.of("bins", bins.tolist(), "Theorem 6 needs a bin inside the input range")
-
-
-class Selection(Unknown):
-    r"""Selection probabilities of bins: the unknown of OPTM, and a CVXPY variable.
-
-    ``Q[n - 1, i - 1]`` is :math:`q_n(i)`, the probability of bin i among the n on one side of the input; entries with i > n are 0. Bins
-    symmetric about zero have one family for both ends, others two (Theorem 4): the rows of the right one follow those of the left one.
-
-    Parameters
-    ----------
-    bins : array_like, shape (m,)
-        Output values, covering the input range.
-    input_range : (float, float)
-    families : {"auto", "symmetric", "separate"}
-        "auto" follows the bins.
-
-    Examples
-    --------
-    >>> import mechdesign as md
-    >>> from scipy import stats
-    >>> Q = Selection([-3, -0.5, 0.5, 3], (-1, 1))
-    >>> o, u = Q.box(low=[0.67, 0.32], high=[0.68, 0.33], row=2)
-    >>> problem = md.Problem(
-    ...     md.Minimize(Q.lemma1(stats.uniform(-1, 2))),
-    ...     [Q.private(md.PureDP(1.0), theorem="theorem5", box=(o, u))],
-    ... )
-    >>> round(problem.solve().value, 4)
-    1.8785
-    """
-
-    problem_class = "mechdesign.quantizers.selection_problem:SelectionProblem"
-
-    def __init__(self, bins: Numbers, input_range: object, *, families: str = "auto") -> None:
-        self.bins, self.input_range, self.symmetric = checked_selection(bins, input_range, families)
-        triangle = np.tile(np.tri(len(self.bins) - 1), (1 if self.symmetric else 2, 1))
-        super().__init__(triangle.shape, bounds=[0 * triangle, triangle], name="Q")
-        self.open = triangle > 0
-
-    def stated(self) -> dict[str, Any]:
-        """Return the fields that describe the unknown in a problem's numbers, those of a table of distributions."""
-        rows, columns = (tuple(range(size)) for size in self.shape)
-        return {"inputs": rows, "outputs": columns, "of": "person", "neighbours": "add-remove"}
-
-    def box(
-        self, low: Any = None, high: Any = None, *, row: int | None = None
-    ) -> tuple[cp.Parameter, cp.Parameter]:
-        """Return CVXPY parameters o and u in the shape of the unknown, with given values, for one `row` if stated, and 0 and 1 elsewhere."""
-        sides = []
-        for name, given, default in (("o", low, 0.0), ("u", high, 1.0)):
-            value = np.where(self.open, default, 0.0)
-            if row is not None and given is not None:
-                value[row - 1, :row] = given
-            elif given is not None:
-                value = np.where(self.open, np.asarray(given, dtype=float), 0.0)
-            sides.append(cp.Parameter(self.shape, name=name))
-            sides[-1].save_value(value)
-        return sides[0], sides[1]
-
-    def box_at(self, level: Any, width: float = 0.01) -> tuple[Any, Any]:
-        """Return o and u for four symmetric bins, affine in one number: q_2(1) in [level, level + width], q_2(2) in the complement.
-
-        Examples
-        --------
-        >>> level = cp.Parameter(name="level", value=0.67)
-        >>> o, u = Selection([-3, -0.5, 0.5, 3], (-1, 1)).box_at(level)
-        >>> o.value[1].round(2).tolist(), u.value[1].round(2).tolist()
-        ([0.67, 0.32, 0.0], [0.68, 0.33, 0.0])
-        """
-        remedy = "must be four that mirror about 0, which have one free bound"
-        refuse(len(self.bins) != 4 or not self.symmetric, "bins", self.bins.tolist(), remedy)
-        o, u = (np.where(self.open, end, 0.0) for end in (0.0, 1.0))
-        o[1, :2], u[1, :2] = (0.0, 1.0 - width), (width, 1.0)
-        slope = np.zeros(self.shape)
-        slope[1, :2] = 1.0, -1.0
-        moved = level * slope
-        return moved + o, moved + u
-
-    def private(self, privacy: PureDP, *, theorem: str = "theorem5", box: Any = None) -> SelectionPrivacy:
-        """Require privacy by a theorem of the paper.
-
-        Parameters
-        ----------
-        privacy : PureDP
-        theorem : {"theorem5", "theorem6", "across-outputs"}
-            Theorem 5 (each output by itself, at all pairs of inputs), the compact Theorem 6, or the authors' constraints for asymmetric bins (Table 2): every
-            maximum against every minimum of any output, which is stricter.
-        box : (o, u), Grid, or None
-            CVXPY parameters in the shape of the unknown, expressions affine in parameters, or arrays: bounds that replace one factor of
-            each product. Boxes of a `Grid` (axes ``level``, ``width`` and for two families ``level_right``), or for None of the paper's grid,
-            are searched as long as the parameters have their initial values.
-        """
-        instance("privacy", privacy, PureDP)
-        check_theorem(theorem, self.bins, self.input_range, self.symmetric)
-        grid = box is None or isinstance(box, Grid)
-        if isinstance(box, Grid):
-            check_boxes("box", box)
-        sides = self.box() if grid else box
-        o, u = (s if isinstance(s, cp.Expression) else cp.Constant(np.asarray(s, float)) for s in sides)
-        for name, side in (("o", o), ("u", u)):
-            if side.shape != self.shape:
-                raise DesignError.of(name, side.shape, f"must have the shape of the unknown, {self.shape}")
-        initial_box: Any = (o.value, u.value)
-        boxes = None if not grid else "paper" if box is None else box
-        return SelectionPrivacy("privacy", privacy, theorem, o, u, boxes, initial_box, unknown=self)
-
-    # -- outputs and losses -------------------------------------------------------------------------------
-
-    def probability(self, output: int, x: float | None = None) -> cp.Expression:
-        r"""Return an upper bound of an output's probability, convex in q, over all inputs or at one.
-
-        For inputs in :math:`[B_j, B_{j+1})` and an output i left of them, with the largest share of all r instead of their mean,
-
-        .. math:: p(x, i) \le q_j(i) \frac{B_m - x}{B_m - B_i},
-
-        which is largest at the least x; an output to the right is the mirror image. Over all inputs it is exact for outputs inside the
-        range, whose probability is largest at the bin itself (Lemma 2), and if one of the two factors is 1. A cap on it caps the probability, for outer outputs conservatively.
-
-        Parameters
-        ----------
-        output : int
-            Position of the output, from 0, as in `Table`.
-        x : float, optional
-
-        Examples
-        --------
-        >>> Q = Selection([-3, -0.5, 0.5, 3], (-1, 1))
-        >>> (Q.probability(1) <= 0.2).is_dcp(), (Q.probability(1) >= 0.2).is_dcp()
-        (True, False)
-        """
-        m, (lower, upper) = len(self.bins), self.input_range
-        place = integer("output", output, 0, m - 1) + 1
-        largest = np.tile(np.eye(1, m - 1), (m - 1, 1))  # the share of r = m
-        ends = np.unique(np.clip(self.bins, lower, upper)) if x is None else np.full(2, number("x", x))
-        if not lower <= ends[0] <= ends[-1] <= upper:
-            raise DesignError.of("x", x, f"must be an input, between {lower:g} and {upper:g}")
-        none = np.zeros(self.shape, dtype=int)
-        halves: Any = [(part[: m - 1], part[-(m - 1) :]) for part in (self, none, none, none.copy())]
-        left, found = Side(self.bins, lower, upper, *halves), list[Any]()
-        for side, places, i, before in (
-            (left, ends[:-1], place, False),
-            (left.mirrored(), -ends[1:], m + 1 - place, x is not None),
-        ):
-            at = [y for y in places.tolist() if i <= side.interval(y, before)]
-            found += [side.linearised(i, y, inner=largest, before=before)[1] for y in at]
-        return cp.max(cp.hstack(found))
-
-    def lemma1(self, prior: Any, loss: Any = "absolute") -> Any:
-        r"""Return Lemma 1's linear upper bound of the expected loss.
-
-        .. math:: \sum_j w_j \tfrac12 (\zeta^{L}_j + \zeta^{R}_{m-j} + B_{j+1} - B_j), \qquad
-                  \zeta_n = \sum_i q_n(i) (B_n - B_i), \quad w_j = \Pr[B_j \le X < B_{j+1}],
-
-        Theorem 4, and for a uniform prior and one family Theorem 3, which print it without the factor 1/2 and Theorem 3 without the constant: neither moves
-        the minimum. It is similar for squared losses, with one factor of each product relaxed. For a callable loss it is the bound of the absolute loss.
-        """
-        held, form = Prior.ranged(prior, self.input_range)[0], Loss.of(loss)
-        pieces = list(zip(self.met, held.moments(np.unique(np.clip(self.bins, *self.input_range)))))
-        question = Question(held, form, *self._lemma1(pieces, form), pieces)
-        found: Any = cp.sum(cp.multiply(question.cost, self)) + question.constant
-        found.set_label(f"Lemma 1's bound of the expected {question.loss.words}")
-        found.question = question
-        return found
-
-    def _lemma1(self, pieces: Pieces, loss: Loss) -> tuple[Array, float]:
-        b, m, cost, constant = self.bins, len(self.bins), np.zeros(self.shape), 0.0
-        left, right = cost[: m - 1], cost[-(m - 1) :]
-        absolute = loss.absolute if loss.function is None else 1.0
-        for j, (mass, first, second) in pieces:
-            low, high = b[j - 1], b[j]
-            spread, reach = low - b[:j], b[j:][::-1] - high
-            left[j - 1, :j] += absolute * mass * spread / 2
-            right[m - j - 1, : m - j] += absolute * mass * reach / 2
-            constant += absolute * mass * (high - low) / 2
-            # Var = (x−a)(b−x) + (x−a) E e + (b−x) E d + E d E e, the last product relaxed by E d ≤ b − B_1 …
-            up, down = first - low * mass, high * mass - first
-            left[j - 1, :j] += loss.squared * (down + mass * reach[0] / 2) * spread
-            right[m - j - 1, : m - j] += loss.squared * (up + mass * spread[0] / 2) * reach
-            constant += loss.squared * (-second + (low + high) * first - low * high * mass)
-        return cost, constant
-
-    def expected(self, q: Array, question: Question) -> Array:
-        """Return the exact expected loss, bilinear in the two families, for many values of the unknown along the first axis; polynomial losses only."""
-        m, total = len(self.bins), np.zeros(len(q))
-        for j, moments in question.pieces:
-            costs = pair_costs(question.loss, moments, self.bins[:j], self.bins[j:][::-1])
-            total += np.sum((q[:, j - 1, :j] @ costs) * q[:, -j, : m - j], axis=1)
-        return total
-
-    @property
-    def met(self) -> list[int]:
-        """Return the j of all intervals [B_j, B_{j+1}) that meet the range."""
-        # Intervals are half-open, but the range is closed: its last piece keeps the mass at the upper end.
-        edges = np.clip(self.bins, *self.input_range)
-        found: list[int] = np.searchsorted(edges, np.unique(edges)[1:]).tolist()
-        return found
-
-
 @dataclass(frozen=True, eq=False)
 class SelectionRows(Declared):
     """A user's own rows in numbers, as for a table whose entries q_n(i) with i > n are 0."""
@@ -690,3 +608,91 @@ def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
     low, high = left[:, None], right[None, :]
     product = (low + high) * first - low * high * mass - second
     return np.asarray((2 * loss.absolute / (high - low) + loss.squared) * product)
+
+
+# -- grids of boxes ---------------------------------------------------------------------------------------------
+
+
+LEVELS = np.arange(1, 100) / 100
+"""The o of the published boxes at m = 4, whose u is o + 0.01."""
+
+
+def authors_boxes() -> Grid:
+    """Return the published grid of boxes at m = 4."""
+    return Grid(level=LEVELS, width=[0.01])
+
+
+def check_boxes(name: str, grid: object) -> None:
+    """Raise DesignError unless `grid` is a grid of boxes: an axis of another name would have no effect."""
+    if not isinstance(grid, Grid) or not {"level"} <= set(grid.axes) <= {"level", "level_right", "width"}:
+        remedy = "must be a Grid with the axis level, and level_right and width where wanted"
+        raise DesignError.of(name, grid, remedy)
+
+
+def whole(open_: Flags) -> Boxes:
+    """Return the single box [0, 1]."""
+    return np.zeros((*open_.shape, 1)), open_[..., None].astype(float)
+
+
+def grid_boxes(open_: Flags, used: Flags, grid: Grid | None) -> Boxes:
+    """Return the boxes of a grid over the one or two rows that have bounds.
+
+    A row q_n of two unknowns has one degree of freedom: q_n(1) in [o, u], q_n(2) in [1 − u, 1 − o].
+
+    Parameters
+    ----------
+    open_, used : bool arrays in the shape of the unknown
+        Entries that are unknowns, and those with a bound in some row.
+    grid : Grid, optional
+        By default the paper's.
+
+    Raises
+    ------
+    DesignError
+        More rows have bounds, or longer ones, or the grid has other axes.
+    """
+    rows = np.flatnonzero(used.any(axis=1))
+    if not len(rows):
+        return whole(open_)
+    if grid is None:
+        steps = np.arange(1, 20) / 20
+        axes: dict[str, Any] = {"level": LEVELS} if len(rows) < 2 else {"level": steps, "level_right": steps}
+    else:
+        check_boxes("box", grid)
+        axes = dict(grid.axes)
+    if len(rows) > 2 or (open_[rows].sum(axis=1) != 2).any():
+        raise DesignError.of("box", grid, "a grid needs at most two free bounds")
+    points = dict(zip(axes, (side.ravel() for side in np.meshgrid(*axes.values(), indexing="ij"))))
+    level, width = points["level"], points.get("width", 0.01)
+    levels = [level, points.get("level_right", level)]
+    o, u = (np.repeat(side, len(level), axis=2) for side in whole(open_))
+    for row, level in zip(rows, levels):
+        o[row, :2] = level, np.maximum(1.0 - level - width, 0.0)
+        u[row, :2] = np.minimum(level + width, 1.0), 1.0 - level
+    return o, u
+
+
+def theorem6_boxes(
+    open_: Flags, lowers: Flags, uppers: Flags, around: tuple[Array, Array] | None = None
+) -> Boxes:
+    """Return a grid over Theorem 6's bounds, or a finer one around a box; large o raise e^ε w, small u lower z.
+
+    Parameters
+    ----------
+    open_, lowers, uppers : bool arrays in the shape of the unknown
+        Entries that are unknowns, that have a lower bound in some row, and that have an upper one.
+    around : (o, u), optional
+    """
+    sides = [(high, *at) for high, part in ((0, lowers & ~uppers), (1, uppers)) for at in np.argwhere(part)]
+    sides.sort(key=lambda side: side[1:])
+    axes: list[Any] = []
+    for high, n, i in sides:
+        if around is not None:
+            axes.append(np.clip(around[high][n, i] * np.array([0.7, 0.85, 1.0, 1.2, 1.45]), 0, 1))
+        else:
+            axes.append([0.05, 0.1, 0.2, 0.4, 0.7, 1.0] if high else np.geomspace(1e-3, 0.3, 7))
+    values = np.array(list(itertools.product(*axes)))
+    boxes = tuple(np.repeat(side, len(values), axis=2) for side in whole(open_))
+    for (high, n, i), column in zip(sides, values.T):
+        boxes[high][n, i] = column
+    return boxes[0], boxes[1]

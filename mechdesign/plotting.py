@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from typing import Any
 
 from mechdesign.errors import DesignError
+from mechdesign.typing import Figure
 
 SMALLEST, LARGEST = 0.5, 100.0  # inches
 NAMED = 12

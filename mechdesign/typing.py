@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -19,6 +22,8 @@ Weights: TypeAlias = tuple[tuple[int, ...], ...]
 """Integer weights of the outputs (columns) of every input (row)."""
 FrozenLaw: TypeAlias = Any
 """A frozen law of `scipy.stats`, or of a generator that a user registered."""
+Figure: TypeAlias = "matplotlib.figure.Figure"
+"""What a plot returns; Matplotlib is imported when the first one is drawn."""
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """What a JSON document holds."""
 Randomness: TypeAlias = np.random.Generator | int | None

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,10 +39,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.typing import Array, Numbers, Weights
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, Numbers, Weights
 
 _ROWS = 500_000
 """Most privacy constraints: a program of many minutes."""

@@ -37,7 +37,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -72,10 +72,7 @@ from mechdesign.problem.privacy import FARTHEST, SHOWN, Description, MetricDP, P
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.spaces.space import MetricSpace, graph_stretch, greedy_spanner
-from mechdesign.typing import Array, Indices, Numbers, Weights
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, Indices, Numbers, Weights
 
 _LOSSES = {
     "metric": "distance to the truth",

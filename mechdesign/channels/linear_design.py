@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -61,10 +61,7 @@ from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.solvers.registry import solve
-from mechdesign.typing import Array, Status, Weights
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, Status, Weights
 
 PUBLISHED = (
     "Hadamard response",

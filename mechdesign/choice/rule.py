@@ -30,7 +30,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -57,11 +57,7 @@ from mechdesign.problem.privacy import (
     pure_epsilon,
 )
 from mechdesign.problem.spine import Bound, Design, Law
-from mechdesign.typing import Array, Randomness
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from mechdesign.typing import Array, Figure, Randomness
 
 PERMUTE, EXPONENTIAL, NOISY_MAX = "permute-and-flip", "exponential mechanism", "report noisy max"
 RULES = (PERMUTE, EXPONENTIAL, NOISY_MAX)

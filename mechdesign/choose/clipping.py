@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -37,10 +37,7 @@ from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, FrozenLaw, Numbers
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, FrozenLaw, Numbers
 
 Range = tuple[float, float]
 _TAIL = 1e-12  # probability beyond the widest range tried

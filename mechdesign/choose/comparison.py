@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -29,10 +28,7 @@ from mechdesign.quantizers.bins import Alphabet
 from mechdesign.quantizers.optimal import OptimalQuantizer
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Status
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Figure, Status
 
 _NUMBERS = ["error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
 

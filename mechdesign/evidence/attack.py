@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import optimize
@@ -25,9 +24,7 @@ from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import fraction_of, round_down
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Figure
 
 _NOTHING = 1e-12
 """The curve ends where δ is this near its least value: no attacker notices the difference."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from importlib import metadata
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,10 +24,7 @@ from mechdesign.evidence.digits import at_least, at_most, folded, gap_words, mea
 from mechdesign.evidence.page import Exportable, Fact, Page, Section, versions
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, Scope, fitting
 from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
-from mechdesign.typing import Array, Status
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, Status
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
 ACTIVE = 1e-8

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,11 +32,7 @@ from mechdesign.model.problem import Problem
 from mechdesign.problem.spine import Design
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.solvers.linear_program import Programs, Sweep
-from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from mechdesign.typing import Array, Figure
 
 Row = list[float | None]
 """Values that compare the points of a sweep; None if infeasible."""

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -63,10 +63,7 @@ from mechdesign.problem.privacy import (
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.solvers.deadline import limited
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices, Weights
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, Indices, Weights
 
 _PASSES = 3  # most programs with units of cells, each from the last one's cells
 _POSITIVE = 1e-12  # least probability of a cell at which tangents are taken

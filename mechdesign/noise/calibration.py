@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -69,10 +69,7 @@ from mechdesign.problem.privacy import (
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import FrozenLaw, Numbers, Values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Figure, FrozenLaw, Numbers, Values
 
 
 @serializable("calibration")

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -42,11 +42,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import draw_laws, half_width
 from mechdesign.noise.release import noisy
 from mechdesign.problem.losses import Loss, average_costs, tail_side
-from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from mechdesign.typing import Array, Figure, Indices, Numbers, Randomness, Values
 
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SUMS = 5_000_000

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +41,7 @@ from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Design
 from mechdesign.problem.workload import Lift, Span, Workload
 from mechdesign.solvers.deadline import one_thread
-from mechdesign.typing import Array, Numbers, Randomness
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, Numbers, Randomness
 
 EXACT = 64
 """Largest dimension in which the budget consumed is a rational number; beyond, it is rounded up."""

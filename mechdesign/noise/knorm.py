@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -51,10 +51,7 @@ from mechdesign.problem.sensitivity import (
 )
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, FrozenLaw
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, FrozenLaw
 
 _MOST_ROUND = 2000
 """Largest dimension in which the δ of ℓ₂ noise is computed: beyond, it costs at most .4% less than Gaussian noise (ε = 1)."""

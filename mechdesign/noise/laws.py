@@ -17,7 +17,6 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import arb
@@ -29,10 +28,7 @@ from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.serialize import register_law
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.law_moments import law_variance
-from mechdesign.typing import Array, FrozenLaw, Values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, FrozenLaw, Values
 
 
 class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]

@@ -32,7 +32,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import NoneType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -70,11 +69,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Description, Pointwise, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.typing import FrozenLaw, Indices, Status
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from mechdesign.typing import Figure, FrozenLaw, Indices, Status
 
 _NAMED = ("gaussian", "laplace", "staircase", "gennorm")
 """Families compared for several numbers, the fastest first."""

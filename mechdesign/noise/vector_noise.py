@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +46,7 @@ from mechdesign.noise.release import AddedNoise, ExactNoise, noisy
 from mechdesign.problem.law_moments import absolute_moment, is_gaussian
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Flags, Indices, Numbers, Values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, Flags, Indices, Numbers, Values
 
 _STEP = 2.0**-30
 """Lattice step of a release, divided by the scale."""

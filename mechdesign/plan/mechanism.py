@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import cached_property
 from operator import add
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -50,11 +50,7 @@ from mechdesign.problem.privacy import (
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Design
 from mechdesign.solvers.deadline import progress_bar
-from mechdesign.typing import Array, FrozenLaw
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from mechdesign.typing import Array, Figure, FrozenLaw
 
 BY_MU = GaussianDP | MembershipAdvantage | TradeOff
 """Requirements that a plan meets by its μ."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -37,10 +37,7 @@ from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.privacy import Consumption, Description, PureDP, guarantee, points_of, stated
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.solvers.deadline import Deadline, has_outer_bar, progress_bar, too_late
-from mechdesign.typing import Status
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Figure, Status
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,10 +57,7 @@ from mechdesign.quantizers import table as tables
 from mechdesign.quantizers.exact_law import repaired_table
 from mechdesign.quantizers.sampling import ExactSampler, is_tensor, sample_array, sample_tensor
 from mechdesign.quantizers.table import ExactLaw, SelectionLaw, cell_edges
-from mechdesign.typing import Array, Numbers
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Array, Figure, Numbers
 
 
 def rqm_family(m: int, q: float) -> Array:

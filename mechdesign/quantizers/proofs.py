@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import accumulate, pairwise
 from operator import mul
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -57,10 +57,7 @@ from mechdesign.quantizers.dual_pieces import Asked, DualPieces, OutputSpace, bo
 from mechdesign.quantizers.mechanism import Quantizer, duchi
 from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, rational
 from mechdesign.quantizers.table import LARGEST, ExactLaw, excess_loss, outermost_law
-from mechdesign.typing import Numbers
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.typing import Figure, Numbers
 
 EXACT = 4096
 """Most entries of a law whose loss is computed in fractions before certification; more use floats with a margin, as fractions take four times the design's time."""

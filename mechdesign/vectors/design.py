@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import NoReturn, cast
 
 import numpy as np
 import pandas as pd
@@ -66,14 +66,11 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.privacy import Description, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.typing import Array, Numbers, Randomness
+from mechdesign.typing import Array, Figure, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, power_of_e
 from mechdesign.vectors.sampled import LARGEST_BITS as MOST_SIGNS
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, coordinate_epsilon
 from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, RandomDirections, SphereQuantizer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def cap_mass(d: int, w: float, more: float = 0.0, more_below: float = 0.0) -> float:

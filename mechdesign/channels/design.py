@@ -57,7 +57,7 @@ from mechdesign.checks import DOWN, array, field, instance, number, one_of, posi
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.proofs import MechanismClass, every, same
+from mechdesign.evidence.proofs import every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact, proved_bounds
@@ -147,6 +147,7 @@ class MetricChannel(TableDesign):
     prior: Numbers | Mapping[str, float] | None = None
     loss: str | Numbers = "metric"
     spanner: float | None = field(check=_stretch, default=None)
+    mechanism_class = every("channel between the points")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -399,11 +400,6 @@ class MetricChannel(TableDesign):
         if matrix.shape != distances.shape:
             raise DesignError.of("mechanism", "reports that are no items", "have no distance to the truth")
         return accuracy_of(distances, self.weights[:, None] * matrix)
-
-    @property
-    def mechanism_class(self) -> MechanismClass:
-        """Every channel between the points."""
-        return every("channel between the points")
 
     def asked_by(self, question: Any) -> bool:
         return getattr(question, "asks", "") == self.asks and same(question.loss, self.loss)

@@ -52,7 +52,7 @@ from mechdesign.checks import field, integer, one_of, refuse, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
-from mechdesign.evidence.proofs import Certificate, Claim, ClosedBound, LawProof, MechanismClass, every
+from mechdesign.evidence.proofs import Certificate, Claim, ClosedBound, LawProof, every
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix
@@ -128,6 +128,7 @@ class LocalWorkload(Design):
     privacy: PureDP = field(PureDP)
     data: str = field(check=one_of, allowed=("average", "worst"), default="average")
     outputs: int | None = field(check=integer, least=2, default=None)
+    mechanism_class = every("unbiased local report")
 
     def __post_init__(self) -> None:
         settle(
@@ -160,11 +161,6 @@ class LocalWorkload(Design):
     def worst(self) -> bool:
         """Whether the objective is the variance of the worst category."""
         return self.data == "worst"
-
-    @property
-    def mechanism_class(self) -> MechanismClass:
-        """Every table and decoder."""
-        return every("unbiased local report")
 
     @cached_property
     def _exact_gram(self) -> tuple[Array, int]:

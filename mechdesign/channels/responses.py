@@ -137,6 +137,7 @@ class ClusteredResponse(Checked, Response):
 
     space: MetricSpace = field(check=_clustered)
     alpha: float = field(check=positive, side=DOWN)
+    laws = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -252,10 +253,6 @@ class ClusteredResponse(Checked, Response):
         groups = 1.0 + (clusters - 1) / between**2
         return (groups + (n - clusters) / inside**2) / n, groups / clusters
 
-    @property
-    def laws(self) -> int:
-        return 1
-
     def integers(self, row: int) -> Sequence[int]:
         """Weights of staying, of the rest of the cluster and of the other clusters, the same for all rows."""
         (clusters, size), (own, near, far) = self.space.shape, self.levels
@@ -342,15 +339,12 @@ class HadamardResponse(Checked, Response):
 
     items: int = field(check=integer, least=2, most=1 << 40)
     epsilon: float = field(check=positive, side=DOWN)
+    space = None  # every pair is protected equally, without a metric
+    laws = 1
 
     @property
     def size(self) -> int:
         return self.items
-
-    @property
-    def space(self) -> None:  # type: ignore[override]
-        """None: every pair is protected equally, without a metric."""
-        return None
 
     @property
     def outputs(self) -> int:
@@ -428,10 +422,6 @@ class HadamardResponse(Checked, Response):
         """Return the largest mean of a function of the report, over items."""
         means = (values.sum() + self.contrast * walsh_hadamard(values)[1 : self.size + 1]) / self.outputs
         return float(means.max())
-
-    @property
-    def laws(self) -> int:
-        return 1
 
     def integers(self, row: int) -> Sequence[int]:
         """Weights of a preferred report and of another, the same for all rows."""

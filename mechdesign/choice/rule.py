@@ -408,6 +408,7 @@ class Choosing(Design):
     choose: int = 1
     unit: ClassVar[str] = "regret"
     """Unit of the error."""
+    answer_size = None
 
     @property
     def size(self) -> int:
@@ -443,10 +444,6 @@ class Choosing(Design):
     @property
     def _counted_neighbours(self) -> str:
         return self.relation
-
-    @property
-    def answer_size(self) -> None:
-        return None
 
     @property
     def mechanism_class(self) -> proofs.MechanismClass:

@@ -361,14 +361,12 @@ class FiniteProblem(TableDesign, Problem):
 class TableProblem(FiniteProblem):
     """A problem on one table of probabilities, with a row for each input."""
 
+    mechanism_class = proofs.every("table within these constraints")
+
     @classmethod
     def unknown_of(cls, numbers: Any) -> Unknown:
         """Return the unknown of a problem in numbers."""
         return Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
-
-    @property
-    def mechanism_class(self) -> proofs.MechanismClass:
-        return proofs.every("table within these constraints")
 
     def to_cvxpy(self) -> cp.Problem:
         """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""

@@ -111,6 +111,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     asks: ClassVar[str] = "numbers"
     central: ClassVar[bool] = True
     algorithms: ClassVar[tuple[str, ...]] = ("fixed-point",)
+    mechanism_class = proofs.family("Gaussian noise of any covariance")  # other noise may cost less
 
     def __post_init__(self) -> None:
         settle(self, neighbours=neighbours_of(self.changes, self.neighbours))
@@ -242,11 +243,6 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     def unit(self) -> float:
         """a²/μ²: errors at a = μ = 1 are multiplied by this."""
         return self.change_set.most**2 / self.budget
-
-    @property
-    def mechanism_class(self) -> proofs.MechanismClass:
-        """Gaussian noise of every covariance: other noise may cost less."""
-        return proofs.family("Gaussian noise of any covariance")
 
     @property
     def default_gap(self) -> float:  # type: ignore[override]

@@ -33,7 +33,7 @@ from mechdesign.checks import instance
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
-from mechdesign.evidence.proofs import PROVED, Certificate, Claim, LawProof, MechanismClass, family
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, LawProof, family
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import RESIDUAL, project
@@ -76,6 +76,7 @@ class CovarianceProblem(Problem):
     default_gap: ClassVar[float] = 1e-7
 
     numbers: ClassVar[Any] = DeclaredCovariance
+    mechanism_class = family("Gaussian noise of any covariance within these constraints")
 
     def compiled(
         self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
@@ -104,10 +105,6 @@ class CovarianceProblem(Problem):
     def budget(self) -> float:
         r""":math:`\mu^2`, rounded down."""
         return float(self.declared.budget)
-
-    @property
-    def mechanism_class(self) -> MechanismClass:
-        return family("Gaussian noise of any covariance within these constraints")
 
     def to_cvxpy(self) -> cp.Problem:
         r"""Return the problem in CVXPY alone: :math:`v^\top S^{-1} v \le \mu^2` for each change, and the user's own constraints."""

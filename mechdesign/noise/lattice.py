@@ -41,7 +41,7 @@ from mechdesign.checks import UP, field, instance, integer, one_of, positive, re
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import rational, round_down, round_up
-from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
+from mechdesign.evidence.proofs import RowsBound, every
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, weights_of
@@ -376,6 +376,7 @@ class LatticeProblem(FiniteProblem):
     numbers: ClassVar[Any] = LatticeDeclared
     declared: ClassVar[LatticeDeclared]  # type: ignore[misc]
     asks: ClassVar[str] = "numbers"
+    mechanism_class = every("noise on this lattice within these constraints")
 
     def deployed(self, weights: tuple[tuple[int, ...], ...]) -> CellNoise | IntegerNoise:
         return noise_of(self.declared, weights[0])
@@ -404,11 +405,6 @@ class LatticeProblem(FiniteProblem):
         for asked in numbers.privacy:
             unknown.private(asked.privacy)
         return unknown
-
-    @property
-    def mechanism_class(self) -> MechanismClass:
-        """Noise on this lattice, within the reach or with these tails."""
-        return every("noise on this lattice within these constraints")
 
     def to_cvxpy(self) -> cp.Problem:
         """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""

@@ -447,6 +447,7 @@ class BufferedToeplitz(GaussianDesign):
 
     central: ClassVar[bool] = True
     default_gap: ClassVar[float] = 1e-3
+    mechanism_class = proofs.family("Toeplitz strategy")  # others may cost less
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -463,11 +464,6 @@ class BufferedToeplitz(GaussianDesign):
     def unit(self) -> float:
         """a²/μ²: the errors are this times those at a = μ = 1."""
         return self.most**2 / self.budget
-
-    @property
-    def mechanism_class(self) -> proofs.MechanismClass:
-        """Toeplitz strategies: others may cost less."""
-        return proofs.family("Toeplitz strategy")
 
     @property
     def answer_size(self) -> int:

@@ -49,7 +49,6 @@ from mechdesign.evidence.proofs import (
     Certificate,
     Claim,
     LawProof,
-    MechanismClass,
     family,
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -478,6 +477,7 @@ class BiasedSelection(GridDesign):
         delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=[0.0, *np.geomspace(0.02, 5, 16)]
     )
     _selectors = ("q", "beta")
+    mechanism_class = family("biased selection mechanism of the grid")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -500,10 +500,6 @@ class BiasedSelection(GridDesign):
         lower, upper = self.input_range
         beyond = given["delta"] * (upper - lower) / 2
         return np.linspace(lower - beyond, upper + beyond, self.m)
-
-    @property
-    def mechanism_class(self) -> MechanismClass:
-        return family("biased selection mechanism of the grid")
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Search the grid.

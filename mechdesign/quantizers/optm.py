@@ -27,7 +27,7 @@ import pandas as pd
 
 from mechdesign.checks import field, integer, one_of, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.proofs import MechanismClass, family
+from mechdesign.evidence.proofs import family
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.model.grid import Grid, swept
@@ -343,6 +343,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     families: str = field(check=one_of, allowed=("auto", "separate"), default="auto")
     judge: str = field(check=one_of, allowed=("loss", "objective"), default="loss")
     input_range: Any = None
+    mechanism_class = family("OPTM mechanism of the grids")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -386,10 +387,6 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
             box=box,
             input_range=self.input_range,
         )
-
-    @property
-    def mechanism_class(self) -> MechanismClass:
-        return family("OPTM mechanism of the grids")
 
     def allows(self, outputs: object) -> bool:
         return any(self.at(bins).allows(outputs) for bins in self.alphabets())

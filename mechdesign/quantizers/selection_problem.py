@@ -22,7 +22,7 @@ from mechdesign.checks import instance, integer, refuse
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.files import check_writable
-from mechdesign.evidence.proofs import Claim, MechanismClass, family
+from mechdesign.evidence.proofs import Claim, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audited
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
@@ -75,6 +75,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     default_gap = 1e-4
     numbers: ClassVar[Any] = SelectionRows
+    mechanism_class = family("OPTM mechanism within these constraints")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.objective, self.constraints)
@@ -321,10 +322,6 @@ class SelectionProblem(Problem, QuantizerDesign):
                 n, i = (int(part) for part in index[2:-1].split(", "))
                 side[n - 1, i - 1] = value
         return o, u
-
-    @property
-    def mechanism_class(self) -> MechanismClass:
-        return family("OPTM mechanism within these constraints")
 
     def describe(self, result: Result) -> Description:
         said = super().describe(result)

@@ -339,6 +339,7 @@ class UserHistogram(Design):
     items: int = field(check=checks.integer, least=1)
     users: int = field(check=checks.integer, least=1)
     by: str | None = field(check=checks.one_of, allowed=(None, *NAMES), default=None)
+    mechanism_class = proofs.every("unbiased histogram of users with so many items each")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -353,10 +354,6 @@ class UserHistogram(Design):
         if near < _LEAST * self.items or far > 1e15 or self._shortest < 1e-100:
             said = f"must be at least 2^-40 times the items over the shortest distance, {self._shortest:g}, and at most 1e15 over the diameter"
             raise DesignError.of("alpha", self.privacy.alpha, said)
-
-    @property
-    def mechanism_class(self) -> proofs.MechanismClass:
-        return proofs.every("unbiased histogram of users with so many items each")
 
     @property
     def total(self) -> int:

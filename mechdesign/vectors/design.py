@@ -321,17 +321,13 @@ class VectorQuantizer(Design):
     inputs: str = field(check=one_of, allowed=("ball", "sphere", "box"), default="ball")
     radius: float = field(check=magnitude, default=1.0)
     rotation: str | None = field(check=one_of, allowed=(None, "exact", "fast"), default=None)
+    mechanism_class = menu("rotated simplex, random directions, sampled signs or sampled coordinates")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.inputs == "box":
             magnitude("radius", self.radius * math.sqrt(self.dimension))
         power_of_e(self.privacy.epsilon)
-
-    @property
-    def mechanism_class(self) -> MechanismClass:
-        """Rotated simplices, random directions, sampled signs and coordinates; other mechanisms may be better, down to the lower bound."""
-        return menu("rotated simplex, random directions, sampled signs or sampled coordinates")
 
     @property
     def epsilon(self) -> float:

@@ -233,6 +233,8 @@ class IntegerTable(Checked, CodedMechanism):
     knots: Array = field(check=_copied, kinds="f")
     counts: Indices = field(check=_copied, kinds="iu")
     bins: Array = field(check=_copied, kinds="f")
+    dimension = 1  # a message holds single numbers
+    slots = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -327,17 +329,8 @@ class IntegerTable(Checked, CodedMechanism):
     # -- drawing --------------------------------------------------------------------------------------
 
     @property
-    def dimension(self) -> int:  # type: ignore[override]
-        """1: a message holds single numbers."""
-        return 1
-
-    @property
     def levels(self) -> int:
         return len(self.bins)
-
-    @property
-    def slots(self) -> int:
-        return 1
 
     @cached_property
     def column_bits(self) -> int:

@@ -493,13 +493,17 @@ def field(
 
 
 class Checked:
-    """Base of dataclasses whose fields declare their checks."""
+    """Base of dataclasses whose fields declare their checks; those between fields stand in `_post_check`."""
 
     def __post_init__(self) -> None:
         for name, check, may_be_absent in _declared(type(self)):  # type: ignore[arg-type]
             value = getattr(self, name)
             if value is not None or not may_be_absent:
                 object.__setattr__(self, name, check(name, value))
+        self._post_check()
+
+    def _post_check(self) -> None:
+        """Check what must hold between fields; each has passed its own check."""
 
 
 @functools.cache

@@ -95,8 +95,7 @@ class BoundedCount(TableDesign):
     prior: Numbers | None = None
     neighbours: str = neighbours_field()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         refuse(self.sensitivity > self.n, "sensitivity", self.sensitivity, f"must be at most n = {self.n}")
         if self.sensitivity * (self.n + 1) ** 2 > _ROWS:
             allowed = f"times (sensitivity) {self.sensitivity} must be at most {_ROWS}: OptimalNoise(integer=True) is for larger counts"

@@ -249,8 +249,7 @@ class Channel(Checked, Response):
     space: MetricSpace | None = field(MetricSpace, default=None)
     weights: Weights | None = field(check=integer_weights, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if self.space is not None:
             self.measured(self.space)
         if self.weights is not None:

@@ -149,8 +149,7 @@ class MetricChannel(TableDesign):
     spanner: float | None = field(check=_stretch, default=None)
     mechanism_class = every("channel between the points")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         allowed = "times the diameter must be at most 1e300: it is no privacy"
         refuse(self.alpha > 1e300 / max(1.0, self.space.diameter), "alpha", self.alpha, allowed)
         if self.prior is not None:

@@ -231,8 +231,7 @@ class LinearReport(Checked, LinearDecoder):
     weights: Weights = field(check=integer_weights)
     prior: Array | None = field(check=array, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if len(self.weights) != self.workload.size or not all(any(column) for column in zip(*self.weights)):
             allowed = f"must have a row for each of {self.workload.size} categories, and no column of zeros"
             raise DesignError.of("weights", (len(self.weights), len(self.weights[0])), allowed)
@@ -378,8 +377,7 @@ class SubsetReport(Checked, LinearDecoder):
 
     prior = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if sorted({*self.sizes}) != [*self.sizes] or self.sizes[0] >= self.size or self.sizes[-1] > self.size:
             allowed = f"must increase, from below {self.size} to at most {self.size}"
             raise DesignError.of("sizes", self.sizes, allowed)

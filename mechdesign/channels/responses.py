@@ -139,8 +139,7 @@ class ClusteredResponse(Checked, Response):
     alpha: float = field(check=positive, side=DOWN)
     laws = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         own, near, far = self.levels
         if own == (near if self.space.shape[1] > 1 else far):
             raise DesignError.of("alpha", self.alpha, "is so small that the channel is singular in doubles")

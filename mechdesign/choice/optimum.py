@@ -114,8 +114,7 @@ class PrivateChoice(Choosing, TableDesign):
     objective: str = field(check=checks.one_of, allowed=("worst", "mean"), default="worst")
     choose: int = field(check=checks.integer, least=1, most=1000, default=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         remedy = f"must be at most {self.size}, the number of candidates, and 1 with largest="
         refuse(self.choose > (1 if self.largest is not None else self.size), "choose", self.choose, remedy)
         if self.spread is None and self.neighbours in NEIGHBOURS:

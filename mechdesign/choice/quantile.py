@@ -54,8 +54,7 @@ class CandidateGrid(Checked):
     high: float = field(check=checks.number)
     step: float = field(check=checks.positive)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if not (self.low <= self.high and (self.high - self.low) / self.step < _MOST_STEPS):
             remedy = f"must be (low, high, step) with low ≤ high and at most {_MOST_STEPS:g} steps; a list holds candidates themselves"
             raise DesignError.of("candidates", (self.low, self.high, self.step), remedy)

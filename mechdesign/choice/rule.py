@@ -303,8 +303,7 @@ class ChoiceRule(Scored):
     candidates: int | tuple[str, ...] = field(check=names_of)
     choose: int = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         integer("choose", self.choose, 1, self.size)
 
     @property

@@ -121,8 +121,7 @@ class NumericQuery(_Question):
     sampling_rate: float = field(check=checks.share, side=checks.UP, default=1.0)
     integer: bool = field(check=checks.one_of, allowed=(True, False), default=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if isinstance(self.sensitivity, (list, tuple, np.ndarray)):
             found = checks.array("sensitivity", self.sensitivity, ndim=2)
             refuse(not found.any(), "sensitivity", found.shape, "is a list in which nothing changes")
@@ -218,8 +217,7 @@ class PrivateMean(Checked):
     about: float = field(check=checks.positive)
     loss: str = field(check=checks.one_of, allowed=("squared", "absolute"), default="squared")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         checks.interval("(lower, upper)", (self.lower, self.upper))
         allowed = "must be at most 1e150 above lower: choose another unit"
         refuse(self.upper - self.lower > 1e150, "upper", self.upper, allowed)
@@ -338,8 +336,7 @@ class LocalReport(_Question):
     loss: Any = None
     clients: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         plain = "absolute" if self.clients is None else "squared"
         checks.settle(self, loss=Loss.of(plain if self.loss is None else self.loss))
         given = None if self.input_range is None else checks.interval("input_range", self.input_range)
@@ -504,8 +501,7 @@ class CategoryReport(_Question):
     people: int = field(check=checks.integer, least=1, most=10**12, default=1)
     data: str = field(check=checks.one_of, allowed=("average", "worst"), default="average")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if self.workload is None and self.categories is None:
             raise DesignError.of("categories", None, "must be given, or a workload")
         asked = Workload.identity(self.categories or 2) if self.workload is None else Workload(self.workload)
@@ -619,8 +615,7 @@ class ChoiceQuestion(_Question):
     largest: int | None = None
     objective: str = "worst"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         checks.settle(self, candidates=self.design(PureDP(1.0)).candidates)
 
     def design(self, privacy: Any) -> PrivateChoice:

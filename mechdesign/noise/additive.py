@@ -350,8 +350,7 @@ class AdditiveNoise(Checked, AddedNoise):
     rounds: int = field(check=integer, least=1, default=1)
     sampling_rate: float = field(check=share, side=UP, default=1.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         frozen_parts(self.law)  # refuses anything else

@@ -105,8 +105,7 @@ class BufferedNoise(Checked, NormalNoise):
     step: float = field(check=positive)
     budget: float = field(check=positive)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         falling = all(p > q for p, q in zip(self.poles, self.poles[1:]))
         if not (1 <= len(self.poles) <= BUFFERS and falling):
             raise DesignError.of("poles", self.poles, f"must be 1 to {BUFFERS} numbers that fall")

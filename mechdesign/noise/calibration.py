@@ -146,8 +146,7 @@ class Calibration(Design):
         changes = Sensitivity.of(self.sensitivity)
         return Protection(self.dimension, changes, self.rounds, self.sampling_rate, self.family.discrete)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         for part in parts_of(self.privacy):
             for name in ("rho", "mu", "epsilon"):
                 if getattr(part, name, 0.0):
@@ -603,8 +602,7 @@ class JointCalibration(Design):
     terms: tuple[AdditiveNoise, ...] = field(check=_noises)
     privacy: ApproximateDP = field(ApproximateDP)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if not self.privacy.delta:
             raise DesignError.of("delta", 0.0, "must be positive: sampled rounds are composed at some delta")
 

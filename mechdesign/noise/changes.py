@@ -130,8 +130,7 @@ class Changes(Checked, ChangeSet):
     most: float = field(check=magnitude, side=UP, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         integer("l0", self.l0, 1, self.size)
 
     @property
@@ -212,8 +211,7 @@ class Participation(Checked):
     every: int | None = field(check=integer, least=1, most=10**6, default=None)
     fewer: bool = field(check=one_of, allowed=(True, False), default=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if (self.apart is None) == (self.every is None):
             meant = "at least so many steps apart, or in the same place of every epoch of so many"
             raise DesignError.of("apart", self.apart, f"or every must be given, not both: {meant}")

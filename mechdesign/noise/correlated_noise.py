@@ -435,8 +435,7 @@ class StrategyNoise(Checked, LinearNoise):
     strategy: Array = field(check=array, ndim=2)
     budget: float = field(check=positive)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         strategy = self.strategy
         if strategy.shape[1] != self.workload.size or len(strategy) > self.workload.size:
             allowed = f"must have {self.workload.size} columns, and no more rows"

@@ -128,8 +128,7 @@ class KNorm(Design):
     rounds: int = field(check=integer, least=1, most=10**9, default=1)
     neighbours: str = neighbours_field()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         settle(self, neighbours=neighbours_of(self.sensitivity, self.neighbours))
         allowed = "is that of the hull where changes are listed: leave it out, or give bounds"
         refuse(isinstance(self.sensitivity, tuple) and self.norm is not None, "norm", self.norm, allowed)

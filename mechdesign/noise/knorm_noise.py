@@ -131,8 +131,7 @@ class KNormNoise(Checked, AddedNoise):
     simplices: Rows | None = None
     planes: Rows | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         dimension, scale = self.dimension, self.scale
         if not dimension * scale <= 1e150:  # its square is a double
             allowed = "must be at most 1e150 over the dimension: choose another unit"

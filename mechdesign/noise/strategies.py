@@ -449,8 +449,7 @@ class BufferedToeplitz(GaussianDesign):
     default_gap: ClassVar[float] = 1e-3
     mechanism_class = proofs.family("Toeplitz strategy")  # others may cost less
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         self.participation.check(self.size)
         integer("times", self.participation.times, 1, 10_000)
         _ = self.budget

@@ -174,8 +174,7 @@ class IndependentNoise(checks.Checked, PerCoordinate):
     sensitivities: Array | None = None
     bounds: Sensitivity | None = field(Sensitivity, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if self.sensitivities is not None:
             settle(self, sensitivities=profile_vector("sensitivities", self.sensitivities, self.scales.size))
 
@@ -433,8 +432,7 @@ class CellProduct(checks.Checked, AddedNoise):
     dimension: int = field(check=integer, least=1, most=10**9)
     l0: int | None = field(check=integer, least=1, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if self.l0 is not None:
             integer("l0", self.l0, 1, self.dimension)
         checks.refuse(not self.law.symmetric, "law", "its start or weights", "must be symmetric about 0")

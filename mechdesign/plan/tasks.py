@@ -148,8 +148,7 @@ class Histogram(Task):
     contribution: int | Sensitivity = 1
     whole: bool = field(check=checks.one_of, allowed=(True, False), default=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if isinstance(self.contribution, Sensitivity):
             self.contribution.check(self.bins)
         else:
@@ -207,8 +206,7 @@ class Mean(Task):
     upper: float = field(check=checks.number)
     n: int = field(check=checks.integer, least=1, most=10**12)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         width = self.upper - self.lower
         refuse(not 1e-100 < width < 1e100, "upper", self.upper, "must be above lower, by 1e-100 to 1e100")
 
@@ -268,8 +266,7 @@ class Sum(Task):
     n: int | None = field(check=checks.integer, least=1, most=10**12, default=None)
     whole: bool = field(check=checks.one_of, allowed=(True, False), default=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         several = isinstance(self.clip, (list, tuple)) or (
             isinstance(self.clip, np.ndarray) and self.clip.ndim > 0
         )

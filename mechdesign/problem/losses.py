@@ -56,8 +56,7 @@ class Loss(Checked):
     squared: float = field(check=non_negative, default=0.0)
     function: Callable[[Array], Numbers] | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if self.function is None and not (self.absolute or self.squared):
             raise DesignError("loss: its weights are all zero; one must be positive")
         if self.function is not None and not callable(self.function):

@@ -396,8 +396,7 @@ class _CutPrior(_Continuous):
     lower: float = field(check=number)
     upper: float = field(check=number)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         lower, upper = interval("(lower, upper)", (self.lower, self.upper))
         settle(self, lower=lower, upper=upper)
 
@@ -436,8 +435,8 @@ class ClippedPrior(_CutPrior):
 class TruncatedPrior(_CutPrior):
     """The law of X given that it lies in [lower, upper]."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
+        super()._post_check()
         ends = f"[{self.lower:g}, {self.upper:g}]"
         DesignError.when(not self._mass > 0, f"the law has no mass in {ends}: nothing is left to truncate to")
 

@@ -122,8 +122,7 @@ class Sensitivity(Checked):
     signed: bool = field(check=checks.one_of, allowed=(True, False), default=True)
     own: float | None = field(check=_bound, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         allowed = 'must be left out but for neighbours="replace": the bounds say it'
         refuse(self.own is not None and self.neighbours != "replace", "own", self.own, allowed)
         if self.each is None and self.linf is None and self.l1 is None and self.l2 is None:

@@ -172,8 +172,7 @@ class Queries(Checked):
     size: int = field(check=integer, least=1, most=10**6)
     matrix: Array | None = field(check=array, ndim=2, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if (self.kind == "matrix") != (self.matrix is not None):
             raise DesignError.of("matrix", self.matrix, 'belongs to kind "matrix"')
         if self.matrix is None:
@@ -273,8 +272,7 @@ class Workload(Checked):
     blocks: Any
     name: str = field(str, default="")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         blocks = self.blocks
         if isinstance(blocks, Workload):
             settle(self, name=self.name or blocks.name)

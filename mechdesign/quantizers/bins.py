@@ -354,8 +354,7 @@ class Alphabet(checks.Checked):
     max_abs: float = checks.field(check=checks.positive)
     step: float = checks.field(check=checks.positive)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if self.step > 2 * self.max_abs:
             raise DesignError.of("step", self.step, f"must be at most 2*max_abs = {2 * self.max_abs:g}")
         remedy = f"gives more outputs than the {MOST_OUTPUTS} that are allowed, at most"

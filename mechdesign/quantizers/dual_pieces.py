@@ -91,8 +91,7 @@ class DualPieces(Checked):
     outputs: Array | None = field(check=increasing, default=None)
     between: bool = field(check=one_of, allowed=(True, False), default=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         allowed = "needs the outputs between which others may be"
         refuse(self.between and self.outputs is None, "between", True, allowed)
 

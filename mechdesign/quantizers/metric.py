@@ -169,8 +169,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         """Target gap: what some hundred knots prove on a continuum; a grid's program is exact."""
         return 1e-2 if self.continuum else 1e-6
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         bins = mirrored_bins(check_bins(self.bins))
         given = None if self.input_range is None else interval("input_range", self.input_range)
         if self.inputs is not None:

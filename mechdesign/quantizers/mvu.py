@@ -94,8 +94,7 @@ class MVU(QuantizerDesign, TableDesign):
     bins: Any = None
     max_abs: float | None = field(check=positive, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         lower, upper = check_range(self.input_range)
         prior = stats.uniform(lower, upper - lower) if self.prior is None else self.prior
         settle(

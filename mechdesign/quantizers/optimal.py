@@ -136,8 +136,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     default_gap = 1e-6
     algorithms: ClassVar[tuple[str, ...]] = tuple(METHODS)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         allowed = "must be md.PureDP(epsilon); md.MetricQuantizer takes metric and approximate privacy"
         refuse(not isinstance(self.privacy, PureDP), "privacy", self.privacy, allowed)
         settle(self, loss=Loss.of(self.loss))

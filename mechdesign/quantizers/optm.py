@@ -135,8 +135,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
     default_gap = 1e-4
     algorithms = ("boxes", "successive")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         prior, given = Prior.ranged(self.prior, self.input_range)
         bins, given, symmetric = checked_selection(self.bins, given, self.families)
         settle(self, bins=tuple(bins.tolist()), prior=prior, input_range=given, loss=Loss.of(self.loss))
@@ -345,8 +344,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     input_range: Any = None
     mechanism_class = family("OPTM mechanism of the grids")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         bins = authors_bins() if self.bins is None else self.bins
         boxes = authors_boxes() if self.boxes is None else self.boxes
         prior, ends = Prior.ranged(self.prior, self.input_range)

@@ -107,8 +107,7 @@ class MetricSpace(Checked):
     across: float = field(check=_gap, default=math.nan)
     names: Sequence[str] = ()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         needed = NEEDS[self.kind]
         integer("number of points", self.size, 1, MOST)
         checks.settle(self, names=check_names(self.names, self.size))

@@ -202,8 +202,7 @@ class FrequencyEstimate(Checked):
     space: MetricSpace | None = None
     project: bool = field(check=checks.one_of, allowed=(True, False), default=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         given = self.space
         if given is self.channel.space is None:  # all points at distance 1: EMD is then the total variation
             given = MetricSpace.clustered(1, self.channel.size, within=1.0)

@@ -117,8 +117,7 @@ class TreeHistogram(Checked, Saved):
     parents: tuple[int, ...] = field(check=_integers, default=())
     losses: tuple[int, ...] = field(check=_integers, default=())
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         for name in ("parents", "losses"):
             if (size := len(getattr(self, name))) != self.space.size:
                 raise DesignError.of(name, size, f"must be one for each of {self.space.size} points")
@@ -341,8 +340,7 @@ class UserHistogram(Design):
     by: str | None = field(check=checks.one_of, allowed=(None, *NAMES), default=None)
     mechanism_class = proofs.every("unbiased histogram of users with so many items each")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if self.privacy.sizes != "bounded":
             said = "protects how many items a user holds, which is public here (bounded): LinearRelease protects it"
             raise DesignError.of("sizes", self.privacy.sizes, said)

@@ -341,8 +341,7 @@ class SamplingReduction(Checked):
     diameter: float = field(check=checks.positive, default=1.0)
     model: str = field(check=checks.one_of, allowed=MODELS, default="central")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         allowed = f"must be below the space's diameter, {self.diameter}"
         refuse(self.radius >= self.diameter, "radius", self.radius, allowed)
         refuse(self.failure + self.delta >= 1, "failure", self.failure, "must be small: it adds to delta")
@@ -427,8 +426,7 @@ class ReducedRelease(Checked):
     samples: int | None = None
     failure: float = 1e-8
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         held = self.mechanism
         if isinstance(held, ItemwiseRelease):
             refuse(held.radius is not None, "mechanism", "radius", "must protect every distance: no radius")

@@ -308,8 +308,7 @@ class LinearQuery(checks.Checked):
     values: Array = checks.field(check=checks.array, ndim=None)
     name: str = checks.field(str, default="linear")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         values = self.values[:, None] if self.values.ndim == 1 else self.values
         if values.ndim != 2 or len(values) != self.space.size:
             raise DesignError.of("values", values.shape, f"must have one row per point ({self.space.size})")

@@ -119,8 +119,7 @@ class PureMechanism(Checked, Saved):
 
     privacy: PureDP
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         _ = self.power
 
     @cached_property

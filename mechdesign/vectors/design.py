@@ -323,8 +323,7 @@ class VectorQuantizer(Design):
     rotation: str | None = field(check=one_of, allowed=(None, "exact", "fast"), default=None)
     mechanism_class = menu("rotated simplex, random directions, sampled signs or sampled coordinates")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         if self.inputs == "box":
             magnitude("radius", self.radius * math.sqrt(self.dimension))
         power_of_e(self.privacy.epsilon)

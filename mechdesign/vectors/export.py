@@ -236,8 +236,7 @@ class IntegerTable(Checked, CodedMechanism):
     dimension = 1  # a message holds single numbers
     slots = 1
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         rows, columns = 2 * (len(self.knots) - 1), len(self.bins)
         with np.errstate(over="ignore"):
             steps = np.diff(self.knots)

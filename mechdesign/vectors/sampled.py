@@ -162,8 +162,7 @@ class SampledCoordinates(Checked, SampledSubset):
     count: int | None = None
     coordinate: Quantizer | None = field(Quantizer, default=None)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
         power_of_e(self.privacy.epsilon)
         if self.count is not None:
             settle(self, count=integer("count", self.count, 1, self.dimension))
@@ -320,8 +319,8 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
     privacy: PureDP = field(PureDP)
     radius: float = field(check=magnitude, default=1.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
+        super()._post_check()
         if self.bits > self.dimension:
             raise DesignError.of("bits", self.bits, f"must be at most {self.dimension}, the coordinates")
 

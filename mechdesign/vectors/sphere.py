@@ -107,8 +107,8 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
     radius: float = field(check=magnitude, default=1.0)
     rotation: str = field(check=one_of, allowed=("exact", "fast"), default="exact")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
+        super()._post_check()
         if self.outputs > self.working + 1:
             most = (self.working + 1).bit_length() - 1
             raise DesignError.of("bits", self.bits, f"must be at most {most} in {self.dimension} dimensions")
@@ -532,8 +532,8 @@ class RandomDirections(VectorMechanism, SubsetSelection):
     inputs: str = field(check=one_of, allowed=("ball", "sphere"), default="ball")
     radius: float = field(check=magnitude, default=1.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _post_check(self) -> None:
+        super()._post_check()
         if self.messages * self.outputs * self.working > LARGEST_FRAME:
             most = (LARGEST_FRAME // (self.messages * self.working)).bit_length() - 1
             allowed = f"must be at most {most} in {self.dimension} dimensions, where an encoder draws all directions"

@@ -124,7 +124,7 @@ class Part:
 
     @property
     def numbers(self) -> range:
-        """Numbers of the rows that state it, those of floors in place of pairs."""
+        """Numbers of the rows that state this part; where floors take the place of pairs, theirs."""
         return range(self.upper if self.floors else self.first, self.end)
 
     @cached_property
@@ -164,7 +164,7 @@ class Part:
         return np.unique(orbits[tuple(self.pairs.T)], return_index=True)[1]
 
     def longest(self) -> Indices | None:
-        """Return the pairs whose rows come first, or None for the default."""
+        """Return the pairs whose rows the program starts with; None for the default."""
         return None
 
     def ends(self, places: Indices, cells: Indices) -> tuple[Indices, Indices]:
@@ -207,7 +207,7 @@ class Part:
         return rational(self.delta) - spent
 
     def _over(self, number: int, v: list[fmpq]) -> fmpq:
-        """Return the left less the right side of a row, without its variable S."""
+        """Return the left side less the right side of a row, without its slack variable S."""
         entries, pair = self.row(number)
         low = self.low(pair)
         found: fmpq = sum((v[j] * (f - r * low) for j, f, r in entries if isinstance(j, int)), ZERO)
@@ -371,7 +371,7 @@ class Declared(Linear):
 
     @cached_property
     def _sizes(self) -> tuple[Array, Array]:
-        """Sizes of rows and columns: 1 of a cell, of a row that of its largest term, of a further column that of its largest row, over its coefficient.
+        """Sizes of rows and columns: a cell's is 1, a row's that of its largest term, a further column's that of its largest row divided by its coefficient there.
 
         Of tangents with a further column, whose slopes may be far larger than any value, it is that of their constants.
         """

@@ -112,7 +112,7 @@ def bound_of(declared: Declared, rows: Indices, multipliers: Iterable[Any]) -> I
 
 
 def proved_bounds(declared: Declared, rows: Indices = _NONE, multipliers: Array = _NONE) -> Iterator[Bound]:
-    """Yield the bound that a solver's multipliers of these rows prove, if any, or that of none if higher: the least loss of each input."""
+    """Yield the higher of two bounds: that of a solver's multipliers of these rows, if any, and that of none, the least loss of each input."""
     tried = (admissible(declared, rows[:count], multipliers[:count]) for count in {len(rows), 0})
     found = (bound for held in tried for bound in bound_of(declared, *held))
     yield from sorted(found, key=lambda one: one.value)[-1:]
@@ -252,7 +252,7 @@ def project(equations: list[Equation], start: Exact) -> Exact:
 
 
 def _moved(block: list[Equation], found: Exact, least: float) -> dict[int, fmpq] | None:
-    """Return the moves of numbers of at least this size; None if they cannot solve the equations, or would move far."""
+    """Return moves that solve the equations, in proportion to the numbers' sizes plus `least`; None if there are none, or with least = 0 if one is large."""
     residual = [k + sum((a * found[j] for j, a in terms.items()), ZERO) for terms, k in block]
     if not any(residual):
         return {}
@@ -429,7 +429,7 @@ Near = tuple[Array, Exact, dict[int, fmpq]]
 def near(
     declared: Declared, starts: Iterable[Array], clock: Deadline, spared: float = math.inf
 ) -> list[Near]:
-    """Return exact points next to nearly feasible doubles, up to the first feasible one that costs at most a share `spared` more than another."""
+    """Return exact points next to nearly feasible doubles; stop at the first feasible one that costs at most a share `spared` more than another."""
     face, found, least = Face(declared, declared.zeros), list[Near](), list[fmpq]()
     for start in starts:
         with limited(clock.late):
@@ -453,7 +453,7 @@ def unbound(declared: Declared, symmetry: Symmetry, clock: Deadline) -> Array | 
 
 
 def steep(declared: Declared, columns: Array, symmetry: Symmetry) -> Declared | None:
-    """Return the problem with cells in units near these columns, raised to privacy, if they cost far less than costs are: solvers' tolerances are absolute.
+    """Return the problem with cells in units near these columns, raised to privacy, if their cost is far below the cost coefficients: solvers' tolerances are absolute.
 
     No unit is below the cost of these, as reduced costs are exact to the tolerance over the unit only.
     """
@@ -476,7 +476,7 @@ def _decays(part: Part) -> Array:
 
 
 def _raised(declared: Declared, table: Array) -> Array:
-    """Return the least table above this one that is private with the excess that this one spends: cells are raised to e^(-ε) of others."""
+    """Return the least table above this one that is private, with this one's excess: cells are raised to e^(-ε) times others."""
     held = list[tuple[Any, ...]]()
     for part in declared.parts:
         (a, b), rates = part.pairs.T, _decays(part)[:, None]

@@ -58,14 +58,14 @@ class ShiftPrivacy(Requirement):
         return pairs_of(self.privacy)
 
     def check(self, count: int) -> None:
-        """Accept: shifts fit any noise."""
+        """Accept any noise: shifts need no inputs."""
 
     def pairs(self, count: int) -> Indices:
         """Refuse: only tables have pairs of inputs."""
-        raise DesignError.of("symmetry", "find", "is of tables, whose rows are those of pairs of inputs")
+        raise DesignError.of("symmetry", "find", "is for tables: noise has no pairs of inputs")
 
     def scaled(self, factor: float) -> ShiftPrivacy:
-        """Return the same requirement at ε times a factor."""
+        """Return this requirement with ε multiplied by a factor."""
         held = tuple((epsilon * factor, delta) for epsilon, delta in self.points)
         return replace(self, privacy=TradeOff(held))
 

@@ -56,7 +56,7 @@ class Unknown(cp.Variable):
 
 @contextmanager
 def valued(unknown: Unknown, value: Array | None) -> Iterator[None]:
-    """Give the unknown a value inside the context, or none."""
+    """Give the unknown a value (or None) within the context, and its former one afterwards."""
     before = unknown.value
     unknown.save_value(value)
     try:
@@ -201,7 +201,7 @@ class Problem(ModelledDesign):
 
     @staticmethod
     def separate(objective: Any, constraints: Any) -> tuple[Problem, ...]:
-        """Return a problem of each unknown: an objective that is a sum and constraints separate, where each term and constraint holds one.
+        """Return a problem for each unknown, if every term of the objective, a sum, and every constraint holds one unknown only.
 
         Parameters
         ----------
@@ -495,7 +495,7 @@ class Problem(ModelledDesign):
 
     @property
     def unchanged(self) -> bool:
-        """Whether it still equals its design's model: it has no parameters."""
+        """Whether the problem still is its design's model; it is, as it has no parameters."""
         return not self.parameters
 
     def problem(self) -> Problem:

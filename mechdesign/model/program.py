@@ -208,7 +208,7 @@ class Program:
         side: float,
         room: Any,
     ) -> None:
-        """Add privacy rows with these scales and this right side; room is left in some."""
+        """Add privacy rows with these scales and this right side; some are made stricter."""
         rows = len(numbers)
         scales = np.broadcast_to(scale, rows)
         leaves = np.broadcast_to(room, rows)
@@ -413,7 +413,7 @@ class Program:
         return self._whole({name: np.ravel(primal[name]) for name in ("P", "e") if name in primal})
 
     def refined(self) -> Array | None:
-        """Return the same after a step of iterative refinement; None if the backend has no basis or it fails."""
+        """Return the columns after a step of iterative refinement; None if the backend has no basis or the step fails."""
         if self.lp.solver != "highs" or not self.lp.refine():
             return None
         return self._whole(

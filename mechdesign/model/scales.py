@@ -111,7 +111,7 @@ class ScalesPrivacy(Requirement):
 
     @property
     def sufficient(self) -> bool:
-        """Whether the budget is sufficient only, as that of Laplace noise on several numbers with δ > 0 (Corollary 6)."""
+        """Whether the budget is sufficient but not necessary, as that of Laplace noise on several numbers with δ > 0 (Corollary 6)."""
         return self.noise == "laplace" and self.failing and not self.one_dimensional
 
     def worth(self, delta: float) -> float:
@@ -141,7 +141,7 @@ class ScalesPrivacy(Requirement):
 
     @property
     def apart(self) -> float:
-        """Bound of the relative difference of `most` and `budget`, mostly without computing them."""
+        """Bound of the relative difference of `most` and `budget`; computed only where no constant covers it."""
         if self.noise == "laplace" or not self.points:
             return 5e-14 if self.noise == "gaussian" or self.failing else 0.0
         usual = all(

@@ -201,7 +201,7 @@ def parameters_of(problem: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def at_values(problem: Any, values: Mapping[str, float]) -> Iterator[None]:
-    """Give the problem's parameters of these names these values, and afterwards their own again."""
+    """Give the problem's parameters of these names these values within the context, and their former ones afterwards."""
     held = parameters_of(problem, values)
     before = [(parameter, parameter.value) for parameter in held.values()]
     try:

@@ -26,7 +26,7 @@ _LEAVES = 50  # candidate permutations tried for one image of a base point
 
 
 def labels(values: Array) -> Indices:
-    """Return integers that are equal if values agree up to 10⁻¹² of the largest one."""
+    """Number the values: two have the same number if they agree up to 10⁻¹² of the largest one."""
     flat = values.ravel()
     order = np.argsort(flat, kind="stable")
     gaps = np.diff(flat[order]) > 1e-12 * max(float(np.abs(flat).max()), 1e-300)
@@ -36,7 +36,7 @@ def labels(values: Array) -> Indices:
 
 
 def _classes(rows: Indices) -> Indices:
-    """Return integers that are equal if rows are equal."""
+    """Number the rows: two have the same number if they are equal."""
     return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
 
 

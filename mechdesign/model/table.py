@@ -145,7 +145,7 @@ class Private(Requirement):
         return metric if isinstance(metric, MetricSpace) else None
 
     def scaled(self, factor: float) -> Private:
-        """Return the same requirement at ε times a factor."""
+        """Return this requirement with ε multiplied by a factor."""
         if isinstance(self.privacy, MetricDP):
             return replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * factor))
         return replace(self, privacy=TradeOff(tuple((e * factor, d) for e, d in self.points)))

@@ -324,7 +324,7 @@ class FiniteProblem(TableDesign, Problem):
         return np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
 
     def room(self, label: str, law: Any) -> float:
-        """Return the tolerance of a convex function at a law."""
+        """Return by how much a convex function may exceed 0 at a law."""
         return CURVED * self.tangent_size(label, self._table(law))
 
     def missed_by(self, law: Any, worth: Mapping[str, float]) -> list[str]:

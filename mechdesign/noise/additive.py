@@ -85,13 +85,13 @@ class WorstCases:
 
     @property
     def single(self) -> float | None:
-        """The shift, if there is one coordinate only."""
+        """The shift of the only coordinate that changes; None if several may."""
         first = self.alternatives[0]
         lone = len(self.alternatives) == 1 and len(first) == 1 and first[0].count == 1
         return first[0].sensitivity if lone else None
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
-        """Enclose the worst δ(ε)."""
+        """Enclose δ(ε) of the worst change."""
         found = [delta_interval(terms, epsilon, **options) for terms in self.alternatives]
         upper = min(found, key=lambda interval: interval.upper)
         if self.exact and len(found) == 1:
@@ -119,7 +119,7 @@ def _summed(law: FrozenLaw, terms: Terms) -> float:
 def worst_cases(
     law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int, sampling_rate: float = 1.0
 ) -> WorstCases:
-    """Return the worst cases of `law`, independent on every coordinate.
+    """Return the worst changes of the answer for independent noise of `law` on every coordinate.
 
     Where sampled records are replaced, the term also states how far one record moves the answers by itself (`Sensitivity.own`).
 
@@ -361,7 +361,7 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @property
     def neighbours(self) -> str:
-        """The relation of neighbours."""
+        """The neighbouring relation."""
         return self.sensitivity.neighbours if isinstance(self.sensitivity, Sensitivity) else "add-remove"
 
     @property
@@ -381,7 +381,7 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation over the ℓ₂ norm that one record contributes, as libraries for private training state noise."""
+        """Standard deviation divided by the ℓ₂ norm of one record's contribution: the noise multiplier of libraries for private training."""
         changes = Sensitivity.of(self.sensitivity)
         return self.standard_deviation / (changes.own or changes.largest_l2(self.dimension))
 

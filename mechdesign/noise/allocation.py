@@ -232,7 +232,7 @@ class NoiseAllocation(problems.AllocationPage):
             raise DesignError.of(name, getattr(self, name), allowed)
 
     def _vector(self, name: str) -> Array | None:
-        """Return a field as a vector of one number a coordinate: weights positive, limits at least 0, an upper limit infinite where there is none."""
+        """Return a field as a vector with a number for each coordinate: positive weights, limits of at least 0; an upper limit may be infinite."""
         value, size, (what, least, most) = getattr(self, name), len(self.sensitivities), _VECTORS[name]
         if value is None:
             return None

@@ -87,13 +87,13 @@ class Ball:
     """Factor by which a moment may be too large: vertices of a hull need not lie exactly on its faces."""
 
     def gauge(self, z: Array) -> Array:
-        """Return ‖z‖ of vectors in the last axis."""
+        """Return the norms of vectors along the last axis."""
         if not self.signed:
             return np.asarray(np.maximum(z.max(axis=-1), 0) - np.minimum(z.min(axis=-1), 0))
         return np.asarray(np.linalg.norm(z, ord=self.norm, axis=-1))
 
     def radius(self, z: Indices) -> Indices:
-        """Return the least whole number at least ‖z‖, for whole z; not for ℓ₂."""
+        """Return ‖z‖ rounded up to a whole number, for whole z; not defined for ℓ₂."""
         if not self.signed:
             return np.asarray(np.maximum(z.max(axis=1), 0) - np.minimum(z.min(axis=1), 0))
         return np.asarray(np.abs(z).sum(axis=1) if self.norm == 1 else np.abs(z).max(axis=1))
@@ -305,7 +305,7 @@ class Polytope(Ball):
         return top
 
     def gauge(self, z: Array) -> Array:
-        """Return the norm of vectors in the last axis."""
+        """Return the norms of vectors along the last axis."""
         flat, faces = z.reshape(-1, z.shape[-1]), len(self.rows)
         parts = np.array_split(flat, max(1, flat.size * faces // (1 << 22)))
         found = [np.abs(part @ self.normals.T).max(axis=1, initial=0.0) for part in parts]
@@ -383,7 +383,7 @@ class Hull(Polytope):
 
     @cached_property
     def sound(self) -> bool:
-        """Whether the faces cover every direction equally often: each face without one vertex has equally many faces on both sides."""
+        """Whether the faces cover every direction equally often: every ridge (a face without one vertex) has equally many faces on both sides."""
         sizes, sides, d = self._solved[0], Counter[tuple[int, ...]](), self.dimension
         for face, size in zip(self.simplices, sizes):
             for p in range(d):
@@ -533,7 +533,7 @@ def rising(column: Sequence[int]) -> fmpq:
 
 @lru_cache(32)
 def shared(kind: Callable[..., Ball], *fields: Any) -> Ball:
-    """Return one ball for all laws of the same norm."""
+    """Return a ball, cached: all laws of one norm share it."""
     return kind(*fields)
 
 
@@ -567,6 +567,6 @@ def hull_of(vectors: Array) -> Hull:
 
 
 def faces_named(faces: Iterable[Iterable[int]]) -> Rows:
-    """Return each face, which is the negative of another one, by its first vertex, in order: two lists of the same faces are equal."""
+    """Return the faces in one order, each with a positive first vertex (its negative is a face too), so that lists of the same faces are equal."""
     ordered = (tuple(sorted(face, key=abs)) for face in faces)
     return tuple(sorted(face if face[:1] > (0,) else tuple(-i for i in face) for face in ordered))

@@ -640,7 +640,7 @@ class JointCalibration(Design):
 
     @np.errstate(under="ignore")
     def _consumed(self, noise: JointNoise, deadline: Deadline | None = None) -> DeltaInterval:
-        """Enclose δ at ε on another grid than the search's; if that exceeds the budget, by the search's own upper bound."""
+        """Enclose δ at ε on another grid than the search's; if that exceeds the budget, take the search's upper bound."""
         found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2, deadline=deadline)
         if found.upper > self.privacy.delta:
             again = self._upper(noise, deadline)
@@ -672,7 +672,7 @@ class JointCalibration(Design):
         return pd.DataFrame(found)
 
     def errors(self, result: Result, question: object = None) -> Any:
-        raise DesignError.of("terms", len(self.terms), "err each by itself: ask mechanism.noises[k].errors()")
+        raise DesignError.of("terms", len(self.terms), "err separately: ask mechanism.noises[k].errors()")
 
     def lines(self, result: Result) -> list[str]:
         return [

@@ -69,7 +69,7 @@ Meter = Callable[[FrozenLaw], float]
 
 
 def budget_of(privacy: CentralPrivacy) -> float:
-    """Return the budget: ρ, μ, δ at the given ε, or the largest privacy loss; 1 for several points, of which shares are compared."""
+    """Return the budget in the requirement's measure: ρ, μ, δ at its ε, or ε under pure privacy; 1 for several points, each of which is consumed by a share."""
     if isinstance(privacy, ZeroConcentratedDP):
         return privacy.rho
     if isinstance(privacy, GaussianDP):
@@ -88,7 +88,7 @@ def cost_of(noise: AdditiveNoise, loss: str) -> float:
 def consumed(
     noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline | None = None
 ) -> DeltaInterval:
-    """Enclose the budget of all rounds: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP; μ; the largest share of several points."""
+    """Enclose what all rounds consume, in the measure of `budget_of`: δ at ε, the largest privacy loss, ρ, μ, or the largest share of several points."""
     if isinstance(privacy, TradeOff):
         each = [(consumed(noise, part, deadline), budget_of(part)) for part in parts_of(privacy)]
         how = PROVED if all(used.how == PROVED for used, _ in each) else RECOMPUTED
@@ -215,7 +215,7 @@ def enclosure_of(result: Result) -> DeltaInterval | None:
 
 
 def budget_row(unit: object, used: float, budget: float) -> pd.DataFrame:
-    """Return the audit of a budget, which counts as taken where a hundredth of it is left."""
+    """Return the audit's row of a budget; it is active if at most a hundredth is left."""
     slack = np.array([budget - used])
     return audit_rows("privacy", [unit], used, budget, slack, active=slack <= 1e-2 * budget)
 
@@ -396,7 +396,7 @@ def _of_points(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
 def used(
     noise: AdditiveNoise, privacy: CentralPrivacy, grid: str = "", deadline: Deadline | None = None
 ) -> float:
-    """Return an upper bound on the budget that all rounds consume, without the lower end that `consumed` adds; a "coarse" grid is faster for sampled rounds, a "fine" one is the verifier's."""
+    """Return an upper bound on what all rounds consume, by a "coarse" grid that is faster for sampled rounds, or a "fine" one, the verifier's; `consumed` adds a lower bound."""
     if isinstance(privacy, TradeOff):
         return max(used(noise, part, grid, deadline) / budget_of(part) for part in parts_of(privacy))
     if not getattr(privacy, "delta", 0.0):

@@ -68,7 +68,7 @@ class _OnCells(Saved):
         n, unit = law.cells_per_shift, Fraction(law.width) / 2
         inner = n - Fraction(1 - self._spread, 2)
         if law.decay and not inner <= -Fraction(law.start) / unit / 2 <= law.count - inner:
-            raise DesignError("start: must be such that the cells hold 0, where tails go on for ever")
+            raise DesignError("start: must let the cells hold 0, as the tails are infinite")
         half = (Fraction(law.start) / unit).denominator
         unit /= half
         ends = np.arange(1, law.count + 1, dtype=object if half > 1 else np.int64)
@@ -227,7 +227,7 @@ class CellNoise(_OnCells):
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
         if self.decay and len(weights) < 2 * n:
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
-        checks.refuse(self.decay and spike, "spike", spike, "must be 0 where tails go on for ever")
+        checks.refuse(self.decay and spike, "spike", spike, "must be 0, as the tails are infinite")
         # of the integers in the sums: e^ε has EXP_BITS bits behind the point and some 64 before it
         bits = EXP_BITS + 64 + max(weights).bit_length() + 2 * Fraction(self.decay).denominator.bit_length()
         allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
@@ -458,7 +458,7 @@ class IntegerNoise(_OnCells):
 
     @cached_property
     def cells(self) -> CellNoise:  # type: ignore[override]
-        """The law on cells, of which this law is that of the cells' middles."""
+        """The law on cells whose middles are the whole numbers of this law."""
         return CellNoise(self.weights, 1.0, self.first - 0.5, self.change, decay=self.decay)
 
     # Distribution ----------------------------------------------------------------------------------------
@@ -532,7 +532,7 @@ class IntegerNoise(_OnCells):
 
 
 def lattice_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
-    """Return the sum at every whole shift, with e^ε bounded from below by `growth`.
+    """Return the hockey-stick sum of every shift by whole cells, with e^ε bounded from below by `growth`.
 
     One period and n further cells are added beyond each end: pairs further out repeat these, scaled by powers of the decay.
     """
@@ -628,7 +628,7 @@ class RepeatedTail:
         return np.exp(-self._rate * turns) if self.decay else np.where(turns > 0, 0.0, 1.0)
 
     def folded(self, t: Array) -> tuple[Array, Array]:
-        """Return t moved back into the body, and the factor of the repetition's mass."""
+        """Return t less the tail's whole periods, so that it lies in the body, and the factor by which the tail's mass has fallen there."""
         turns = np.where(t < self.ends[-1], 0.0, np.floor((t - self.ends[-1]) / self.length) + 1)
         return t - turns * self.length, self._falls(turns)
 

@@ -43,7 +43,7 @@ LISTED = 10_000_000
 
 
 def corners(sensitivity: Sensitivity, dimension: int) -> Array:
-    """Return the corners of the changes, up to sign, that bounds on single coordinates and on how many change allow.
+    """Return the corners, up to sign, of the changes within bounds on single coordinates and on how many change.
 
     An ℓ₁ bound alone has one corner a coordinate. Other sets are refused, and so are sets with too many corners.
 
@@ -285,7 +285,7 @@ class Participation(Checked):
         return np.unique(np.array(rows), axis=0) if not signed else np.array(rows)
 
     def words(self) -> str:
-        """Return the statement for a page, with the number of steps left open."""
+        """Describe the limits for a report page; the number of steps is left open."""
         often = f"at most {self.times}" if self.fewer else f"exactly {self.times}"
         where = f"at least {self.apart} apart"
         if self.apart is None:

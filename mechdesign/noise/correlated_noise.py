@@ -52,7 +52,7 @@ _FINEST = 1126
 
 
 def within_budget(rows: Array, budget: float, spent: Callable[[Array], float]) -> Array:
-    """Scale rows down until `spent`, exact or rounded up, is within the budget."""
+    """Scale rows down until what they consume, exact or rounded up, is within the budget."""
     margin = 1e-15
     while (most := spent(rows)) > budget or margin == 1e-15:
         rows, margin = rows * (math.sqrt(budget / most) * (1 - margin)), 2 * margin
@@ -304,7 +304,7 @@ def inverse_rows(rows: Array) -> Array:
 
 
 def _independent(rows: Array, inverse: Callable[[Array], Array]) -> bool:
-    """Return whether a right inverse is one, as for independent rows."""
+    """Return whether `inverse` gives a right inverse to 10⁻⁶, which it does if the rows are independent."""
     try:
         with np.errstate(all="ignore"):
             return bool(np.abs(rows @ inverse(rows) - np.eye(len(rows))).max() <= 1e-6)
@@ -340,7 +340,7 @@ def released(whitening: Array, held: Array, step: float, noise: ExactNoise | Non
 
 
 def outside(lift: Lift, held: Array, rows: Array) -> Array:
-    """Return f − E f_P of each row f, which is the same for all neighbours; also on one path for all values."""
+    """Return f − E f_P of each row f, which is the same for all neighbours; all values take the same path."""
     common = math.lcm(*(x.denominator for row in lift for x in row))
     scaled = np.array([[int(x * common) for x in row] for row in lift], dtype=object)
     return _quotients(common * _whole(rows) - _whole(held) @ scaled.T, common << _FINEST)

@@ -290,7 +290,7 @@ class CovarianceBound(Proof):
         return dual_below(declared.changes, self.roots, self.factor, self.contraction, declared.most)
 
     def prices(self, declared: DeclaredCovariance) -> Array:
-        """Return the decrease of the bound a unit of budget, shared out among the changes."""
+        """Return the decrease of the bound per unit of budget, split among the changes."""
         shares = self.roots**2 / (self.roots**2).sum()
         return np.asarray(shares * float(self._dual(declared)) / declared.budget)
 

@@ -173,7 +173,7 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
         return AtomicLoss((shift * (shift + 2 * k)) / (2 * sigma**2), mass)
 
     def smeared(self, sigma: float) -> FrozenLaw:
-        """Return the loss with a uniform number in (−½, ½] added."""
+        """Return the privacy loss of the law with a uniform number in (−½, ½] added."""
         return _smeared(sigma)
 
 
@@ -335,7 +335,7 @@ LEAST_LAPLACE, LEAST_GAUSSIAN = 1 / 115, 1 / 20
 
 
 def _pure(name: str, make: Callable[[float, float, float], FrozenLaw], *, discrete: bool = False) -> Family:
-    """Return a family of scales that is ε-DP at d/ε."""
+    """Return a family with a scale alone, which is ε-DP at scale d/ε."""
     return Family(name, make, None, True, lambda e, d, loss: make(0.0, d / (e * DOWN), d), discrete=discrete)
 
 

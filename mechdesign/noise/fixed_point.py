@@ -78,7 +78,7 @@ class Balance:
 
     @property
     def excess(self) -> float:
-        """Upper bound over lower bound, minus 1."""
+        """Relative gap: upper bound divided by lower bound, minus 1."""
         worst = 1.0 if self.burden is None else float(self.burden.max())
         return float(self.share.max()) * worst - 1.0
 

@@ -250,7 +250,7 @@ class KNorm(Design):
 
     @cached_property
     def _changes(self) -> Array | None:
-        """The listed changes, or a few corners of bounds, where the hull has none of the other norms."""
+        """The changes whose hull is a further ball to try: those listed, or a few corners of bounds if no plain norm has that ball."""
         if isinstance(self.sensitivity, tuple):
             return np.array(self.sensitivity)
         s, d = self.bounds, self.dimension

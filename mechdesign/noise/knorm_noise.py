@@ -157,7 +157,7 @@ class KNormNoise(Checked, AddedNoise):
         checks.refuse(allowed, "gamma", self.gamma, allowed)
 
     def _check_body(self) -> None:
-        """Read what the ball is a part of the cube by, at most one of four; faces are those of the vertices' hull."""
+        """Check what cuts the ball from the cube, at most one of cap, signed=False, vertices and planes; faces must be those of the vertices' hull."""
         size, given = self.size, {"cap": self.cap, "vertices": self.vertices, "planes": self.planes}
         named = [name for name, value in given.items() if value is not None] + ["signed"] * (not self.signed)
         if len(named) > 1 or (named and self.norm != math.inf):
@@ -371,7 +371,7 @@ class KNormNoise(Checked, AddedNoise):
         return np.vectorize(lambda v: float(mass @ self.body.tail(v / np.maximum(length, 1e-300), i)))(t)
 
     def release(self, x: Numbers) -> Array:
-        """Return vectors with noise, on a lattice some 2⁻²⁰ of the scale fine: for deployment.
+        """Return vectors with noise, on a lattice with a step of about 2⁻²⁰ of the scale: for deployment.
 
         The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.radial`), and wider by
         `lattice.cost`, which pays for the rounding. A coordinate without noise is the same for all neighbours and is returned as it is.

@@ -81,7 +81,7 @@ class NoiseQuestion(Design):
         refuse(isinstance(self.privacy, GaussianDP), "privacy", self.privacy, GAUSSIAN_ALONE)
         super().__post_init__()
         if isinstance(self.sensitivity, Sensitivity):
-            refuse(self.l0 is not None, "l0", self.l0, "is for a number: the Sensitivity says it")
+            refuse(self.l0 is not None, "l0", self.l0, "must be left out: the Sensitivity says it")
             size, count = alike(self.sensitivity, self.dimension)
             settle(self, sensitivity=size, l0=count)
         settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))

@@ -84,7 +84,7 @@ def whole_staircase(epsilon: float, change: int, first: int, delta: float = 0.0)
 
 
 def paired_staircases(epsilon: float, step: float, parts: int) -> tuple[int, int]:
-    r"""Draw staircase noise (a, b) for two counts in `parts` of a person, as private together as each is alone: exactly.
+    r"""Draw staircase noise (a, b) for two counts, in `parts` of a person, exactly: both together are as private as each is alone.
 
     One person moves the counts by ±(y, m − y) parts, y = 0, …, m: their sum by ±m. With g parts up to the step let
 
@@ -149,7 +149,7 @@ class StaircaseMultipliers:
 
     @cached_property
     def _unit(self) -> Fraction:
-        """The unit of which coefficients are whole multiples."""
+        """The unit of the coefficients, which are whole multiples of it."""
         return Fraction(2) ** (
             math.floor(math.log2(max(self.absolute, self.squared, Fraction(1, 2**900)))) - self._bits
         )
@@ -192,7 +192,7 @@ class StaircaseMultipliers:
         return low, min(high, Fraction(1))
 
     def _balanced(self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]) -> tuple[bool, Fraction]:
-        """Return whether all that is sent on [0, 1) can be received there, and the charge of that, for one side and for each unit of δ."""
+        """Return whether all mass sent on [0, 1) can be received there, and its charge for one side, per unit of δ."""
         if self.change:
             return self._balanced_points(level, c)
         if sum(c) < 0:

@@ -237,7 +237,7 @@ def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
 
 
 def _law(question: NoiseQuestion, law: FrozenLaw, how: str = "family search") -> Law:
-    """Return a law of `scipy.stats` on every coordinate."""
+    """Return noise of a `scipy.stats` law on every coordinate, with its cost."""
     some = Sensitivity(linf=question.sensitivity, l0=question.moved)
     change = question.sensitivity if question.moved == question.dimension else some
     noise = AdditiveNoise(law, change, question.dimension)
@@ -246,7 +246,7 @@ def _law(question: NoiseQuestion, law: FrozenLaw, how: str = "family search") ->
 
 
 def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tuple[str, Law]]:
-    """Return laws that were calibrated before."""
+    """Return families that were calibrated before as laws of every coordinate, by name."""
     return [(name, _law(question, law)) for name, law in starts.items()]
 
 

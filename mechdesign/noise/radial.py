@@ -106,7 +106,7 @@ class Shells:
 
     @property
     def levels(self) -> float:
-        """Number of terms j that count in the sums, about."""
+        """About how many terms j count in the sums."""
         return 2 * (12 * math.sqrt(self.dimension + 2) + 60) / self.epsilon + 8
 
     @cached_property
@@ -249,7 +249,7 @@ class RadialLattice:
     cost: float
 
     def draw(self, rows: int) -> Indices:
-        """Draw the noise of that many vectors, in steps, shape (rows, d)."""
+        """Draw noise for `rows` vectors, in steps, shape (rows, d)."""
         most, share = max(1, 2**20 // (self.ball.dimension + 1)), self.ball.around[1]
 
         def proposed(missing: int) -> Indices:

@@ -198,7 +198,7 @@ class ExactNoise:
 
     @cached_property
     def _reach(self) -> float:
-        """The point at which cells end and the tail begins, about; the end of a bounded support."""
+        """About where cells end and the tail begins; the end of a bounded support."""
         top = float(self.law.support()[1])
         if isinstance(self.dist, Staircase):  # steep steps have hardly any mass beyond the first
             return max(float(self.law.isf(1e-7)), 3 * self.scale)
@@ -220,7 +220,7 @@ class ExactNoise:
         return max(0, math.frexp(cells / self.half_step)[1] - 1)
 
     def _log_ratio(self, t: Numbers, side: int = 0) -> Array:
-        """Return the logarithm of the density over that at 0, at t or surely left (−1) or right (1) of it: doubles may miss on which side of a step t lies."""
+        """Return log f(t)/f(0), with t moved surely to the left (−1) or right (1) if asked: doubles may put t on the wrong side of a step."""
         unit = np.asarray(t) / self.scale * (1 if self.discrete else 1 + side * 2.0**-50)
         log = self.dist._logpmf if self.discrete else self.dist._logpdf
         found = np.asarray(log(unit, *self.shapes) - log(np.zeros(1), *self.shapes), dtype=float)
@@ -289,7 +289,7 @@ class ExactNoise:
         return 63 - self._bits
 
     def draw(self, size: int) -> Indices:
-        """Draw `size` integers: the noise over the step, rounded."""
+        """Draw `size` integers: noise in steps, rounded."""
         found = accepted(size, lambda missing: self._proposals(min(_BLOCK, int(missing * 1.02) + 8)))
         if share := self._answered:
             found *= IntegerWeights([share.numerator, share.denominator - share.numerator]).draw(size)
@@ -414,7 +414,7 @@ class RoundedSum:
 
     @property
     def step(self) -> float:
-        """h, a power of two: rounding adds h²/12 to a variance of s² at least, less than 10⁻⁷ of it."""
+        """h, a power of two: rounding adds h²/12 to a variance of at least s², less than 10⁻⁷ of it."""
         return self.grain or math.ldexp(1.0, math.frexp(self.scale)[1] - 11)
 
     @property

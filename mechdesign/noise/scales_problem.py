@@ -65,7 +65,7 @@ from mechdesign.typing import Array, Figure
 
 
 class ScalesDesign(ModelledDesign):
-    """A design whose model is one vector of scales, by way of the problem that it declares."""
+    """Base of designs whose model is one vector of scales: what they consume, their notes and their audit."""
 
     declared: DeclaredScales
 
@@ -129,7 +129,7 @@ class ScalesDesign(ModelledDesign):
         return super().tradeoff(result, at)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Return every budget, and every row of every family with the first scale that it is about."""
+        """Tabulate every budget, and every row of every family with the first scale in it."""
         declared, scales = self.declared, result.mechanism.scales
         proof = next((p for p in result.proofs if isinstance(p, AllocationProof)), None)
         budgets = list[tuple[Any, ...]]()
@@ -159,7 +159,7 @@ def cost(noise: str, order: float, weights: Array | None, scales: Array) -> floa
 
 
 def deployed(asked: tuple[ScalesPrivacy, ...], scales: Array) -> IndependentNoise:
-    """Return noise of these scales that is released for the requirement whose lattice needs most."""
+    """Return noise of these scales, released on the lattice of the requirement that widens it most."""
     laws = [IndependentNoise(one.noise, scales, one.sensitivities, one.bounds) for one in asked]
     return laws[0] if len(laws) == 1 else max(laws, key=lambda law: law.lattice_cost)
 
@@ -250,7 +250,7 @@ class AllocationProof(Multipliers, Proof):
         yield self.least(stated, bound + ROUNDING * abs(bound))
 
     def duals(self, design: ScalesDesign, scales: Array) -> Array:
-        """Return multipliers of the own rows; for active limits the slope of the Lagrangian, for equal scales NaN, as none is singled out."""
+        """Return multipliers of the own rows: of an active limit the slope of the Lagrangian, of equal scales NaN, as theirs are not unique."""
         declared = design.declared
         several, found = [one.number for one in declared.coupled], np.zeros(len(declared.family))
         found[several] = self.on_rows(declared)
@@ -489,7 +489,7 @@ class AllocationPage(ScalesDesign):
         return np.asarray(moved / moved.sum() * (1 - self._slack(result) / self.budget))
 
     def _slack(self, result: Result) -> float:
-        """Return the part of the budget that is left, by the result's own proof if it has one."""
+        """Return the remaining budget, by the result's own proof if it has one."""
         scales, proof = result.mechanism.scales, next(iter(result.proofs), None)
         if proof is None:
             changes = changes_within(self.asked[0])

@@ -106,7 +106,7 @@ class ScalesProgram:
         return found
 
     def rows(self, room: Any = 0.0, most: Any = 1.0) -> list[cp.Constraint]:
-        """Return limits, coupled rows and budgets, each kept by `room` of its size; at most a factor `most` of the budgets."""
+        """Return limits, coupled rows and budgets, each with slack of `room` relative to its size, and with budgets multiplied by `most`."""
         found = [*self._limits(room)]
         matrix, offsets, equal, ratio = self.asked.coupling
         scaled = matrix[:, self.moved] * self.reference[self.moved]
@@ -146,7 +146,7 @@ class ScalesProgram:
         return [named(f"level {r}", level), *curves, worst, named(f"budget {r}", total + room <= most)]
 
     def prices(self, solution: Solution) -> Array | None:
-        """Return the prices of each requirement's bounds, in the unit of the answers, 0 where each number has one bound; None if all have."""
+        """Return the prices of each requirement's bounds, in the answers' unit: 0 if only single numbers are bounded, None if that holds for all requirements."""
         found, several = np.zeros((len(self.asked.privacy), 3)), False
         for r, one in enumerate(self.asked.privacy):
             if (changes := changes_within(one)) is not None:
@@ -162,7 +162,7 @@ def _in_units(changes: Changes, prices: Array) -> Prices:
 
 
 def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
-    """Return what each coordinate may consume at prices of the rows, the most that all then consume, and the constraints between them."""
+    """Return, in prices of the rows, what each coordinate may consume, an upper bound on what all consume together, and the constraints between them."""
     keep, rows = changes.sizes > 0, changes.rows()
     n, curved = int(keep.sum()), rows[-1].degree == 2
     free, theta, level = (
@@ -186,7 +186,7 @@ def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expressi
 def answered(
     program: cp.Problem, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> Solution:
-    """Return the solution of a program that is known to be feasible."""
+    """Solve a program that is known to be feasible."""
     try:
         return solvers.solve(program, solver, fallback=solver is None, deadline=deadline, **options)
     except InfeasibleError as error:
@@ -239,7 +239,7 @@ def _multipliers(program: ScalesProgram, solution: Solution, unit: float | None 
 
 
 def mix_of(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
-    """Return the profile of a mix of these shares x, of changes that occur z of the time, and z: less by so much that they keep the rows exactly."""
+    """Return the profile of a mix with shares x of changes that occur z of the time, and z, both reduced until they keep the rows exactly."""
     keep, rows = changes.sizes > 0, changes.rows()
     x = np.minimum(x, 1.0)
     z = z if changes.rarer else x if changes.l0 else np.ones(len(x))
@@ -256,7 +256,7 @@ def mix_of(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
 
 
 def _used(rows: list[Row], entries: Any, x: Array, z: Array) -> Array:
-    """Return the share of each row that a mix takes."""
+    """Return the share of each row's limit that a mix takes."""
     taken = {"l0": z, "l1": x, "l2": x if rows[-1].degree == 1 else x * x / np.maximum(z, TINY)}
     return np.array([e @ taken[row.name] for row, e in zip(rows, entries)])
 
@@ -313,7 +313,7 @@ def _of_largest_slack(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
 
 
 def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | SolverError:
-    """Return the error that names families that no scales satisfy together, by the least factor of the budgets at which some do."""
+    """Return the error that names families which no scales satisfy together: those active at the least factor of the budgets at which some scales exist."""
     program, factor = ScalesProgram(asked), cp.Variable(name="factor")
     try:
         solution = solvers.solve(

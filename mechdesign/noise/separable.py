@@ -158,7 +158,7 @@ class Separable:
         return blocked_sum(len(scales), terms)
 
     def keeps(self, scales: Array) -> bool:
-        """Return whether the scales keep the budget, by the sum rounded up or, if that does not decide, the rational sum."""
+        """Return whether the scales keep the budget: by the sum rounded up or, if that does not decide, by the rational sum."""
         consumed = self.consumed(scales)
         if consumed * (1 + SUM_ERROR) <= self.budget:
             return True

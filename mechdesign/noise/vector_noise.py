@@ -465,7 +465,7 @@ class CellProduct(checks.Checked, AddedNoise):
 
     @property
     def lattice(self) -> int:
-        """That of each coordinate's law."""
+        """The lattice of each coordinate's law."""
         return self.law.lattice
 
     def release(self, x: Numbers) -> Array:

@@ -496,7 +496,7 @@ class Descent:
             return None
 
     def inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:
-        """Move a point slightly over a budget inside it, by aiming at a slightly smaller budget.
+        """Move a point that slightly exceeds the budget inside it, by solving for a slightly smaller one.
 
         A step that changes every unknown by a share r leaves a relative error of about r²: the error shrinks faster than
         the reduction of the budget. Unused outputs are dropped, so that none is possible for some inputs only.

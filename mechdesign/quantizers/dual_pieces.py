@@ -118,7 +118,7 @@ class DualPieces(Checked):
         return all(low <= Fraction(u) <= high for u in self.pieces[:, 0].tolist())
 
     def moved_within(self, input_range: tuple[float, float]) -> DualPieces:
-        """Return the same weights on inputs that lie exactly in the design's range, if rounding put one outside."""
+        """Return the multipliers with inputs moved into the design's range, exactly, if rounding put one outside."""
         table = self.pieces.copy()
         low, high = (Fraction(end) - Fraction(self.origin) for end in input_range)
         table[:, :2] = np.clip(table[:, :2], round_up(low), round_down(high))
@@ -129,7 +129,7 @@ class DualPieces(Checked):
         return bins if self.outputs is None else tuple(map(Fraction, self.outputs.tolist()))
 
     def cover(self, bins: Iterable[float | Fraction]) -> bool:
-        """Whether the bound holds for a mechanism with these outputs; without outputs of its own, it does."""
+        """Whether the bound holds for a mechanism with these outputs; it does if the multipliers have no outputs of their own."""
         if self.outputs is None:
             return True
         held = self.outputs.tolist()
@@ -188,7 +188,7 @@ class Asked(NamedTuple):
 
 
 def less(whole: tuple[Any, Any], part: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return bounds of the difference of a whole and a part, at least 0."""
+    """Return bounds on a whole less a part, at least 0."""
     return max(whole[0] - part[1], type(whole[0])(0)), whole[1] - part[0]
 
 

@@ -263,7 +263,7 @@ class _Search:
         return _least(best)
 
     def best_at(self, place: Iterable[float], *, refine: bool = True, late: bool = False) -> _Member | None:
-        """Return the best member within the budget on one line, refined onto the budget, or to the least value near it."""
+        """Return the best member within the budget on one line, refined until it consumes the budget or its value is least."""
         if self.deadline.passed and not late:
             return None
         design, epsilon, line = self.design, self.design.privacy.epsilon, self.line

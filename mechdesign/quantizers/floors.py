@@ -279,7 +279,7 @@ class FloorProblem:
 
     @property
     def reach(self) -> tuple[float, float]:
-        """The mechanism must reach a mean at most the first and one at least the second."""
+        """The means that the mechanism must reach: one at most the first, and one at least the second."""
         return self.lower + self.bias, self.upper - self.bias
 
     @cached_property
@@ -618,7 +618,7 @@ class FloorSolution:
 
 
 def patience(value: float, bound: float, margin: float) -> int:
-    """Return the number of steps without progress to allow: one if little more than the rounding margin separates value and bound."""
+    """Return how many steps without progress to allow: one if value and bound are hardly farther apart than rounding."""
     return 1 if value - bound <= 1.05 * margin else 25
 
 

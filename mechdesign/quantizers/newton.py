@@ -95,7 +95,7 @@ class _Constraints:
         return np.concatenate([np.zeros(self.n), (lam + mu * self.bins).ravel()])
 
     def system(self, H: Array, w: Array) -> Solver | None:
-        """Return a solver of (H + Aᵀ diag(w) A) dv − Eᵀ dy = r, E dv = q for right sides (r, q); None if the factorisation fails."""
+        """Return a function that solves (H + Aᵀ diag(w) A) dv − Eᵀ dy = r, E dv = q for right sides (r, q); None if the factorisation fails."""
         n, (count, m) = self.n, self.shape
         floors, reach, u, v = self._parts(w)
         entries, equations = n + np.arange(count * m), n + count * m + np.arange(2 * count)
@@ -172,7 +172,7 @@ class _Path:
         return lam, mu
 
     def _density(self, v: Array) -> Continuum:
-        """Return the density's part at some variables, cached: the step taken is the one tried last."""
+        """Return the density's part at these variables, cached: the step that is taken was evaluated last."""
         at = v[: self.n]
         if self._last is None or not np.array_equal(self._last[0], at):
             self._last = at.copy(), self.problem.continuum(at)

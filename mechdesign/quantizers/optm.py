@@ -264,7 +264,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         return self.box is None and len(self.bins) <= 4
 
     def _law(self, descent: Descent, point: LinearisedPoint, clock: Clock) -> Law:
-        """Return the point's mechanism, with certification in exact arithmetic, solved again for a smaller budget if rounding exceeds the budget."""
+        """Return the point's mechanism; if it is to be certified, in exact arithmetic, and solved again for a smaller budget if rounding exceeds it."""
         budget, law, most, q = self.privacy.epsilon, None, self._stated(None).solved_epsilon, point.q
 
         def solved(epsilon: float) -> Any:

@@ -115,7 +115,7 @@ class QuantizerDesign(Design):
         yield from ()
 
     def with_outputs(self, which: str) -> str:
-        """Return words for a mechanism with such outputs that meets the design's requirements."""
+        """Describe in words the mechanisms with such outputs that meet the design's requirements."""
         cap = "" if self.max_mse is None else " within the cap on the squared error"
         if not self.max_bias:
             return f"unbiased mechanism with {which}{cap}"

@@ -213,7 +213,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         return replace(law, proofs=(proof,), notes=tuple(notes))
 
     def _families(self, columns: Array) -> SelectionFamilies:
-        """Return the selection probabilities of a solver's columns without its noise: outputs of negligible probability are dropped at all inputs."""
+        """Return the selection probabilities in a solver's columns; outputs whose probability is negligible at all inputs are dropped as its noise."""
         m, table = len(self.unknown.bins), np.maximum(columns[: self.unknown.size], 0.0)
         table = table.reshape(self.unknown.shape)
         left, right = table[: m - 1].copy(), table[-(m - 1) :].copy()
@@ -227,7 +227,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         return SelectionFamilies(self.unknown.bins, left, right)
 
     def deployed(self, found: Found, clock: Clock) -> Deployed:
-        """Return integer weights near a solver's columns: rounded, or if there are own rows moved inside these exactly."""
+        """Return integer weights near a solver's columns: rounded, or moved exactly inside the user's rows if there are any."""
         families = self._families(found.columns)
         if not self.own:
             return Deployed(families.exact(self.input_range), families, (), {})
@@ -514,7 +514,7 @@ class BoxSearch:
         return Programs(cost, self.question.constant, lower, np.full(len(cost), np.inf), [*blocks, *own])
 
     def whole(self, x: Array) -> Array:
-        """Return values of the program's columns as those of the unknown, row by row, followed by further columns; the last axis is that of columns."""
+        """Return the program's columns as the unknown, row by row, followed by further columns, along the last axis."""
         open_ = self.problem.unknown.open.ravel()
         n = int(open_.sum())
         found = np.zeros((*x.shape[:-1], open_.size + x.shape[-1] - n))
@@ -524,7 +524,7 @@ class BoxSearch:
         return found
 
     def judged(self, values: Array, x: Array) -> Array:
-        """Return the scores of points: their exact loss; for callable losses, and with Theorem 6, the objective."""
+        """Return the scores by which points are compared: the exact loss, or the objective for callable losses and under Theorem 6."""
         unknown = self.problem.unknown
         if self.problem.asked.theorem == "theorem6" or not self.question.loss.polynomial:
             return values
@@ -634,7 +634,7 @@ class BoxSearch:
         return True
 
     def _disordered(self) -> bool:
-        """Whether no q provably meets Theorem 6's order, which does not depend on ε."""
+        """Return whether it is proved that no q meets Theorem 6's order, which does not depend on ε."""
         boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
         return self._refuted(self.programs(boxes), {"normalisation", "order"})
 

@@ -100,7 +100,7 @@ class Selection(Unknown):
     def box(
         self, low: Any = None, high: Any = None, *, row: int | None = None
     ) -> tuple[cp.Parameter, cp.Parameter]:
-        """Return CVXPY parameters o and u in the shape of the unknown, with given values, for one `row` if stated, and 0 and 1 elsewhere."""
+        """Return CVXPY parameters o and u in the shape of the unknown. Their values are 0 and 1 except those given, which may be for one `row` alone."""
         sides = []
         for name, given, default in (("o", low, 0.0), ("u", high, 1.0)):
             value = np.where(self.open, default, 0.0)
@@ -300,7 +300,7 @@ class Side:
 
     @property
     def inside(self) -> list[float]:
-        """Bins within the input range."""
+        """The bins within the input range."""
         return [b for b in self.bins.tolist() if self.lower <= b <= self.upper]
 
     def alone(self, n: int, family: int = 0) -> tuple[str, Any]:
@@ -309,7 +309,7 @@ class Side:
         return f"q_{n}({n}) {side}", self.q[family][n - 1, n - 1]
 
     def interval(self, x: float, before: bool) -> int:
-        """Return the j of an input's interval [B_j, B_{j+1}); with `before`, of the limit from the left."""
+        """Return the j of an input's interval [B_j, B_{j+1}), or with `before` that of the limit from the left."""
         j = int(np.searchsorted(self.bins, x, side="left" if before else "right"))
         return min(max(j, 1), len(self.bins) - 1)
 
@@ -443,7 +443,7 @@ def _times(bound: Any, form: Any) -> Any:
 
 
 def _stacked(forms: Iterable[tuple[str, Any]], places: Indices) -> Any:
-    """Stack forms at these places, perhaps repeated, into one vector; in numbers of shape (boxes or 1, forms, unknowns)."""
+    """Stack the forms with these indices, which may repeat, into one vector of expressions, or into numbers of shape (boxes or 1, forms, unknowns)."""
     held = [form for _, form in forms]
     if isinstance(held[0], cp.Expression):
         return cp.hstack(held)[places]
@@ -510,14 +510,14 @@ class SelectionPrivacy(Requirement):
     points = ()  # rows of tables: none, those of the theorem are `families`
 
     def check(self, inputs: int) -> None:
-        """Check nothing: `Selection.private` checks the unknown's shape."""
+        """Accept: `Selection.private` has checked the unknown's shape."""
 
     def parameters(self) -> list[cp.Parameter]:
         """Return the parameters of the box."""
         return [*self.o.parameters(), *self.u.parameters()]
 
     def families(self, q: Any, o: Any, u: Any, epsilon: float | None = None) -> tuple[list[Family], Any]:
-        """Return the rows, and a mask of entries that o (1), u (2) or both (3) replace.
+        """Return the rows, and a mask of the entries that have a bound in them: o (1), u (2) or both (3).
 
         Parameters
         ----------
@@ -543,7 +543,7 @@ class SelectionPrivacy(Requirement):
 
     @property
     def bounded(self) -> Indices:
-        """Mask of entries that o (1), u (2) or both (3) replace: found once for all bins in the same order about the range."""
+        """Mask of the entries that have a bound in the rows: o (1), u (2) or both (3); cached for all bins in the same order about the range."""
         unknown: Any = self.unknown
         order = np.sign(np.subtract.outer(unknown.input_range, unknown.bins)).tobytes()
         key = self.theorem, unknown.symmetric, order

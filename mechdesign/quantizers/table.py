@@ -617,7 +617,7 @@ def excess_loss(law: ExactLaw, epsilon: float) -> float:
 
 
 def tightened(solve: Callable[[float], T | None], excess: Callable[[T], float], budget: float) -> T:
-    """Return the first answer of ``solve(b)``, for budgets b falling from `budget`, that is exactly within `budget`.
+    """Call ``solve(b)`` for budgets b falling from `budget`, and return the first answer that is within `budget` exactly.
 
     A float solver exceeds the budget by the order of its tolerance, so that a budget smaller by one and a half times the excess
     usually suffices at once.

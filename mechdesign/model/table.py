@@ -23,7 +23,18 @@ import cvxpy as cp
 import numpy as np
 from scipy import sparse
 
-from mechdesign.checks import NARROWEST, array, by_label, integer, no_numbers, one_of, read, refuse
+from mechdesign.checks import (
+    NARROWEST,
+    array,
+    by_label,
+    check_preserved,
+    finite,
+    integer,
+    no_numbers,
+    one_of,
+    read,
+    refuse,
+)
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
@@ -480,10 +491,26 @@ class TableMechanism(Rows, Drawn):
     def integers(self, row: int) -> tuple[int, ...]:
         return self.weights[integer("row", row, 0, self.laws - 1)]
 
+    @cached_property
+    def _rising(self) -> tuple[Array, Indices] | None:
+        """Inputs that are doubles in rising order, and the place of each; None for names, points and larger whole numbers."""
+        if not isinstance(self.inputs[0], (str, tuple)):
+            values = np.array(self.inputs, dtype=float)
+            if values.tolist() == list(self.inputs):
+                return np.sort(values), np.argsort(values)
+        return None
+
     def _places(self, x: Any) -> Indices:
-        places = {label: k for k, label in enumerate(self.inputs)}
         size = len(self.inputs[0]) if isinstance(self.inputs[0], tuple) else 0
         try:
+            if self._rising is not None:
+                values, order = self._rising  # arrays: the time of a dictionary tells 0 from other numbers
+                numbers = finite("x", given := read("x", x))
+                check_preserved("x", given, numbers)
+                at = np.searchsorted(values[:-1], numbers)
+                DataError.when((values[at] != numbers).any(), "x: must be inputs of the table")
+                return order[at]
+            places = {label: k for k, label in enumerate(self.inputs)}
             named = isinstance(self.inputs[0], str) and not np.ma.is_masked(x)
             held = np.asarray(x, dtype=object) if named else read("x", x)
             flat = map(tuple, held.reshape(-1, size).tolist()) if size else held.ravel().tolist()

@@ -151,12 +151,12 @@ def vectors(size: int, length: float) -> Callable[[Any], dict[str, Pair]]:
 
 
 def items(last: int) -> Callable[[Any], dict[str, Pair]]:
-    """Single items."""
+    """Single items, and arrays: the guide promises nothing of Python's integers, which NumPy reads in other times."""
     return lambda mechanism: {
         "first and last": (0, last),
         "first and second": (0, 1),
-        "few of one row": ([0, 0, 0], [0, 0, last]),
-        "many of one row": ([0] * 20, [0] * 19 + [last]),
+        "few of one row": (np.array([0, 0, 0]), np.array([0, 0, last])),
+        "many of one row": (np.array([0] * 20), np.array([0] * 19 + [last])),
     }
 
 

@@ -408,11 +408,11 @@ def composed(grid: Grid, terms: list[Term], epsilon: Decimal) -> tuple[Losses, D
     whole = sum((v * count * term.rounds * term.slope for term in terms for v, count in term.shifts), ZERO)
     alone, origin, found = len(terms) == 1, ZERO, []
     times = terms[0].rounds if alone else 1
+    largest = terms[0].slope * terms[0].shifts[-1][0]
+    unit = epsilon or composition.short(largest)  # at ε = 0 alike losses may cancel: 0 is a grid point
+    if epsilon and alone and terms[0].name != "laplace":
+        unit = composition.short(epsilon / whole * largest)
     for term in terms:
-        unit = epsilon
-        if not epsilon or (alone and term.name != "laplace"):
-            # at ε = 0 alike losses may cancel: 0 is a grid point
-            unit = composition.short((epsilon or whole) / whole * term.slope * term.shifts[-1][0])
         for shift, alike in term.shifts:
             # a cell that ends a last digit beyond a grid point would be spread over two steps
             losses, start = term.losses(

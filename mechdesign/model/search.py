@@ -173,9 +173,9 @@ class Sweeping:
     def _row(self, problem: Any, stated: tuple[Programs, Callable[..., Array]] | None) -> Row:
         if problem is None or stated is None:
             return [problem and self._solved(problem, place) for place in self._places.tolist()]
-        programs, judged = stated
+        programs, scores = stated
         values, found = self._sweep(programs)
-        compared = judged(values, found) if self._judge else values
+        compared = scores(values, found) if self._judge else values
         return [None if np.isnan(value) else value for value in compared.tolist()]
 
     def _solved(self, problem: Any, place: list[float]) -> float | None:

@@ -318,7 +318,7 @@ class NoiseAllocation(problems.AllocationPage):
     def _way(self, algorithm: str | None) -> SolveReport:
         """Return the report of the method that finds the scales; refuse "closed-form" where there is none."""
         limited = self.lower is not None or self.upper is not None
-        rows = 0 if self.changes is None else len(self.changes.rows())
+        rows = 0 if self.changes is None else len(self.changes.bound_rows())
         if algorithm == "closed-form" and (limited or rows > 1):
             what = "limits have" if limited else "several bounds together have"
             raise DesignError.of("solver", algorithm, f'{what} no closed form; use "clarabel" or "scs"')

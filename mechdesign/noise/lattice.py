@@ -230,22 +230,22 @@ def cell_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterator
     yield proofs.Claim.of(f"the expected loss is at most {stated.value:.9g}", how, room)
 
 
-def cell_law(question: NoiseQuestion, law: CellNoise | IntegerNoise, report: SolveReport) -> Law:
-    """Return a law on cells or whole numbers with its cost, and its proof."""
-    cost = round_up(law.cost(question.given_loss))
-    return Law(law, cost, (proofs.LawProof(),), report, law_notes(question, law))
+def cell_law(question: NoiseQuestion, noise: CellNoise | IntegerNoise, report: SolveReport) -> Law:
+    """Return noise on cells or whole numbers as a candidate of the search, with its cost and proof."""
+    cost = round_up(noise.cost(question.given_loss))
+    return Law(noise, cost, (proofs.LawProof(),), report, law_notes(question, noise))
 
 
-def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[str, ...]:
-    """Return notes about a law."""
+def law_notes(question: NoiseQuestion, noise: CellNoise | IntegerNoise) -> tuple[str, ...]:
+    """Return notes about the noise."""
     notes = []
     if not question.given_loss.polynomial:
         notes.append(
             "the loss is a callable: its floating-point values are taken as exact, its convexity sampled"
         )
-    if isinstance(law, CellNoise) and law.spike:
+    if isinstance(noise, CellNoise) and noise.spike:
         notes.append(
-            f"a spike of mass {float(law.spike / law.total):.3g} and width {law.spike_width:.3g} sits at 0: "
+            f"a spike of mass {float(noise.spike / noise.total):.3g} and width {noise.spike_width:.3g} sits at 0: "
             "δ is large enough that almost exact answers pay"
         )
     return tuple(notes)

@@ -94,9 +94,9 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
         share = math.nextafter(q.delta, 0.0)  # the accounting rounds up
         found = laws.answering_staircase(q.epsilon, step, share, scale=q.sensitivity)
         note = f"with probability {shown(share)} the answer is released without noise: δ is large enough that this pays"
-        yield replace(_law(q, found, "closed form"), notes=(note,))
+        yield replace(_named(q, found, "closed form"), notes=(note,))
     else:
-        yield _law(q, laws.staircase(q.epsilon, step, scale=q.sensitivity), "closed form")
+        yield _named(q, laws.staircase(q.epsilon, step, scale=q.sensitivity), "closed form")
     multipliers = [pure]
     if q.delta > 0:
         reach = max(3.0, -math.log(q.delta * min(q.epsilon, 1.0)) / q.epsilon)
@@ -218,7 +218,7 @@ def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
 def _product(question: NoiseQuestion, best: Result) -> list[tuple[str, Law]]:
     """Return the optimum of one coordinate on all of them, if it is symmetric."""
     if isinstance(best.mechanism, AdditiveNoise):
-        law = _law(question, best.mechanism.law, best.solver_report.solver)
+        law = _named(question, best.mechanism.law, best.solver_report.solver)
         return [("one coordinate", replace(law, notes=best.notes))]
     if not best.mechanism.symmetric:
         return []
@@ -236,7 +236,7 @@ def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
         yield replace(law, table=table[i:].reset_index(drop=True) if len(found) > i + 1 else None)
 
 
-def _law(question: NoiseQuestion, law: FrozenLaw, how: str = "family search") -> Law:
+def _named(question: NoiseQuestion, law: FrozenLaw, how: str = "family search") -> Law:
     """Return noise of a `scipy.stats` law on every coordinate, with its cost."""
     some = Sensitivity(linf=question.sensitivity, l0=question.moved)
     change = question.sensitivity if question.moved == question.dimension else some
@@ -247,7 +247,7 @@ def _law(question: NoiseQuestion, law: FrozenLaw, how: str = "family search") ->
 
 def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tuple[str, Law]]:
     """Return families that were calibrated before as laws of every coordinate, by name."""
-    return [(name, _law(question, law)) for name, law in starts.items()]
+    return [(name, _named(question, law)) for name, law in starts.items()]
 
 
 def _calibrated(question: NoiseQuestion, clock: Clock) -> Iterator[tuple[str, Law]]:
@@ -275,7 +275,7 @@ def calibrated(
     judged = "absolute" if question.given_loss.absolute and not question.given_loss.squared else "squared"
     with suppress(MechdesignError):
         design = Calibration(name, privacy, question.sensitivity, question.moved, loss=judged)
-        yield name, _law(question, design.solve(certify=False, time_limit=seconds).mechanism.law)
+        yield name, _named(question, design.solve(certify=False, time_limit=seconds).mechanism.law)
 
 
 # -- the design ---------------------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         elif uniform:
             # nearly uniform noise on ±Δ/2η, of total variation η
             width = self.sensitivity / (2 * self.points[0][1]) * (1 + 2e-6)
-            yield _law(self, truncated_laplace(1e-6, scale=width / 1e-6))
+            yield _named(self, truncated_laplace(1e-6, scale=width / 1e-6))
         stairs: Iterable[Law | Bound] = staircase(self, clock) if known else ()
         # the program of whole numbers finds the optimum itself, but takes minutes for 4,000 of them: then the staircase comes first
         later = self.integer and 2 * reach(self) * self.change <= 4000

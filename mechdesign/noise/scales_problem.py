@@ -354,7 +354,7 @@ class ScalesProblem(ScalesDesign, Problem):
             if declared.order < 1 or changes_within(asked) is not None:
                 program = ScalesProgram(declared)
                 unit = program.total * absolute_moment(declared.noise, declared.order)
-                return cp.Problem(cp.Minimize(unit * program.loss), program.rows())
+                return cp.Problem(cp.Minimize(unit * program.loss), program.constraints())
             moved = np.flatnonzero(asked.sensitivities)
             powers = cp.power(self.unknown[moved], -asked.exponent)
             rows.append(

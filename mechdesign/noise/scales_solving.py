@@ -105,7 +105,7 @@ class ScalesProgram:
             found[self.moved] *= np.exp(value) if self.logarithmic else np.maximum(value, 0.0)
         return found
 
-    def rows(self, room: Any = 0.0, most: Any = 1.0) -> list[cp.Constraint]:
+    def constraints(self, room: Any = 0.0, most: Any = 1.0) -> list[cp.Constraint]:
         """Return limits, coupled rows and budgets, each with slack of `room` relative to its size, and with budgets multiplied by `most`."""
         found = [*self._limits(room)]
         matrix, offsets, equal, ratio = self.asked.coupling
@@ -157,13 +157,13 @@ class ScalesProgram:
 
 def _in_units(changes: Changes, prices: Array) -> Prices:
     """Return prices of the rows as prices of the bounds themselves."""
-    held = zip(np.maximum(np.ravel(prices), 0.0).tolist(), changes.rows())
+    held = zip(np.maximum(np.ravel(prices), 0.0).tolist(), changes.bound_rows())
     return changes.in_units({row.name: price / row.most for price, row in held})
 
 
 def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
     """Return, in prices of the rows, what each coordinate may consume, an upper bound on what all consume together, and the constraints between them."""
-    keep, rows = changes.sizes > 0, changes.rows()
+    keep, rows = changes.sizes > 0, changes.bound_rows()
     n, curved = int(keep.sum()), rows[-1].degree == 2
     free, theta, level = (
         cp.Variable(size, nonneg=True, name=f"{what} {name}")
@@ -203,7 +203,7 @@ def solve_scales(
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
     try:
         solution = solvers.solve(
-            cp.Problem(cp.Minimize(program.loss), program.rows()), solver, deadline=deadline, **options
+            cp.Problem(cp.Minimize(program.loss), program.constraints()), solver, deadline=deadline, **options
         )
     except InfeasibleError:
         raise explained(asked, deadline) from None
@@ -240,7 +240,7 @@ def _multipliers(program: ScalesProgram, solution: Solution, unit: float | None 
 
 def mix_of(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
     """Return the profile of a mix with shares x of changes that occur z of the time, and z, both reduced until they keep the rows exactly."""
-    keep, rows = changes.sizes > 0, changes.rows()
+    keep, rows = changes.sizes > 0, changes.bound_rows()
     x = np.minimum(x, 1.0)
     z = z if changes.rarer else x if changes.l0 else np.ones(len(x))
     z = np.clip(
@@ -307,7 +307,7 @@ def _of_largest_slack(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
     """Return scales near the reference with large common slack of budgets and rows, relative to their sizes."""
     program, room = ScalesProgram(asked), cp.Variable(name="room")
     near = cp.sum_squares(program.variable - (0.0 if program.logarithmic else 1.0)) / program.variable.size
-    inner = cp.Problem(cp.Minimize(1e-3 * near - room), [*program.rows(room), room <= 0.5])
+    inner = cp.Problem(cp.Minimize(1e-3 * near - room), [*program.constraints(room), room <= 0.5])
     solution = answered(inner, "clarabel", deadline, {})
     return program.scales(), program.prices(solution)
 
@@ -317,7 +317,7 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
     program, factor = ScalesProgram(asked), cp.Variable(name="factor")
     try:
         solution = solvers.solve(
-            cp.Problem(cp.Minimize(factor), program.rows(most=factor)), deadline=deadline
+            cp.Problem(cp.Minimize(factor), program.constraints(most=factor)), deadline=deadline
         )
     except InfeasibleError:
         words = " and ".join(map(repr, asked.labels))
@@ -366,7 +366,7 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
     >>> found.mix.round(6)
     array([0.666667, 0.666667, 0.666667])
     """
-    keep, rows, m = changes.sizes > 0, changes.rows(), changes.exponent
+    keep, rows, m = changes.sizes > 0, changes.bound_rows(), changes.exponent
     q, top = order / (order + m), float(changes.sizes.max())
     worth = (changes.sizes[keep] / top) ** (m * q)
     worth *= 1.0 if weight is None else (weight[keep] / weight.max()) ** (1 - q)
@@ -443,7 +443,7 @@ def best_prices(changes: Changes, scales: Array) -> tuple[float, Prices]:
     prices = changes.prices(scales)
     if prices is None:
         gain = (changes.sizes[changes.sizes > 0] / scales[changes.sizes > 0]) ** changes.exponent
-        size, rows = float(gain.max()), changes.rows()
+        size, rows = float(gain.max()), changes.bound_rows()
         kept, total, limits = priced(changes)
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
         solver = "clarabel" if rows[-1].degree == 2 else None

@@ -291,7 +291,7 @@ class Changes:
         """Whether changes of a mix may be rarer than their shares, and larger: for Laplace noise where few coordinates change under L₂."""
         return self.l0 is not None and self.l2 is not None and self.exponent == 1
 
-    def rows(self) -> list[Row]:
+    def bound_rows(self) -> list[Row]:
         """Return the bounds as rows over x, with sizes in units of the largest."""
         top = float(self.sizes.max())
         a, m = self.sizes / top, self.exponent
@@ -338,7 +338,7 @@ class Changes:
 
     def prices(self, scales: Array) -> Prices | None:
         """Return the best prices at these scales under one row that is linear in the shares; None under other rows."""
-        (row, *others), keep = self.rows(), self.sizes > 0
+        (row, *others), keep = self.bound_rows(), self.sizes > 0
         if others or row.degree == 2:
             return None
         rate = (self.sizes[keep] / scales[keep]) ** self.exponent / np.maximum(row.entries[keep], TINY)
@@ -348,7 +348,7 @@ class Changes:
         return self.in_units({row.name: price})
 
     def in_units(self, prices: dict[str, float]) -> Prices:
-        """Return prices of `rows` as prices of the bounds themselves."""
+        """Return prices of `bound_rows` as prices of the bounds themselves."""
         top = float(self.sizes.max())
         return prices.get("l0", 0.0), prices.get("l1", 0.0) / top, prices.get("l2", 0.0) / top / top
 
@@ -426,7 +426,7 @@ def changes_within(asked: ScalesPrivacy) -> Changes | None:
     if asked.bounds is None:
         return None
     found = changes_of(asked.bounds, asked.exponent)
-    return found if found.rows() else None
+    return found if found.bound_rows() else None
 
 
 def consumed(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> Fraction | float:
@@ -614,7 +614,7 @@ def check_bounds(bounds: Sensitivity, profile: Array, noise: str) -> bool:
         raise DesignError.of("bounds", str(bounds), f"must have each= for {len(profile)} coordinates")
     if not np.array_equal(profile_of(bounds, noise), profile):
         raise DesignError.of("sensitivities", profile, "must be what the bounds say of each")
-    return bool(changes_of(bounds, exponent_of(noise)).rows())
+    return bool(changes_of(bounds, exponent_of(noise)).bound_rows())
 
 
 def check_groups(

@@ -231,9 +231,10 @@ class OPTM(QuantizerDesign, ModelledDesign):
             yield from self.searched_problem().improve(clock)
             return
         yield from loss_bounds(self, self.bins, clock)
-        yield from self._followed_down(clock, usable)
+        yield from self._descended(clock, usable)
 
-    def _followed_down(self, clock: Clock, usable: Any) -> Iterator[Law]:
+    def _descended(self, clock: Clock, usable: Any) -> Iterator[Law]:
+        """Yield the local optimum that successive linearisation finds from the best of all mechanisms with the usable bins."""
         bins, epsilon = np.array(self.bins), self._stated(None).solved_epsilon
         blocks = SelectionBlocks(
             bins, self.input_range, self.prior, self.loss, mirrored=self.families == "symmetric",

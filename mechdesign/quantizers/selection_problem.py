@@ -292,7 +292,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             o, u = search.boxes()
         for name, parameter in held.items():
             parameter.save_value(before[name])
-        return search.programs((o, u), self.solved_epsilon), search.judged
+        return search.programs((o, u), self.solved_epsilon), search.scores
 
     # -- what a result says ---------------------------------------------------------------------------------------
 
@@ -446,7 +446,7 @@ class BoxSearch:
         self.problem, self.clock, self.solver, self.options = problem, clock, solver, options or {}
         self.sweep, self.count, self.question = Sweep(clock), 0, problem.objective.expr.question
         self.own = (own or problem.declared) if problem.own else None  # at the parameters' present values
-        self._six = problem.asked.theorem == "theorem6"
+        self._theorem6 = problem.asked.theorem == "theorem6"
 
     def boxes(self, around: tuple[Array, Array] | None = None) -> Boxes:
         """Return the first boxes of the search, or under Theorem 6 finer ones around a box."""
@@ -455,7 +455,7 @@ class BoxSearch:
             o, u = problem.box
             return o[..., None], u[..., None]
         used = problem.asked.bounded
-        if self._six:
+        if self._theorem6:
             return theorem6_boxes(open_, (used & 1) > 0, (used & 2) > 0, around)
         given = problem.asked.boxes
         return grid_boxes(open_, used > 0, None if given == "paper" else given)
@@ -463,7 +463,7 @@ class BoxSearch:
     def best(self, epsilon: float) -> Found | None:
         """Return the point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible."""
         point = self._best_of(epsilon, self.boxes())
-        for _ in range(2 if self._six and self.problem.searched else 0):
+        for _ in range(2 if self._theorem6 and self.problem.searched else 0):
             if point is not None:
                 point = self._best_of(epsilon, self.boxes(point.box)) or point
         return point
@@ -476,7 +476,7 @@ class BoxSearch:
             values, found = self.sweep(self.programs(boxes, epsilon))
             if np.isnan(values).all():
                 return None
-            best = int(np.nanargmin(self.judged(values, found)))
+            best = int(np.nanargmin(self.scores(values, found)))
         return self.at((boxes[0][..., best], boxes[1][..., best]), epsilon)
 
     def at(self, box: tuple[Array, Array], epsilon: float) -> Found | None:
@@ -523,7 +523,7 @@ class BoxSearch:
             found[..., open_.size :] = x[..., n:] * self.own.units[1][open_.size :]
         return found
 
-    def judged(self, values: Array, x: Array) -> Array:
+    def scores(self, values: Array, x: Array) -> Array:
         """Return the scores by which points are compared: the exact loss, or the objective for callable losses and under Theorem 6."""
         unknown = self.problem.unknown
         if self.problem.asked.theorem == "theorem6" or not self.question.loss.polynomial:
@@ -601,7 +601,7 @@ class BoxSearch:
         if not private:
             how = "recomputed by tangents" if curved else "proved in rationals"
             return InfeasibleError(f"no selection meets {' and '.join(map(repr, labels))} ({how})")
-        if self._six and self._disordered():
+        if self._theorem6 and self._disordered():
             return InfeasibleError(
                 f"Theorem 6 is infeasible at every epsilon for these bins (m = {m}): its order of the q contradicts itself where "
                 "the outermost bins are far from the next; use theorem5, or bins nearer to each other"
@@ -617,7 +617,7 @@ class BoxSearch:
         together = f" with {' and '.join(map(repr, labels))}" if labels else ""
         where = "" if problem.searched else " in this box"
         reason = f"{name}{together} is infeasible at epsilon = {epsilon:g} for these bins (m = {m}){where}"
-        if self._six and m == 4:
+        if self._theorem6 and m == 4:
             reason += "; Theorem 6 needs epsilon > log 3 at m = 4, whatever the bins"
         if found:
             how = " by tangents" if curved else ""

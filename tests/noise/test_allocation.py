@@ -415,7 +415,7 @@ def corners(asked: Changes) -> np.ndarray:
 def test_what_prices_prove_of_changes_they_prove_of_mixes(drawn, order):
     """Of the worst mix, and of random ones; a mix that is larger is none."""
     asked, rng = drawn_set(drawn)
-    if not asked.rows():
+    if not asked.bound_rows():
         return
     found = worst_mix(asked, order, None)
     assert asked.reached(found.mix, found.shares) and not asked.reached(found.mix * 1.001, found.shares)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -443,8 +444,8 @@ def near(
 
 
 def unbound(declared: Declared, symmetry: Symmetry, clock: Deadline) -> Array | None:
-    """Return the cheapest columns without privacy, near which those at large ε are; None at small ε, or if there are none."""
-    if all(part.losses.max(initial=0.0) < _STEEP for part in declared.parts):
+    """Return the cheapest columns without privacy, near which those at large ε are; None at small ε, and of noise, which has one row of cells."""
+    if declared.n == 1 or all(part.losses.max(initial=0.0) < _STEEP for part in declared.parts):
         return None
     labels = frozenset(asked.label for asked in declared.privacy)
     program = Program(declared, clock, without=labels, zeros=declared.zeros, symmetry=symmetry)
@@ -611,6 +612,10 @@ def feasible(declared: Declared, clock: Deadline) -> bool:
         Program(declared, clock, costs=False).solve()
     except InfeasibleError:
         return False
+    except SolverError:  # how much room there is can be asked where there is none, too
+        program = Program(declared, clock, room=True)
+        program.solve()
+        return float(program.solution.primal["room"][0]) > 0
     return True
 
 
@@ -632,6 +637,9 @@ def _refuted(declared: Declared, clock: Deadline, without: frozenset[str] = froz
         return every
     try:
         program.solve()
+    except SolverError:
+        if clock.passed:
+            raise
     except InfeasibleError:
         ray = program.lp.ray()
         for side in () if ray is None else (ray, -ray):
@@ -653,7 +661,7 @@ def least_epsilon(
 ) -> float | None:
     """Return the least ε of these families at which a solver finds a table: its factor is doubled until feasible, then bisected.
 
-    None if these families have several ε, or none below `most` suffices.
+    None if these families have several ε, or none below `most` suffices, or no time is left.
     """
     chosen = set(labels)
     held = [asked for asked in declared.privacy if asked.label in chosen]
@@ -668,5 +676,7 @@ def least_epsilon(
         return -1.0 if feasible(replace(declared, privacy=asked), clock) else 1.0
 
     top = math.floor(math.log2(most / epsilon))
-    found = least_kept(over, 0.0, growth=1.0, least=0.0, most=max(top, 1.0), xtol=1e-10)
+    found = math.inf
+    with suppress(SolverError):
+        found = least_kept(over, 0.0, growth=1.0, least=0.0, most=max(top, 1.0), xtol=1e-10)
     return None if math.isinf(found) else float(2.0**found * epsilon)

@@ -125,6 +125,15 @@ def test_infeasible(cap: float | None, least: float) -> None:
     assert found == pytest.approx(least, rel=1e-8)
 
 
+def test_infeasible_noise_says_from_where_on_there_is_some() -> None:
+    """At (7.999007, δ) of a reach of two: where HiGHS ends without a word its error hid what was proved."""
+    noise = md.LatticeNoise(1, 2, integer=True)
+    private = noise.private(md.ApproximateDP(1.0759888360307772e-4, 1.1268332224511409e-07))
+    with pytest.raises(md.InfeasibleError, match="proved in rationals") as error:
+        md.Problem(md.Minimize(noise.expected()), [private]).solve()
+    assert error.value.smallest_epsilon == pytest.approx(-math.log(1.1268332224511409e-07) / 2, abs=1e-3)
+
+
 def test_families_that_contradict_each_other_without_privacy() -> None:
     problem = quantizer(lambda P: md.named("high", P[0, 0] >= 0.6), lambda P: md.named("low", P[0, 0] <= 0.1))
     with pytest.raises(md.InfeasibleError, match="'high' and 'low' together") as error:

@@ -391,7 +391,8 @@ def allocation(result: Json, account: Account) -> None:
         return
     if len(needs) > 1:
         stated = Need(None, law["sensitivities"], law["bounds"])
-        widest = max(widened(need, scales, asked.exponent) for need in needs)
+        room = 2.0**-50  # two that are the same may round apart
+        widest = max(widened(need, scales, asked.exponent) for need in needs) - room
         claim = "the lattice is paid for under every requirement"
         account.at_most(claim, widest, widened(stated, scales, asked.exponent), "recomputed")
     for k, need in enumerate(needs):

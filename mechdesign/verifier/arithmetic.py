@@ -22,6 +22,8 @@ def exp_bounds(x: Json, bits: int = 320) -> tuple[Fraction, Fraction]:
     x = Fraction(x)
     if abs(x) > 2**14:
         raise NotCovered("an exponent beyond 16384")
+    if not x:
+        return Fraction(1), Fraction(1)
     with localcontext(prec=12 + bits // 3) as digits:
         found = decimal(x).exp()
         room = found * (decimal(abs(x)) + 2).scaleb(1 - digits.prec)

@@ -39,7 +39,7 @@ from mechdesign.verifier.quantizer import left_of_ratio
 from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of, refuse
 
 LISTED = 16
-BITS = 128
+BITS = 256
 UNIT = 1 << 256
 Whole = list[list[int]]
 
@@ -269,7 +269,7 @@ def centred(found: Whole, common: int) -> tuple[Whole, int]:
 def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account) -> list[Fraction]:
     """Upper bounds of Σ_y Q(y|x)|v_y|² for every category, v of W(I − 11ᵀ/k); refused where M is not shown to be invertible."""
     size, total, unit = len(rows), sum(rows[0]), 1 << BITS
-    account.charge(size * size * (2 * len(rows[0]) + 9 * size), 260)
+    account.charge(size * size * (2 * len(rows[0]) + 15 * size), 520)
     chances = [1] * size if prior is None else arithmetic.whole([prior])[0][0]
     tops = [sum(map(mul, chances, column)) for column in zip(*rows)]
     # fixed point: entries of u are low by less than one unit, of M by less than two, as rows of Q sum to 1
@@ -280,7 +280,7 @@ def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account
         [int(x * 2**60) << (BITS - 60) for x in row]
         for row in arithmetic.inverse([[m / unit for m in row] for row in moments])
     ]
-    for _ in range(3):
+    for _ in range(6):  # doubles have one digit at least of the inverse where categories are nearly alike
         rest = residual(moments, held, unit)
         held = [[a + b // unit for a, b in zip(*pair)] for pair in zip(held, arithmetic.times(held, rest))]
     norm = Fraction(sum(map(abs, flat(held))), unit)

@@ -172,6 +172,32 @@ def test_moments_of_normal_and_beta_laws_are_proved(name: str) -> None:
     assert failed and all(claim.startswith("the masses and moments") for claim in failed)
 
 
+def least(objective: Any, *rows: Any) -> md.Result:
+    return md.Problem(md.Minimize(objective), rows).solve()
+
+
+TABLE, NOISE, SCALES = (
+    md.Table([0, 1, 2, 3], [0, 1, 2]),
+    md.LatticeNoise(1, 6, integer=True),
+    md.Scales([1e-3] * 4),
+)
+SCALED = [
+    SCALES.private(md.GaussianDP(2.471613158944941)),
+    SCALES.private(md.GaussianDP(0.5824889673364775), md.Sensitivity(each=[1e-3] * 4, l0=1)),
+]
+TIGHT: dict[str, Callable[[], md.Result]] = {
+    "no ε": lambda: least(TABLE.worst(), TABLE.private(md.MembershipAdvantage(2.3e-13))),
+    "categories nearly alike": lambda: md.LocalWorkload([[2, 2, 0]], md.PureDP(0.27), data="worst").solve(),
+    "scales alike": lambda: least(SCALES.expected("squared", [1, 0.1, 100, 2]), *SCALED, SCALES[0] == SCALES[1]),
+    "steep noise": lambda: least(NOISE.expected(), NOISE.private(md.ApproximateDP(12.0, 0.5))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_what_is_kept_to_the_last_digit_holds(name: str) -> None:
+    assert outcome(dumps(TIGHT[name]())) == "holds"
+
+
 def test_exponentials_enclose(tmp_path: Path) -> None:
     rng = random.Random(0)
     for x in [0, 1, -1, 1e-300, 700, -700, 5000, *(rng.uniform(-50, 50) for _ in range(200))]:

@@ -46,7 +46,6 @@ _MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
 
 
 @serializable("delta-interval")
-@dataclass(frozen=True)
 class DeltaInterval:
     """An interval for δ: lower ≤ δ(ε) ≤ upper.
 

@@ -311,7 +311,6 @@ CELLS_OF_T = tuple(0.8**i for i in range(16))  # EMD in diameters: where `shuffl
 
 
 @serializable("amplification")
-@dataclass(frozen=True)
 class Amplification:
     """Privacy loss of a change after shuffling: the releases are (`epsilon`, `delta`)-indistinguishable.
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -47,8 +47,7 @@ _SMALLEST = 1e-9
 """δ below which the program is that of pure privacy: for n = 40 and ε = 3 the stated program costs 9e-3 more at δ = 1e-12, and finds no table at 1e-15."""
 
 
-@serializable("bounded-count")
-@dataclass(frozen=True, eq=False)
+@serializable("bounded-count", eq=False)
 class BoundedCount(TableDesign):
     r"""The best (ε, δ)-DP answer in 0, …, n to a count in 0, …, n.
 

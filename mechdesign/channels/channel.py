@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
@@ -211,8 +210,7 @@ def _stochastic(name: str, value: Numbers) -> Array:
     return matrix
 
 
-@serializable("channel")
-@dataclass(frozen=True, eq=False)
+@serializable("channel", eq=False)
 class Channel(Checked, Response):
     r"""A channel given by its matrix.
 

@@ -101,8 +101,7 @@ def _stretch(name: str, value: object) -> float:
     return found
 
 
-@serializable("metric-channel")
-@dataclass(frozen=True, eq=False)
+@serializable("metric-channel", eq=False)
 class MetricChannel(TableDesign):
     r"""The α-d-private channel of least expected loss on a finite metric space.
 

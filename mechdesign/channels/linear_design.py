@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -80,8 +80,7 @@ _STARTS = 20  # local searches for rays per category
 _LITTLE = 1e-8
 
 
-@serializable("local-workload")
-@dataclass(frozen=True, eq=False)
+@serializable("local-workload", eq=False)
 class LocalWorkload(Design):
     r"""The best ε-locally private report of one category, for linear questions on everybody's counts.
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -165,8 +164,7 @@ def fitting(stated: Certificate) -> tuple[Any, LinearReport | SubsetReport]:
     return design, law
 
 
-@serializable("linear-bound")
-@dataclass(frozen=True, eq=False)
+@serializable("linear-bound", eq=False)
 class LinearBound(Checked, Proof):
     r"""No unbiased report has a variance below :math:`\operatorname{tr}(GY)^2/\nu^\top 1 - \sum_x \pi_x G_{xx}` if
     :math:`(\nu^\top u)(\pi^\top u) \ge u^\top \Lambda u`, :math:`\Lambda = Y^\top G Y`, for all rays u.

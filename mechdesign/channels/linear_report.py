@@ -203,8 +203,7 @@ class LinearDecoder(Drawn):
         return LinearEstimate(self.workload.apply(counts), counts, self, held)
 
 
-@serializable("linear-report")
-@dataclass(frozen=True, eq=False)
+@serializable("linear-report", eq=False)
 class LinearReport(Checked, LinearDecoder):
     """A local report with its decoder for linear queries on the counts of categories.
 
@@ -344,8 +343,7 @@ def _levels(epsilon: float) -> tuple[int, int]:
     return TOP, low
 
 
-@serializable("subset-report")
-@dataclass(frozen=True, eq=False)
+@serializable("subset-report", eq=False)
 class SubsetReport(Checked, LinearDecoder):
     """A local report that is a set of categories, with its decoder for linear queries on their counts.
 

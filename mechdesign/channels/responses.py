@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -97,8 +96,7 @@ def shortest(space: MetricSpace, labels: Indices | None = None) -> tuple[float, 
     return least, least
 
 
-@serializable("clustered-response")
-@dataclass(frozen=True, eq=False)
+@serializable("clustered-response", eq=False)
 class ClusteredResponse(Checked, Response):
     r"""Metric randomised response on a clustered space: :math:`P[y \mid x] ∝ e^{-α d(x, y)}`.
 
@@ -303,8 +301,7 @@ def _parity(values: Indices) -> Indices:
     return out & 1
 
 
-@serializable("hadamard-response")
-@dataclass(frozen=True, eq=False)
+@serializable("hadamard-response", eq=False)
 class HadamardResponse(Checked, Response):
     r"""Hadamard response: item x reports a y with :math:`H[x+1, y] = +1` preferred by the factor e^ε.
 

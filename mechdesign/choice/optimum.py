@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -53,8 +53,7 @@ SPREADS = {"one vote": 1.0, "approvals": 1.0, "replaced vote": 2.0}
 _MOST = 10  # candidates of a table: one person has 2^k - 1 possible approvals
 
 
-@serializable("private-choice")
-@dataclass(frozen=True, eq=False)
+@serializable("private-choice", eq=False)
 class PrivateChoice(Choosing, TableDesign):
     r"""Choose the candidate of (nearly) the largest score.
 
@@ -355,8 +354,7 @@ class PrivateChoice(Choosing, TableDesign):
         return gaps, [result.mechanism.probabilities[ahead == gap, 0].mean() for gap in gaps], "o-"
 
 
-@serializable("choice-table")
-@dataclass(frozen=True, eq=False)
+@serializable("choice-table", eq=False)
 class ChoiceTable(TableMechanism):
     """A choice by counts, which are clipped to N.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -41,7 +40,6 @@ _MOST_STEPS = 10**12
 
 
 @serializable("candidate-grid")
-@dataclass(frozen=True)
 class CandidateGrid(Checked):
     """Candidates low, low + step, … up to high.
 
@@ -77,8 +75,7 @@ def _share(name: str, value: object) -> Fraction:
     raise DesignError.of(name, value, "must be a fraction of [0, 1] with a denominator of at most 10^6")
 
 
-@serializable("quantile-rule")
-@dataclass(frozen=True, eq=False)
+@serializable("quantile-rule", eq=False)
 class QuantileRule(Scored):
     """A quantile drawn among candidates.
 
@@ -167,8 +164,7 @@ class QuantileRule(Scored):
         return accuracy_of((score.max() - score) / self.share.denominator, counts * each)
 
 
-@serializable("private-quantile")
-@dataclass(frozen=True, eq=False)
+@serializable("private-quantile", eq=False)
 class PrivateQuantile(Choosing):
     """A quantile of one number a person, among public candidates: by permute-and-flip or the exponential mechanism.
 

@@ -276,8 +276,7 @@ class Scored(Checked, Saved):
         return found[0].lower(), found[1].upper()
 
 
-@serializable("choice-rule")
-@dataclass(frozen=True, eq=False)
+@serializable("choice-rule", eq=False)
 class ChoiceRule(Scored):
     """A candidate drawn by its score.
 

@@ -33,8 +33,7 @@ from mechdesign.typing import Figure, Status
 _NUMBERS = ["error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
 
 
-@serializable("comparison")
-@dataclass(frozen=True, eq=False)
+@serializable("comparison", eq=False)
 class Comparison(Exportable):
     """Mechanisms for one question at one privacy, best first.
 

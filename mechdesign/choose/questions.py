@@ -83,7 +83,6 @@ class _Question(Checked):
 
 
 @serializable("numeric-query")
-@dataclass(frozen=True)
 class NumericQuery(_Question):
     """Numbers computed from everybody's data, to be published with noise.
 
@@ -298,7 +297,6 @@ _PARTS = 2**20
 
 
 @serializable("local-report")
-@dataclass(frozen=True)
 class LocalReport(_Question):
     """One person's number, reported privately in a few bits, unbiased.
 
@@ -416,7 +414,6 @@ class LocalReport(_Question):
 
 
 @serializable("metric-report")
-@dataclass(frozen=True)
 class MetricReport(_Question):
     """One person's point in a metric space, reported so that near points are hard to tell apart.
 
@@ -470,8 +467,7 @@ class MetricReport(_Question):
         return f"a report on {self.space.size} points, {loss} loss"
 
 
-@serializable("category-report")
-@dataclass(frozen=True, eq=False)
+@serializable("category-report", eq=False)
 class CategoryReport(_Question):
     """The category of each of many people, reported privately by each, to answer linear queries on everybody's counts.
 
@@ -536,7 +532,6 @@ class CategoryReport(_Question):
 
 
 @serializable("histogram-of-users")
-@dataclass(frozen=True)
 class HistogramOfUsers(_Question):
     """The histogram of all items of n users with m items each, released without bias.
 
@@ -586,8 +581,7 @@ class HistogramOfUsers(_Question):
         )
 
 
-@serializable("choice-question")
-@dataclass(frozen=True, eq=False)
+@serializable("choice-question", eq=False)
 class ChoiceQuestion(_Question):
     """Which of several candidates has the largest score, or count.
 

@@ -77,7 +77,6 @@ class Attack:
 
 
 @serializable("trade-off")
-@dataclass(frozen=True)
 class TradeOff:
     r"""(ε, δ)-differential privacy at several points at once: a requirement, or a bound on attackers of a mechanism.
 

@@ -253,8 +253,7 @@ class Proof(ABC):
         )
 
 
-@serializable("law-proof")
-@dataclass(frozen=True, eq=False)
+@serializable("law-proof", eq=False)
 class LawProof(Proof):
     """Prove that the law is private and costs at most the value, by the theorem of the question (`law_claims`).
 
@@ -279,8 +278,7 @@ class LawProof(Proof):
         return instance("given", self.given, stated.question.law_takes)
 
 
-@serializable("closed-bound")
-@dataclass(frozen=True, eq=False)
+@serializable("closed-bound", eq=False)
 class ClosedBound(Proof):
     """Prove the lower bound by the theorem of the question (`least_cost`): a closed form, apart from the numbers `given`.
 
@@ -308,8 +306,7 @@ class ClosedBound(Proof):
         yield self.least(stated, least if self.bound_checked(stated) == PROVED else least * (1 + _ROUNDING))
 
 
-@serializable("rows-bound")
-@dataclass(frozen=True, eq=False)
+@serializable("rows-bound", eq=False)
 class RowsBound(Proof):
     r"""Rows of the question's linear program with multipliers: every point that satisfies the rows costs at least :math:`\sum_i y_i b_i`.
 
@@ -372,8 +369,7 @@ def check_proofs(proofs: object) -> None:
     refuse(len({*kinds}) < len(kinds), "proofs", len(kinds), "must be one of each kind: leave out the others")
 
 
-@serializable("certificate")
-@dataclass(frozen=True, eq=False)
+@serializable("certificate", eq=False)
 class Certificate(Saved):
     """Evidence that anyone can check.
 

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from importlib import metadata
 from types import NoneType
 from typing import Any
@@ -60,7 +60,6 @@ def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFr
 
 
 @serializable("accuracy")
-@dataclass(frozen=True)
 class Accuracy:
     """Errors of an answer, in its own units; of several coordinates, the average over them.
 
@@ -106,7 +105,6 @@ def quantile(errors: Array, weights: Array) -> float:
 
 
 @serializable("solve-report")
-@dataclass(frozen=True)
 class SolveReport:
     """How a result was computed.
 
@@ -155,8 +153,7 @@ class SolveReport:
         return [*out, f"solver: {self.solver}{effort}, {self.seconds:.3g} s"]
 
 
-@serializable("result")
-@dataclass(frozen=True, eq=False)
+@serializable("result", eq=False)
 class Result(Exportable):
     """Mechanism with its evidence, as every design returns it.
 

@@ -28,7 +28,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
 from types import UnionType
-from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -54,16 +54,24 @@ _CLASSES: dict[str, type] = {}
 _KINDS: dict[type, str] = {}
 
 
-def serializable(kind: str) -> Callable[[C], C]:
-    """Register a dataclass under `kind`, the name it carries in files.
+def register_kind(kind: str, cls: type) -> None:
+    """Register a class under `kind`, the name it carries in files."""
+    _CLASSES[kind] = cls
+    _KINDS[cls] = kind
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def serializable(kind: str, *, eq: bool = True, repr: bool = True) -> Callable[[C], C]:
+    """Make a class a frozen dataclass, unless it is one, and register it under `kind`, the name it carries in files.
 
     The fields that ``__init__`` takes are stored; a class that is rebuilt differently defines
-    ``to_fields(self) -> dict`` and the class method ``from_fields(fields)``.
+    ``to_fields(self) -> dict`` and the class method ``from_fields(fields)``. `eq` and `repr` are those of `dataclasses.dataclass`.
     """
 
     def decorate(cls: C) -> C:
-        _CLASSES[kind] = cls
-        _KINDS[cls] = kind
+        if "__dataclass_params__" not in vars(cls):
+            dataclasses.dataclass(frozen=True, eq=eq, repr=repr)(cls)
+        register_kind(kind, cls)
         return cls
 
     return decorate

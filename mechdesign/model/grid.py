@@ -25,12 +25,11 @@ from joblib import parallel
 from mechdesign.checks import doubles, one_of, refuse
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.files import file_path, lock
-from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.serialize import register_kind
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.typing import Numbers
 
 
-@serializable("grid")
 class Grid:
     """The Cartesian product of named axes, in the order given, the last axis fastest.
 
@@ -87,6 +86,9 @@ class Grid:
         if not isinstance(axes, dict) or not all(isinstance(name, str) for name in axes):
             raise DesignError.of("fields", fields, 'must be a dict with the dict "axes"')
         return cls(**axes)
+
+
+register_kind("grid", Grid)
 
 
 # -- in parallel ----------------------------------------------------------------------------------------------------

@@ -45,8 +45,7 @@ INNER, EDGE, NEXT, FIRST, SECOND = range(5)
 """Mass of a point by its entry: within the reach; of the outermost sensitivity; of its first repetition; and of the first and second over 1 − r."""
 
 
-@serializable("shift-privacy")
-@dataclass(frozen=True, eq=False)
+@serializable("shift-privacy", eq=False)
 class ShiftPrivacy(Requirement):
     """A requirement at all shifts of the noise up to the sensitivity: `LatticeNoise.private` makes it."""
 

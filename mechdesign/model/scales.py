@@ -22,7 +22,6 @@ data sets differ by a vector v of a finite list, up to sign, or by a point of it
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, get_args
@@ -66,8 +65,7 @@ def exponent_of(noise: str) -> int:
     return 2 if noise == "gaussian" else 1
 
 
-@serializable("scales-privacy")
-@dataclass(frozen=True, eq=False)
+@serializable("scales-privacy", eq=False)
 class ScalesPrivacy(Requirement):
     r"""A requirement on scales for changes of the answer: `Scales.private` makes it.
 
@@ -273,8 +271,7 @@ def change_rows(value: Any) -> Array:
     return found
 
 
-@serializable("covariance-privacy")
-@dataclass(frozen=True, eq=False)
+@serializable("covariance-privacy", eq=False)
 class CovariancePrivacy(Requirement):
     r"""A requirement on a covariance: :math:`v^\top S^{-1} v \le \mu^2` for each change v. `Covariance.private` makes it."""
 

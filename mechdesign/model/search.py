@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from types import NoneType
 from typing import Any
 
@@ -230,8 +230,7 @@ _CHECKED = 64
 _LATE = "no answer within its share of the time limit"
 
 
-@serializable("frontier")
-@dataclass(frozen=True, eq=False)
+@serializable("frontier", eq=False)
 class Frontier(Exportable):
     """A certified curve: what `sweep` returns.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -105,8 +105,7 @@ def _lengths(off: Array) -> Array:
     return np.asarray(np.ldexp(np.sqrt((np.ldexp(off, -unit) ** 2).sum(axis=-1)), unit))
 
 
-@serializable("table-privacy")
-@dataclass(frozen=True, eq=False)
+@serializable("table-privacy", eq=False)
 class Private(Requirement):
     """A requirement on pairs of rows of a table, made by `Table.private`.
 
@@ -447,8 +446,7 @@ def _loss_words(loss: Loss) -> str:
     return f"loss {getattr(loss, '__name__', 'given')}" if callable(loss) else "loss"
 
 
-@serializable("table-mechanism")
-@dataclass(frozen=True, eq=False)
+@serializable("table-mechanism", eq=False)
 class TableMechanism(Rows, Drawn):
     """A finite table of probabilities in integers: the mechanism to deploy.
 

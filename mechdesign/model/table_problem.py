@@ -8,7 +8,7 @@ import operator
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -356,8 +356,7 @@ class FiniteProblem(TableDesign, Problem):
         return "; ".join(str(asked) for asked in self.declared.privacy)
 
 
-@serializable("table-problem")
-@dataclass(frozen=True, eq=False)
+@serializable("table-problem", eq=False)
 class TableProblem(FiniteProblem):
     """A problem on one table of probabilities, with a row for each input."""
 
@@ -502,8 +501,7 @@ class TableProblem(FiniteProblem):
         return draw_matrix(result.mechanism.probabilities, "output", "input", columns, rows, **options)
 
 
-@serializable("table-proof")
-@dataclass(frozen=True, eq=False)
+@serializable("table-proof", eq=False)
 class TableProof(proofs.Proof):
     r"""A table of integer weights meets each row of its problem, with :math:`e^\varepsilon` from below, and costs at most the value.
 

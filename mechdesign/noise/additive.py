@@ -310,8 +310,7 @@ def _losses(loss: CentredLoss | AtomicLoss, slope: float, last: float) -> tuple[
 # -- the mechanism ------------------------------------------------------------------------------------------------
 
 
-@serializable("additive-noise")
-@dataclass(frozen=True, repr=False)
+@serializable("additive-noise", repr=False)
 class AdditiveNoise(Checked, AddedNoise):
     r"""Independent noise of one law on every coordinate of a query.
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from types import NoneType
 from typing import Any, TypeAlias, get_args
@@ -80,8 +80,7 @@ _VECTORS = {
 """What vectors of one number a coordinate must be, with their limits."""
 
 
-@serializable("noise-allocation")
-@dataclass(frozen=True, eq=False)
+@serializable("noise-allocation", eq=False)
 class NoiseAllocation(problems.AllocationPage):
     r"""Scales of independent, non-identical noise for a vector query.
 

@@ -24,7 +24,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
@@ -71,8 +71,7 @@ def _units(name: str, value: Any) -> tuple[int, ...]:
     return tuple(integer(name, part, 0, UNIT - 1) for part in instance(name, value, tuple, list))
 
 
-@serializable("buffered-noise")
-@dataclass(frozen=True, eq=False)
+@serializable("buffered-noise", eq=False)
 class BufferedNoise(Checked, NormalNoise):
     """Noise on running totals of n counts, made from one release of a Toeplitz strategy of a few buffers.
 

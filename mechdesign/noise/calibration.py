@@ -30,7 +30,7 @@ import math
 import operator
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, reduce
 from typing import Any, ClassVar, get_args
 
@@ -73,7 +73,6 @@ from mechdesign.typing import Figure, FrozenLaw, Numbers, Values
 
 
 @serializable("calibration")
-@dataclass(frozen=True)
 class Calibration(Design):
     r"""The least noise of one family that meets `privacy`.
 
@@ -530,7 +529,6 @@ def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
 
 
 @serializable("joint-noise")
-@dataclass(frozen=True)
 class JointNoise(checks.Checked, Saved):
     """Independent additive noise of several mechanisms about the same people.
 
@@ -585,7 +583,6 @@ class JointNoise(checks.Checked, Saved):
 
 
 @serializable("joint-calibration")
-@dataclass(frozen=True)
 class JointCalibration(Design):
     """The least factor on the scales of several mechanisms whose composition meets the requirement.
 

@@ -164,7 +164,6 @@ class _OnCells(Saved):
 
 
 @serializable("cell-noise")
-@dataclass(frozen=True)
 class CellNoise(_OnCells):
     r"""Noise with a density that is constant on cells, with the interface of a frozen `scipy.stats` law.
 
@@ -412,7 +411,6 @@ class CellNoise(_OnCells):
 
 
 @serializable("integer-noise")
-@dataclass(frozen=True)
 class IntegerNoise(_OnCells):
     r"""Noise on the whole numbers, with the interface of a frozen discrete `scipy.stats` law.
 

@@ -104,7 +104,6 @@ class Listed(ChangeSet):
 
 
 @serializable("count-changes")
-@dataclass(frozen=True)
 class Changes(Checked, ChangeSet):
     """At most `l0` of `size` counts change, each by at most `most`.
 
@@ -172,7 +171,6 @@ class Changes(Checked, ChangeSet):
 
 
 @serializable("participation")
-@dataclass(frozen=True)
 class Participation(Checked):
     """Limits on one person's participation in a stream: how often, and how far apart.
 
@@ -294,7 +292,6 @@ class Participation(Checked):
 
 
 @serializable("pattern-changes")
-@dataclass(frozen=True)
 class Patterns(Checked, ChangeSet):
     """Changes of a stream's counts by one person who takes part several times.
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -74,8 +73,7 @@ Mix: TypeAlias = tuple[float, Array, Flags]
 """Cost, scales, and which of them are of Laplace noise."""
 
 
-@serializable("coordinate-noise")
-@dataclass(frozen=True, eq=False)
+@serializable("coordinate-noise", eq=False)
 class CoordinateNoise(PerCoordinate):
     r"""Independent noise :math:`\lambda_i U_i` on each coordinate, where :math:`U_i` has the law of one of several `units`.
 

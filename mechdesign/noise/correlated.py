@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -56,8 +56,7 @@ from mechdesign.typing import Array, Numbers
 _DECLARED = 32  # most dimensions of a program that settles what the fixed point leaves: 6 s, 26 s for 48
 
 
-@serializable("correlated-gaussian")
-@dataclass(frozen=True, eq=False)
+@serializable("correlated-gaussian", eq=False)
 class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     r"""The least Gaussian noise of any covariance: for numbers that change together, or for linear queries on counts.
 

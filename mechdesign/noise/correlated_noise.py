@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -150,8 +149,7 @@ class LinearNoise(NormalNoise):
         return self.lattice[1].scale - 1.0
 
 
-@serializable("correlated-gaussian-noise")
-@dataclass(frozen=True, eq=False)
+@serializable("correlated-gaussian-noise", eq=False)
 class CorrelatedGaussianNoise(LinearNoise):
     r"""Gaussian noise N(0, Σ).
 
@@ -410,8 +408,7 @@ FULL = 4096
 """Largest number of counts, or of queries, whose matrix is formed."""
 
 
-@serializable("strategy-noise")
-@dataclass(frozen=True, eq=False)
+@serializable("strategy-noise", eq=False)
 class StrategyNoise(Checked, LinearNoise):
     """Noise on the answers to linear queries, made from one release of a strategy.
 

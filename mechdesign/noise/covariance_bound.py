@@ -243,8 +243,7 @@ class DeclaredCovariance(Linear):
         )
 
 
-@serializable("covariance-bound")
-@dataclass(frozen=True, eq=False)
+@serializable("covariance-bound", eq=False)
 class CovarianceBound(Proof):
     r"""No covariance within the rows costs less than :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu k` (`rigorous`).
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -67,8 +66,7 @@ _DIGITS = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
 """Tolerances of Clarabel: it stalls at closer ones, and the bounds show how much is left."""
 
 
-@serializable("covariance-problem")
-@dataclass(frozen=True, eq=False)
+@serializable("covariance-problem", eq=False)
 class CovarianceProblem(Problem):
     """A problem on one covariance: its semidefinite program, law and proofs."""
 

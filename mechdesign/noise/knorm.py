@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -73,7 +73,6 @@ def listed_or_bounds(name: str, value: object) -> float | Sensitivity | Vectors:
 
 
 @serializable("knorm")
-@dataclass(frozen=True)
 class KNorm(Design):
     r"""The best radial noise for a vector, over norms whose balls hold its changes; the lower bound is for these norms only.
 

@@ -9,7 +9,6 @@ private by the triangle inequality, hence (ε, δ)-DP and zCDP at somewhat large
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -78,7 +77,6 @@ def _whole(name: str, value: Rows, most: float) -> Indices:
 
 
 @serializable("knorm-noise")
-@dataclass(frozen=True)
 class KNormNoise(Checked, AddedNoise):
     r"""Noise with density :math:`e^{-\lVert z\rVert/s}/(k!\,\mathrm{vol}(B)\,s^k)`, or a staircase of the norm.
 

@@ -368,8 +368,7 @@ def entries_of(declared: LatticeDeclared, law: Any) -> Exact:
     return [w / (total * mass) for w, mass in zip(weights, per_entry)]
 
 
-@serializable("lattice-problem")
-@dataclass(frozen=True, eq=False)
+@serializable("lattice-problem", eq=False)
 class LatticeProblem(FiniteProblem):
     """A problem on the masses of additive noise, whose unknown is a `LatticeNoise`."""
 

@@ -329,8 +329,7 @@ class StaircaseMultipliers:
         return self._unit * first, self._unit * second, self._unit * third
 
 
-@serializable("staircase-dual")
-@dataclass(frozen=True, eq=False)
+@serializable("staircase-dual", eq=False)
 class StaircaseDual(Checked, Proof):
     """A proof that no additive noise costs less than λ - δC, by the theorem of this module in exact arithmetic.
 
@@ -489,8 +488,7 @@ def one_number(question: NoiseQuestion, privacy: Pointwise, mean: int) -> NoiseQ
     return replace(question, privacy=privacy, loss=loss, dimension=1, l0=None)
 
 
-@serializable("subset-bound")
-@dataclass(frozen=True, eq=False)
+@serializable("subset-bound", eq=False)
 class SubsetBound(Checked, Proof):
     """The cost of one of several coordinates, from a bound for one number: the theorem of this module.
 

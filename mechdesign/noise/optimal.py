@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from types import NoneType
 
@@ -282,7 +282,6 @@ def calibrated(
 
 
 @serializable("optimal-noise")
-@dataclass(frozen=True)
 class OptimalNoise(NoiseQuestion, ModelledDesign):
     r"""The optimal additive noise for a real query, or the best independent noise of one law for several.
 

@@ -13,7 +13,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, get_args
 
@@ -174,8 +174,7 @@ def scales_class(noise: str, asked: Iterable[ScalesPrivacy], within: str = "") -
     return family(f"independent {noise.capitalize()} noise{within}")
 
 
-@serializable("allocation-proof")
-@dataclass(frozen=True, eq=False)
+@serializable("allocation-proof", eq=False)
 class AllocationProof(Multipliers, Proof):
     r"""Scales that keep the budgets on the worst change keep the requirements, and multipliers bound their loss from below.
 
@@ -278,8 +277,7 @@ class AllocationProof(Multipliers, Proof):
             return -math.inf
 
 
-@serializable("scales-problem")
-@dataclass(frozen=True, eq=False)
+@serializable("scales-problem", eq=False)
 class ScalesProblem(ScalesDesign, Problem):
     """A problem on one vector of scales."""
 

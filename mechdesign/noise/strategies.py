@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import ClassVar
@@ -397,8 +397,7 @@ def _exact_hankel(y: list[int], x: list[int]) -> list[int]:
 # -- the design ---------------------------------------------------------------------------------------------------
 
 
-@serializable("buffered-toeplitz")
-@dataclass(frozen=True, eq=False)
+@serializable("buffered-toeplitz", eq=False)
 class BufferedToeplitz(GaussianDesign):
     r"""Least Gaussian noise for the running totals of a long stream, by a Toeplitz strategy of a few buffers.
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -145,8 +144,7 @@ class PerCoordinate(AddedNoise):
         return np.asarray(np.where(laplace, peaked, normal) * self.scales)
 
 
-@serializable("independent-noise")
-@dataclass(frozen=True, eq=False)
+@serializable("independent-noise", eq=False)
 class IndependentNoise(checks.Checked, PerCoordinate):
     """Independent zero-mean noise, not identically distributed.
 
@@ -233,8 +231,7 @@ def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[n
     return Accuracy(math.sqrt(float((variance * scales**2).mean())), *means)
 
 
-@serializable("mixed-noise")
-@dataclass(frozen=True, eq=False)
+@serializable("mixed-noise", eq=False)
 class MixedNoise(PerCoordinate):
     """Independent zero-mean noise, Laplace on some or all coordinates and Gaussian on the others, private by composition.
 
@@ -401,7 +398,6 @@ def barely_above(excess: float, count: int) -> float:
 
 
 @serializable("cell-product")
-@dataclass(frozen=True)
 class CellProduct(checks.Checked, AddedNoise):
     r"""Independent noise of one cell law on every coordinate of a query.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import InitVar, dataclass, fields, replace
+from dataclasses import InitVar, fields, replace
 from dataclasses import field as dataclass_field
 from fractions import Fraction
 from functools import cached_property, partial
@@ -62,8 +62,7 @@ _VERIFIED = 3e-5
 """Relative increase of scales whose losses are composed: the stand-alone verifier has a coarser grid, and must prove the same δ."""
 
 
-@serializable("plan")
-@dataclass(frozen=True, eq=False)
+@serializable("plan", eq=False)
 class Plan(PlanPage):
     r"""Several tasks over the same people, released together under one budget.
 

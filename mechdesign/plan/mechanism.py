@@ -6,7 +6,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import add
@@ -66,8 +66,7 @@ def chains_of(names: Sequence[str], disjoint: Sequence[Sequence[str]]) -> list[l
     return [[*common, *group] for group in disjoint] or [common]
 
 
-@serializable("planned-release")
-@dataclass(frozen=True, eq=False)
+@serializable("planned-release", eq=False)
 class PlannedRelease:
     """Noise for all tasks of a plan.
 

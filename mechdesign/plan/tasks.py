@@ -124,7 +124,6 @@ def numbers(name: str, x: Any, part: Part) -> Array:
 
 
 @serializable("histogram-task")
-@dataclass(frozen=True)
 class Histogram(Task):
     """Counts of people by bin.
 
@@ -166,7 +165,6 @@ class Histogram(Task):
 
 
 @serializable("count-task")
-@dataclass(frozen=True)
 class Count(Task):
     """A count of people, or of items of which one person has at most `contribution`.
 
@@ -187,7 +185,6 @@ class Count(Task):
 
 
 @serializable("mean-task")
-@dataclass(frozen=True)
 class Mean(Task):
     """The mean of numbers in a range, one per person.
 
@@ -245,7 +242,6 @@ class Mean(Task):
 
 
 @serializable("sum-task")
-@dataclass(frozen=True)
 class Sum(Task):
     """The sum of numbers clipped to [0, clip], one per person.
 
@@ -303,8 +299,7 @@ class Sum(Task):
         return replace(self, clip=self.clips[version])
 
 
-@serializable("workload-task")
-@dataclass(frozen=True, eq=False)
+@serializable("workload-task", eq=False)
 class LinearQueries(Task):
     """A workload answered by a strategy, made by a plan from a `Workload`.
 

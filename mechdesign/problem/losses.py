@@ -33,7 +33,6 @@ from mechdesign.typing import Array, Indices, Numbers
 
 
 @serializable("loss")
-@dataclass(frozen=True)
 class Loss(Checked):
     r"""A convex loss :math:`\ell(t) = w_1 |t| + w_2 t^2 + g(t)`.
 

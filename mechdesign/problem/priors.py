@@ -371,8 +371,7 @@ class _Continuous(Checked, Prior):
         return lower == -upper and _mirrored(self._source, upper)
 
 
-@serializable("prior-law")
-@dataclass(frozen=True, repr=False)
+@serializable("prior-law", repr=False)
 class LawPrior(_Continuous):
     """A frozen continuous `scipy.stats` law."""
 
@@ -415,8 +414,7 @@ class _CutPrior(_Continuous):
         return np.asarray(self._source.rvs(size=size, random_state=rng))
 
 
-@serializable("prior-clipped")
-@dataclass(frozen=True, repr=False)
+@serializable("prior-clipped", repr=False)
 class ClippedPrior(_CutPrior):
     """The law of ``clip(X, lower, upper)``: mass outside the range becomes point masses at its ends."""
 
@@ -430,8 +428,7 @@ class ClippedPrior(_CutPrior):
         return ClippedPrior(self.law, max(lower, self.lower), min(upper, self.upper))
 
 
-@serializable("prior-truncated")
-@dataclass(frozen=True, repr=False)
+@serializable("prior-truncated", repr=False)
 class TruncatedPrior(_CutPrior):
     """The law of X given that it lies in [lower, upper]."""
 
@@ -480,8 +477,7 @@ def _sorted(name: str, value: Numbers) -> Array:
     return found
 
 
-@serializable("prior-samples")
-@dataclass(frozen=True, eq=False)
+@serializable("prior-samples", eq=False)
 class EmpiricalPrior(Checked, Prior):
     """Every sample with the same weight."""
 

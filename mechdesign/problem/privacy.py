@@ -39,7 +39,6 @@ from mechdesign.typing import Array, Numbers
 
 
 @serializable("pure-dp")
-@dataclass(frozen=True)
 class PureDP(Checked):
     """Pure ε-differential privacy.
 
@@ -58,7 +57,6 @@ class PureDP(Checked):
 
 
 @serializable("approximate-dp")
-@dataclass(frozen=True)
 class ApproximateDP(Checked):
     """(ε, δ)-differential privacy.
 
@@ -80,7 +78,6 @@ class ApproximateDP(Checked):
 
 
 @serializable("zcdp")
-@dataclass(frozen=True)
 class ZeroConcentratedDP(Checked):
     """(ξ, ρ)-zero-concentrated differential privacy (Bun and Steinke 2016).
 
@@ -97,7 +94,6 @@ class ZeroConcentratedDP(Checked):
 
 
 @serializable("gaussian-dp")
-@dataclass(frozen=True)
 class GaussianDP(Checked):
     r"""μ-Gaussian differential privacy (Dong, Roth and Su 2022): neighbours are as hard to tell apart as N(0, 1) and N(μ, 1).
 
@@ -117,7 +113,6 @@ def _advantage(name: str, value: object) -> float:
 
 
 @serializable("membership-advantage")
-@dataclass(frozen=True)
 class MembershipAdvantage(Checked):
     """(0, η)-differential privacy: an attacker's true-positive rate exceeds the false-positive rate by at most η.
 
@@ -146,7 +141,6 @@ def _metric(name: str, value: object) -> object:
 
 
 @serializable("metric-dp")
-@dataclass(frozen=True)
 class MetricDP(Checked):
     """Metric differential privacy: the loss between x and x' is at most α·d(x, x').
 

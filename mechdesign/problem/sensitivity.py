@@ -73,7 +73,6 @@ def neighbours_field() -> Any:
 
 
 @serializable("sensitivity")
-@dataclass(frozen=True)
 class Sensitivity(Checked):
     r"""Bounds on the difference between neighbouring answers; all that are given hold together.
 

@@ -146,8 +146,7 @@ _SQUARE = 4096
 """Most counts n for which an n × n matrix is formed."""
 
 
-@serializable("queries")
-@dataclass(frozen=True, eq=False)
+@serializable("queries", eq=False)
 class Queries(Checked):
     """Linear queries along one attribute.
 
@@ -242,8 +241,7 @@ class Queries(Checked):
         return self.apply(np.eye(self.size))
 
 
-@serializable("workload")
-@dataclass(frozen=True, eq=False)
+@serializable("workload", eq=False)
 class Workload(Checked):
     r"""Linear queries on counts, :math:`A x`.
 

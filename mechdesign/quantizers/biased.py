@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise, product
@@ -36,8 +35,7 @@ from mechdesign.quantizers.mechanism import SelectionFamilies
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 
-@serializable("biased-quantizer")
-@dataclass(frozen=True, eq=False)
+@serializable("biased-quantizer", eq=False)
 class BiasedQuantizer(Saved):
     """A selection mechanism that rounds by the exponential mechanism.
 

@@ -334,7 +334,6 @@ def _range_part(problem: FloorProblem, solution: FloorSolution) -> Array:
 
 
 @serializable("alphabet")
-@dataclass(frozen=True)
 class Alphabet(checks.Checked):
     """Outputs on a uniform grid of [−max_abs, max_abs].
 
@@ -377,7 +376,6 @@ class Alphabet(checks.Checked):
 
 
 @serializable("bin-search")
-@dataclass(frozen=True)
 class BinSearch(checks.Checked):
     """Search for m outputs within [−max_abs, max_abs], symmetric or not; the result has the best outputs found.
 

@@ -62,8 +62,7 @@ from mechdesign.typing import Array
 _RHO_BITS = 64
 
 
-@serializable("dual-pieces")
-@dataclass(frozen=True, eq=False)
+@serializable("dual-pieces", eq=False)
 class DualPieces(Checked):
     """Multipliers that prove a lower bound.
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -56,7 +55,6 @@ class _Line(NamedTuple):
 
 
 @serializable("block-fill-law")
-@dataclass(frozen=True)
 class BlockFillLaw(ExactLaw):
     r"""Exact block fill of rational floors.
 

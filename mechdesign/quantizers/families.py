@@ -349,7 +349,6 @@ class _Line(SelectionPlaces):
 
 
 @serializable("rqm")
-@dataclass(frozen=True)
 class RQM(ParameterSearch):
     """Randomized quantization mechanism with q and Δ searched.
 
@@ -383,7 +382,6 @@ class RQM(ParameterSearch):
 
 
 @serializable("erm")
-@dataclass(frozen=True)
 class ERM(ParameterSearch):
     """Exponential randomized mechanism with γ and the bins searched.
 
@@ -440,7 +438,6 @@ class ERM(ParameterSearch):
 
 
 @serializable("biased-selection")
-@dataclass(frozen=True)
 class BiasedSelection(GridDesign):
     """The least-loss biased selection mechanism within a privacy and a bias budget.
 

@@ -35,7 +35,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from fractions import Fraction
 from functools import cached_property
@@ -124,8 +123,7 @@ class SelectionPlaces:
         return first, last
 
 
-@serializable("selection")
-@dataclass(frozen=True, eq=False)
+@serializable("selection", eq=False)
 class SelectionFamilies:
     """Bins with a left and a right family of selection probabilities.
 
@@ -222,8 +220,7 @@ def summing_to_one(table: Array) -> Array:
     return table / np.where(np.abs(sums - 1) <= 4e-16 * (len(table) + 1), 1.0, sums)[:, None]
 
 
-@serializable("quantizer")
-@dataclass(frozen=True, eq=False)
+@serializable("quantizer", eq=False)
 class Quantizer(tables.PiecewiseTable, Saved):
     """A randomized quantizer on an interval.
 

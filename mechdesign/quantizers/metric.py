@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -99,8 +99,7 @@ _ROUNDS = 30
 _MOST_INPUTS = 257  # most inputs, or ends of cells, of a program that gives a bound on a continuum
 
 
-@serializable("listed-inputs")
-@dataclass(frozen=True, eq=False)
+@serializable("listed-inputs", eq=False)
 class ListedInputs:
     """Inputs of the table whose optimum bounds every metric quantizer; a `RowsBound` names rows of its program.
 
@@ -125,7 +124,6 @@ class ListedInputs:
 
 
 @serializable("metric-quantizer")
-@dataclass(frozen=True)
 class MetricQuantizer(QuantizerDesign, TableDesign):
     r"""The best of every unbiased quantizer with given outputs under metric, or approximate, local privacy.
 
@@ -499,11 +497,12 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         self,
         rows: Indices,
         multipliers: Iterable[Any],
-        given: ListedInputs = ListedInputs(),
+        given: ListedInputs | None = None,
         declared: Declared | None = None,
     ) -> LinearBound:
         """Return the rows of the problem of the mean on these inputs (`declared`, if known), for `RowsBound`; costs are rounded down."""
-        masses, listed = None, () if given.inputs is None else tuple(given.inputs.tolist())
+        given, masses = given or ListedInputs(), None
+        listed = () if given.inputs is None else tuple(given.inputs.tolist())
         mean = self.continuum and self.objective == "mean"
         if (given.cells is not None) != mean or bool(listed) != (self.continuum and not mean):
             allowed = "inputs, cells: must be given on the continuum, of the worst case and of the mean"

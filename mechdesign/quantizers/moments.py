@@ -192,7 +192,6 @@ class Moments:
 
 
 @serializable("prior-moments")
-@dataclass(frozen=True)
 class PriorMoments:
     """Moments of a prior that is not rational, stored as a certificate used them.
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -57,7 +57,6 @@ _SPANS += [(0.05, 2.5), (0.5, 2.5), (0.02, 1.0), (0.8, 3.0)]
 
 
 @serializable("mvu")
-@dataclass(frozen=True)
 class MVU(QuantizerDesign, TableDesign):
     """The minimum-variance unbiased mechanism.
 

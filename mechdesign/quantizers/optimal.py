@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -85,7 +85,6 @@ _ANY_OUTPUTS = "any outputs (lower bound)"
 
 
 @serializable("optimal-quantizer")
-@dataclass(frozen=True)
 class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     r"""The best of every ε-LDP unbiased quantizer with given outputs, with a proof.
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -62,7 +62,6 @@ _ROOM = 0.02  # share of ε reserved for a box around a mechanism found by desce
 
 
 @serializable("optm")
-@dataclass(frozen=True)
 class OPTM(QuantizerDesign, ModelledDesign):
     r"""The best selection mechanism that the OPTM linear programs find for fixed bins.
 
@@ -304,7 +303,6 @@ def authors_bins() -> Grid:
 
 
 @serializable("optm-search")
-@dataclass(frozen=True)
 class OPTMSearch(QuantizerDesign, ModelledDesign):
     """Search bins and boxes of OPTM.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import accumulate, pairwise
@@ -379,8 +379,7 @@ def _integrated(design: QuantizerDesign, loss: Loss) -> bool:
     return loss.polynomial and design.objective != "worst"
 
 
-@serializable("quantizer-proof")
-@dataclass(frozen=True, eq=False)
+@serializable("quantizer-proof", eq=False)
 class QuantizerProof(Proof):
     """Theorem: an affine law is private, with a bias of at most b, if its rows at the ends of every segment are.
 
@@ -472,8 +471,7 @@ def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[floa
     return (value + _MARGIN * abs(value) if design.loss.polynomial else value), proof
 
 
-@serializable("quantizer-dual-bound")
-@dataclass(frozen=True, eq=False)
+@serializable("quantizer-dual-bound", eq=False)
 class DualBound(Proof):
     """Theorem: lines below the loss, averaged over the inputs, bound the loss of every mechanism (`dual_pieces`).
 

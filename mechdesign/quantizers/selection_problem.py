@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
@@ -64,8 +64,7 @@ _POSITIVE = 1e-12  # least probability at which tangents are taken
 _RARE = 1e-9  # probability below which an output is dropped
 
 
-@serializable("selection-problem")
-@dataclass(frozen=True, eq=False)
+@serializable("selection-problem", eq=False)
 class SelectionProblem(Problem, QuantizerDesign):
     """A problem on selection probabilities, declared by `Selection`.
 

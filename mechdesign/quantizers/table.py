@@ -495,7 +495,6 @@ def _extreme(rows: dict[int, list[int]], sign: int) -> list[Fraction]:
 
 
 @serializable("rational-table")
-@dataclass(frozen=True)
 class RationalTable(ExactLaw):
     """An exact law given by its rows.
 
@@ -534,7 +533,6 @@ class RationalTable(ExactLaw):
 
 
 @serializable("selection-law")
-@dataclass(frozen=True)
 class SelectionLaw(ExactLaw):
     r"""The selection family with integer weights.
 

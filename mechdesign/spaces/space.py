@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -56,8 +56,7 @@ def _gap(name: str, value: object) -> float:
     return value if isinstance(value, float) and math.isnan(value) else checks.positive(name, value)
 
 
-@serializable("metric-space")
-@dataclass(frozen=True, eq=False)
+@serializable("metric-space", eq=False)
 class MetricSpace(Checked):
     r"""A finite metric space :math:`(\{0, \dots, n-1\}, d)`.
 

@@ -51,7 +51,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -130,8 +129,7 @@ def signed_emd(difference: Numbers, space: MetricSpace) -> float:
     return float(mass * emd(up / up.sum(), down / down.sum(), space))
 
 
-@serializable("frequency-fit")
-@dataclass(frozen=True, eq=False)
+@serializable("frequency-fit", eq=False)
 class FrequencyFit:
     """An estimated histogram.
 
@@ -163,8 +161,7 @@ class FrequencyFit:
         return signed_emd(self.histogram - self.space.distribution(truth), self.space)
 
 
-@serializable("frequency-estimate")
-@dataclass(frozen=True, eq=False)
+@serializable("frequency-estimate", eq=False)
 class FrequencyEstimate(Checked):
     r"""Estimator of a histogram from the reports of a channel.
 
@@ -247,8 +244,7 @@ class FrequencyEstimate(Checked):
         )
 
 
-@serializable("laplace-histogram")
-@dataclass(frozen=True, eq=False)
+@serializable("laplace-histogram", eq=False)
 class LaplaceHistogram(Checked):
     r"""Histogram with Laplace noise, the central baseline (Lemma 6.7 of the paper).
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -86,8 +86,7 @@ def _integers(name: str, value: object) -> tuple[int, ...]:
     return tuple(checks.integer(name, v, -1) for v in checks.instance(name, value, tuple))
 
 
-@serializable("tree-histogram")
-@dataclass(frozen=True, eq=False)
+@serializable("tree-histogram", eq=False)
 class TreeHistogram(Checked, Saved):
     """The histogram of n users' m items each, by noise on the numbers of items below the edges of a tree.
 
@@ -301,8 +300,7 @@ def released(law: TreeHistogram | LinearRelease | ItemwiseRelease) -> str:
     return "tree" if isinstance(law, TreeHistogram) else "itemwise"
 
 
-@serializable("user-histogram")
-@dataclass(frozen=True, eq=False)
+@serializable("user-histogram", eq=False)
 class UserHistogram(Design):
     """Unbiased histogram of all users' items with the least expected earth mover's distance to the true one.
 

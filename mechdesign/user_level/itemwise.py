@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar
 from functools import cached_property
 from typing import Any
 
@@ -94,8 +94,7 @@ _TRIED, _TRIES = 400, 10
 _ENOUGH = 0.99  # share of the requested α at which no further channel is tried
 
 
-@serializable("itemwise-release")
-@dataclass(frozen=True, eq=False)
+@serializable("itemwise-release", eq=False)
 class ItemwiseRelease(Checked, Drawn):
     r"""Shuffled release of all items through one channel, private in the earth mover's distance.
 
@@ -304,7 +303,6 @@ def default_channel(space: MetricSpace, item_alpha: float, deadline: Deadline) -
 
 
 @serializable("sampling-reduction")
-@dataclass(frozen=True)
 class SamplingReduction(Checked):
     """Sampling with replacement, which turns a bounded guarantee into a discrete one for datasets of any sizes.
 
@@ -393,8 +391,7 @@ class SamplingReduction(Checked):
         return np.array(rows, dtype=np.int64)
 
 
-@serializable("reduced-release")
-@dataclass(frozen=True, eq=False)
+@serializable("reduced-release", eq=False)
 class ReducedRelease(Checked):
     """A bounded mechanism extended to datasets of any sizes by sampling.
 

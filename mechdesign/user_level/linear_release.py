@@ -52,7 +52,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
@@ -73,8 +72,7 @@ from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Numbers, Randomness
 
 
-@serializable("linear-release")
-@dataclass(frozen=True, eq=False)
+@serializable("linear-release", eq=False)
 class LinearRelease(checks.Checked, Saved):
     r"""Noisy answer to a linear query, private in the earth mover's distance.
 
@@ -280,8 +278,7 @@ class LinearRelease(checks.Checked, Saved):
         return math.sqrt(self.query.dimension * variance / checks.integer("averaged", averaged, 1))
 
 
-@serializable("linear-query")
-@dataclass(frozen=True, eq=False)
+@serializable("linear-query", eq=False)
 class LinearQuery(checks.Checked):
     """The average of `values` over a dataset.
 
@@ -475,7 +472,6 @@ def alpha_from_semantics(epsilon: Numbers, *, fraction: Numbers, distance: Numbe
 
 
 @serializable("item-privacy")
-@dataclass(frozen=True)
 class ItemPrivacy(Checked):
     """Item-level α-d-DP of a channel: one item against another.
 
@@ -504,7 +500,6 @@ class ItemPrivacy(Checked):
 
 
 @serializable("emd-privacy")
-@dataclass(frozen=True)
 class EMDPrivacy(Checked):
     r"""(α, δ)-EMD-DP of one user's dataset.
 
@@ -549,7 +544,6 @@ class EMDPrivacy(Checked):
 
 
 @serializable("discrete-emd-privacy")
-@dataclass(frozen=True)
 class DiscreteEMDPrivacy(Checked):
     r"""Discrete (α, δ, r)-EMD-DP: every pair with EMD ≤ r has (αr, δ); farther pairs have group privacy.
 

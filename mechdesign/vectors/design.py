@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import NoReturn, cast
@@ -125,7 +124,6 @@ def cap_error(dimension: int, epsilon: float) -> float:
 
 
 @serializable("priv-unit")
-@dataclass(frozen=True)
 class PrivUnit(VectorMechanism):
     """The cap: the unbiased private answer of least error, without a limit on bits.
 
@@ -285,7 +283,6 @@ _INPUTS = {
 
 
 @serializable("vector-design")
-@dataclass(frozen=True)
 class VectorQuantizer(Design):
     """The best of four mechanisms for a whole vector under one budget; the lower bound holds for every unbiased mechanism with any number of bits.
 

@@ -23,7 +23,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from importlib import import_module, resources
@@ -205,8 +204,7 @@ def _copied(name: str, value: object, kinds: str) -> npt.NDArray[np.generic]:
     return kept
 
 
-@serializable("integer-table")
-@dataclass(frozen=True, eq=False)
+@serializable("integer-table", eq=False)
 class IntegerTable(Checked, CodedMechanism):
     """A quantizer of one number whose law is a table of integers, for Python and C alike.
 

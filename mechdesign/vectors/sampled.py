@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -123,8 +122,7 @@ class SampledSubset(CodedMechanism):
         return total
 
 
-@serializable("sampled-coordinates")
-@dataclass(frozen=True, eq=False)
+@serializable("sampled-coordinates", eq=False)
 class SampledCoordinates(Checked, SampledSubset):
     """A few coordinates of a vector, each in one bit, or through a quantizer of the user's.
 
@@ -290,7 +288,6 @@ LARGEST_BITS = 16
 
 
 @serializable("sampled-signs")
-@dataclass(frozen=True)
 class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
     """The signs of a few coordinates, together under one budget.
 
@@ -386,8 +383,7 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
         return np.where((codes >> np.arange(self.bits)) & 1, self.stretch, -self.stretch)
 
 
-@serializable("vector-quantizer")
-@dataclass(frozen=True, eq=False)
+@serializable("vector-quantizer", eq=False)
 class CoordinateQuantizer(Checked):
     """One quantizer applied to every coordinate of d-dimensional vectors.
 

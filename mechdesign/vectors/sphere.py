@@ -73,7 +73,6 @@ _PART = 1 << 16  # numbers rotated at a time: they fit a processor's cache
 
 
 @serializable("sphere-quantizer")
-@dataclass(frozen=True)
 class SphereQuantizer(VectorMechanism, SubsetSelection):
     """A vector of any length in b bits under one budget.
 
@@ -497,7 +496,6 @@ def nearest(d: int, m: int, k: int) -> tuple[float, float, float]:
 
 
 @serializable("random-directions")
-@dataclass(frozen=True)
 class RandomDirections(VectorMechanism, SubsetSelection):
     """A vector of any length in any number of bits under one budget.
 

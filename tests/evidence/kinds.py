@@ -160,7 +160,9 @@ def declared() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, path in house.modules().items():
         text = path.read_text(encoding="utf-8")
-        for of, kind in re.findall(r'^@?(serializable|register_law)\(\s*"([\w-]+)"', text, re.MULTILINE):
+        for of, kind in re.findall(
+            r'^@?(serializable|register_kind|register_law)\(\s*"([\w-]+)"', text, re.MULTILINE
+        ):
             found.setdefault(name.partition(".")[2], []).append("law:" * (of == "register_law") + kind)
     return {module: sorted(kinds) for module, kinds in sorted(found.items())}
 

@@ -47,7 +47,7 @@ from mechdesign.problem.privacy import (
     guarantee,
     pairs_of,
 )
-from mechdesign.problem.sensitivity import NEIGHBOURS, Sensitivity, neighbours_of
+from mechdesign.problem.sensitivity import NEIGHBOURS, Sensitivity, exponent_of, neighbours_of
 from mechdesign.problem.workload import Workload, span_of
 from mechdesign.typing import Array, Numbers
 
@@ -58,11 +58,6 @@ SUM_ERROR = 1e-14
 _USUAL = 1e-30
 """Least ε and δ for which the root of δ = φ(μ) is within 10⁻¹³."""
 _gaussian_budget = lru_cache(maxsize=64)(gaussian_budget)
-
-
-def exponent_of(noise: str) -> int:
-    """Return m, where noise of scale s consumes (v/s)^m of the budget on a change v: 2 for Gaussian noise, 1 for Laplace noise."""
-    return 2 if noise == "gaussian" else 1
 
 
 @serializable("scales-privacy", eq=False)

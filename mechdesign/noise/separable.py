@@ -49,8 +49,8 @@ from mechdesign.checks import array, doubles, instance, number, one_of, refuse, 
 from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import fraction, rational, safe_root
-from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy, exponent_of
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy
+from mechdesign.problem.sensitivity import Sensitivity, exponent_of
 from mechdesign.typing import Array, Indices, Numbers
 
 CLOSED = "gaussian", "laplace"

@@ -38,13 +38,12 @@ from mechdesign.evidence.exact import least_kept, round_down, round_up
 from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.scales import exponent_of
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.release import AddedNoise, ExactNoise, noisy
 from mechdesign.problem.law_moments import absolute_moment, is_gaussian
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.sensitivity import Sensitivity, exponent_of
 from mechdesign.typing import Array, Figure, Flags, Indices, Numbers, Values
 
 _STEP = 2.0**-30

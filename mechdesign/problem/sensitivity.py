@@ -48,6 +48,11 @@ _EXACT = 64
 """Most distinct bounds that are summed in rational arithmetic."""
 
 
+def exponent_of(noise: str) -> int:
+    """Return m, where noise of scale s consumes (v/s)^m of the budget on a change v: 2 for Gaussian noise, 1 for Laplace noise."""
+    return 2 if noise == "gaussian" else 1
+
+
 def _sized(name: str, bound: float) -> float:
     if not checks.NARROWEST <= bound <= _LARGEST:
         held = f"must be {checks.NARROWEST:g} to {_LARGEST:g}, so that doubles hold its square"

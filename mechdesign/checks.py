@@ -6,14 +6,15 @@ import dataclasses
 import functools
 import math
 import numbers
-from collections.abc import Callable, Collection, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness
+from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness, Weights
 
 T = TypeVar("T")
 
@@ -514,6 +515,31 @@ def _declared(kind: type) -> list[tuple[str, Callable[[str, object], object], bo
         for f in dataclasses.fields(kind)
         if "check" in f.metadata
     ]
+
+
+# -- rows of integer weights ----------------------------------------------------------------------------------
+
+
+def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
+    """Return `given` as integer rows of one length, none of them all zero, or raise a `DesignError`."""
+    try:
+        rows = tuple(tuple(map(operator.index, row)) for row in given)
+    except Exception:  # whatever an object raises when it is read
+        raise DesignError.of(name, given, "must be rows of integers") from None
+    if (
+        len({len(row) for row in rows}) != 1
+        or not rows[0]
+        or min(map(min, rows)) < 0
+        or not all(map(sum, rows))
+    ):
+        raise DesignError(f"{name}: must be rows of non-negative integers, none of them all zero")
+    return rows
+
+
+def rounded_weights(weights: Weights) -> Array:
+    """Return the rows of probabilities, each rounded once."""
+    rows = zip(weights, map(sum, weights))
+    return np.array([[w / total for w in row] for row, total in rows])  # int / int rounds correctly
 
 
 # -- laws ----------------------------------------------------------------------------------------------------

@@ -49,11 +49,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign import checks
-from mechdesign.checks import Checked, field, refuse
+from mechdesign.checks import Checked, field, integer_weights, refuse, rounded_weights
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower, safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace, numbered
 from mechdesign.typing import Array, Indices, Numbers, Weights

@@ -64,10 +64,9 @@ from mechdesign.model.exactly import Exact, proved_bounds
 from mechdesign.model.problem import Minimize
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
-from mechdesign.model.table import Table
+from mechdesign.model.table import Table, weights_words
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
-from mechdesign.problem.priors import weights_words
 from mechdesign.problem.privacy import FARTHEST, SHOWN, Description, MetricDP, PureDP, never_sent, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers.deadline import Deadline, one_thread
@@ -205,7 +204,7 @@ class MetricChannel(TableDesign):
         """Return the cells of a channel on the design's items and reports, in rationals."""
         if instance("law", law, Channel).weights is None or law.matrix.shape != self.losses.shape:
             raise DesignError("law: must be a channel of integer weights on the design's items and reports")
-        DesignError.when(not same(law.space, self.space), "law: is on another space than the design's")
+        refuse(not same(law.space, self.space), "law", law.space, "is on another space than the design's")
         return super().exact(law, witness)
 
     def proof(self, witness: tuple[Fraction, ...]) -> TableProof:

@@ -42,6 +42,7 @@ from mechdesign.checks import (
     inside,
     instance,
     integer,
+    integer_weights,
     one_of,
     positive,
     probability,
@@ -52,7 +53,7 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Queries, Workload
 from mechdesign.typing import Array, Indices, Numbers, Weights

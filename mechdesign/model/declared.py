@@ -33,6 +33,7 @@ import numpy as np
 from flint import fmpq
 from scipy import sparse
 
+from mechdesign.checks import refuse
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
@@ -319,7 +320,7 @@ class Declared(Linear):
 
     def __post_init__(self) -> None:
         self.check_rows(self.cost, np.array(self.constant))
-        DesignError.when(self.width < self.cells, "rows: do not fit the unknown")
+        refuse(self.width < self.cells, "rows", self.width, "do not fit the unknown")
         for asked in self.privacy:
             asked.check(self.n)
 

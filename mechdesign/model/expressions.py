@@ -25,7 +25,7 @@ from cvxpy.settings import CPP_CANON_BACKEND, SCIPY_CANON_BACKEND
 from flint import fmpq
 from scipy import sparse
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational
 from mechdesign.evidence.proofs import CLAIMED, PROVED, Claim, agreement
@@ -289,8 +289,8 @@ def rows_of(
     own = [(label, one) for label, one in pairs if not isinstance(one, Requirement)]
     names, goal, pieces = [label for label, _ in own], objective.expr, list[tuple[int, Any]]()
     curved = list[str]()
-    allowed = "'objective': is the name of the objective's own rows; name the constraint otherwise"
-    DesignError.when("objective" in names and not goal.is_affine(), allowed)
+    remedy = "is the name of the objective's own rows; name the constraint otherwise"
+    refuse("objective" in names and not goal.is_affine(), "constraint", "objective", remedy)
     _check_numbers("objective", goal)
     for family, (label, one) in enumerate(own):
         _check_numbers(repr(label), one)
@@ -343,7 +343,8 @@ def rows_of(
 
 
 def _check_numbers(what: str, part: Any) -> None:
-    DesignError.when(part.is_complex(), f"{what}: is complex; state its real part, cp.real(...)")
+    if part.is_complex():
+        raise DesignError(f"{what}: is complex; state its real part, cp.real(...)")
     leaves = (*part.constants(), *part.parameters())
     if not all(np.isfinite(np.max(abs(leaf.value))) for leaf in leaves if leaf.size):
         raise DesignError(f"{what}: must hold finite numbers")

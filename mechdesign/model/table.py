@@ -30,10 +30,12 @@ from mechdesign.checks import (
     check_preserved,
     finite,
     integer,
+    integer_weights,
     no_numbers,
     one_of,
     read,
     refuse,
+    rounded_weights,
 )
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -41,8 +43,7 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.results import Accuracy, accuracy_of
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Requirement, Unknown, named
-from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
-from mechdesign.problem.priors import weights_words
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
 from mechdesign.problem.privacy import (
     ApproximateDP,
     GaussianDP,
@@ -82,8 +83,23 @@ def labels_of(name: str, value: Any) -> Labels:
         if all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in given):
             numbers = np.array(given)  # released as whole numbers
         found = tuple(numbers.tolist()) if numbers.ndim == 1 else tuple(map(tuple, numbers.tolist()))
-    DesignError.when(len(set(found)) < len(found), f"{name}: must all differ; merge those that are equal")
+    refuse(len(set(found)) < len(found), name, found, "must all differ; merge those that are equal")
     return found
+
+
+_LISTED = 8  # most probabilities of a prior that a sentence lists
+
+
+def weights_words(weights: Array) -> str:
+    """Describe a prior by its probabilities, or without them if there are many inputs.
+
+    Examples
+    --------
+    >>> weights_words(np.array([1.0, 3.0])), weights_words(np.ones(50))
+    ('the prior (0.25, 0.75)', 'the prior given')
+    """
+    shares = ", ".join(f"{w:g}" for w in weights / weights.sum())
+    return f"the prior ({shares})" if len(weights) <= _LISTED else "the prior given"
 
 
 def shown_label(label: object) -> str:

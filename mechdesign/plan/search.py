@@ -547,6 +547,7 @@ def root(
     """Return the root of a falling function of a logarithm, on the side where it is at most 0, by growing steps within the range of doubles."""
     ends = {"least": -_FARTHEST, "most": _FARTHEST}
     found = least_kept(over, at, step=step, growth=3.0, **ends, xtol=xtol, deadline=deadline)
-    asked = "ask for noise or a budget that doubles do not hold: choose other units, or another budget"
-    DesignError.when(found >= _FARTHEST, f"privacy, tasks: {asked}")
+    if found >= _FARTHEST:
+        asked = "ask for noise or a budget that doubles do not hold: choose other units, or another budget"
+        raise DesignError(f"privacy, tasks: {asked}")
     return found

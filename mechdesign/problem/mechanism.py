@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from mechdesign.checks import generator
-from mechdesign.errors import DesignError
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
-from mechdesign.typing import Array, Indices, Numbers, Randomness, Weights
-
-
-def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
-    """Return `given` as integer rows of one length, none of them all zero, or raise a `DesignError`."""
-    try:
-        rows = tuple(tuple(map(index, row)) for row in given)
-    except Exception:  # whatever an object raises when it is read
-        raise DesignError.of(name, given, "must be rows of integers") from None
-    if (
-        len({len(row) for row in rows}) != 1
-        or not rows[0]
-        or min(map(min, rows)) < 0
-        or not all(map(sum, rows))
-    ):
-        raise DesignError(f"{name}: must be rows of non-negative integers, none of them all zero")
-    return rows
-
-
-def rounded_weights(weights: Weights) -> Array:
-    """Return the rows of probabilities, each rounded once."""
-    rows = zip(weights, map(sum, weights))
-    return np.array([[w / total for w in row] for row, total in rows])  # int / int rounds correctly
+from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 
 class Rows(ABC):

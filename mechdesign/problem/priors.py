@@ -532,9 +532,6 @@ def truncated(law: FrozenLaw, lower: float, upper: float) -> TruncatedPrior:
     return TruncatedPrior(law, lower, upper)
 
 
-_LISTED = 8  # most probabilities of a prior that a sentence lists
-
-
 def prior_words(spec: object) -> str:
     """Return the prior as a phrase.
 
@@ -553,18 +550,6 @@ def prior_words(spec: object) -> str:
     law = prior.law
     cuts: dict[type, str] = {ClippedPrior: ", clipped to", TruncatedPrior: ", truncated to"}
     return f"the law {law_shown(law)}{cuts.get(type(prior), ' on')} [{low}, {high}]"
-
-
-def weights_words(weights: Array) -> str:
-    """Describe a prior by its probabilities, or without them if there are many inputs.
-
-    Examples
-    --------
-    >>> weights_words(np.array([1.0, 3.0])), weights_words(np.ones(50))
-    ('the prior (0.25, 0.75)', 'the prior given')
-    """
-    shares = ", ".join(shown(w) for w in weights / weights.sum())
-    return f"the prior ({shares})" if len(weights) <= _LISTED else "the prior given"
 
 
 _PANELS = 512

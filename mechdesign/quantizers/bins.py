@@ -1,4 +1,4 @@
-r"""Search for m outputs, an alphabet whose bound covers every search, and floors of given outputs under a cap.
+r"""Search for m outputs, and an alphabet whose bound covers every search.
 
 `Alphabet` takes outputs on a fine grid of [−R, R]. It is nearly optimal among any number of outputs, and proves how
 nearly: moving any output B at random to one of its two grid neighbours g, g + h, with its mean preserved, is
@@ -24,23 +24,13 @@ At the optimum, with rows p, duals μ(x) and multipliers ν of the constraints o
           - \sum_j \nu_j \frac{\partial}{\partial B_i}\bigl(C_j a - b_j\bigr).
 
 Both p and μ are affine on cells (polynomial losses), so partial moments of order 2 are enough.
-
-**A cap** on the mean squared error is enforced by a multiplier.
-
-.. math:: \min_{a \in A} F(a) \quad \text{subject to} \quad F_2(a) \le \text{cap},
-
-F₂ the expected squared loss. The block fill of given floors is optimal for *every* convex loss at once, so both
-functions belong to the same mechanism. For a multiplier ν ≥ 0 the loss :math:`\ell + \nu (\cdot)^2` is convex
-again, and its lower bound minus ν·cap is a lower bound for the capped problem; ν is found by intersecting the two
-dual lines next to the optimum. Floors on either side of the cap are mixed until F₂ equals it: F₂ is convex, so
-the mixture keeps the cap.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,12 +38,10 @@ from scipy import optimize
 
 from mechdesign import checks
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.floors import FloorProblem, FloorSolution, pieces
-from mechdesign.quantizers.newton import LEAST_GAP, uncapped
-from mechdesign.quantizers.table import MOST_OUTPUTS, mean_loss, smallest_epsilon
+from mechdesign.quantizers.newton import best_floors
+from mechdesign.quantizers.table import MOST_OUTPUTS, smallest_epsilon
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -417,92 +405,3 @@ class BinSearch(checks.Checked):
 
 
 # -- floors of given outputs under a cap -------------------------------------------------------------------
-
-
-def expected(problem: FloorProblem, floors: Array) -> float:
-    """Return F(a), with the bias budget of the problem."""
-    return mean_loss(pieces(problem, floors).table, problem.prior, problem.loss)
-
-
-class _Point(NamedTuple):
-    """Floors with their loss and their squared loss."""
-
-    floors: Array
-    loss: float
-    square: float
-
-
-def best_floors(
-    problem: FloorProblem,
-    gap: float,
-    method: str | None = None,
-    start: Array | None = None,
-    deadline: Deadline | None = None,
-) -> FloorSolution:
-    """Find floors of least loss, under the problem's cap on the squared error if it has one.
-
-    Parameters
-    ----------
-    problem, gap, method, start, deadline
-        As in `uncapped`.
-
-    Raises
-    ------
-    InfeasibleError
-        The cap is below the least possible mean squared error, which the error's `least` states.
-    """
-    if problem.max_mse is None:
-        return uncapped(problem, gap, method, start, deadline)
-    cap, deadline = problem.max_mse, deadline or Deadline(None)
-    # The exact law's squared error equals the floors' up to rounding, and must be within the cap.
-    goal = cap * (1 - LEAST_GAP)
-    problem = replace(problem, max_mse=None)
-    square = replace(problem, loss=Loss(squared=1.0))
-
-    def point(floors: Array) -> _Point:
-        return _Point(floors, expected(problem, floors), expected(square, floors))
-
-    def tight(below: Array, above: Array) -> _Point:
-        """Return the point between the two at which the cap is tight."""
-        share = safe_root(
-            lambda t: expected(square, (1 - t) * below + t * above) - goal, 0.0, 1.0, xtol=1e-14
-        )
-        return point((1 - share) * below + share * above)
-
-    free = uncapped(problem, 0.1 * gap, method, start, deadline)
-    above = point(free.floors)
-    if above.square <= goal:
-        return free
-    least = uncapped(square, 0.1 * gap, method, start, deadline)
-    if least.lower_bound <= cap < least.value:
-        # Too close to call at this gap.
-        least = uncapped(square, 1e-12, method, least.floors, deadline)
-    if least.value > cap:
-        if least.lower_bound <= cap:
-            raise SolverError("no floors within the cap were found in time", solver="cap", status="limit")
-        raise InfeasibleError(
-            f"max_mse = {cap:.9g} is below the least possible mean squared error {least.value:.9g} "
-            "(at this epsilon, with these outputs and this range)",
-            least=least.value,
-        )
-    goal = min(cap, max(goal, least.value))
-    best = below = point(least.floors)
-    bound, proof, price = free.lower_bound, free, 0.0
-    for _ in range(60):
-        if best.loss - bound <= gap * abs(best.loss) or deadline.passed:
-            break
-        # Where the two dual lines F + ν (F₂ − cap) meet.
-        nu = max((below.loss - above.loss) / max(above.square - below.square, 1e-300), 0.0)
-        penalised = replace(problem, loss=replace(problem.loss, squared=problem.loss.squared + nu))
-        solution = uncapped(penalised, 0.1 * gap, method, best.floors, deadline)
-        if solution.lower_bound - nu * cap > bound:
-            bound, proof = solution.lower_bound - nu * cap, solution
-            price = nu
-        here = point(solution.floors)
-        moved = abs(here.square - (above if here.square > goal else below).square)
-        above, below = (here, below) if here.square > goal else (above, here)
-        best = min(best, below, tight(below.floors, above.floors), key=lambda p: p.loss)
-        if moved <= 1e-13 * abs(cap):
-            break
-    priced = None if proof.proof is None else replace(proof.proof, cap_price=price)
-    return replace(proof, floors=best.floors, value=best.loss, lower_bound=bound, proof=priced)

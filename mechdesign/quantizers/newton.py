@@ -10,11 +10,12 @@ and the primal–dual equations with all complementary products equal to t are f
 and corrector, with an Armijo test on the barrier function, since F is not quadratic). A step costs one dense
 factorisation, of m rows and m + 2 more for each end at which a clipped prior has a point mass.
 
-It serves priors with a density; for samples cutting planes take .3 to .8 of its time (results/ablations). As a sequence of quadratic programs
-over Clarabel the same designs take longer from about 100 outputs on: 14.6 s for 2.7 s with 1,025. The result does not depend on convergence:
-every step's floors give a mechanism by exact block fill, and every step's duals give a bound that holds for all mechanisms; the best of each is kept.
+It serves priors with a density; for samples cutting planes take .3 to .8 of its time (results/ablations). The result does not depend on
+convergence: every step's floors give a mechanism by exact block fill, its duals a bound for all mechanisms; the best of each is kept.
 
-**Methods** are tried in order until the gap is proved, and their results merged (`uncapped`).
+**A cap** on the mean squared error F₂ is enforced by a multiplier ν ≥ 0 (`best_floors`): block fill is optimal for every convex loss at once,
+also for :math:`\ell + \nu (\cdot)^2`, whose lower bound minus ν·cap bounds the capped problem; ν is where the two dual lines next to the
+optimum meet. Floors on either side of the cap are mixed until F₂ equals it: F₂ is convex, so the mixture keeps the cap.
 
 **The lower bound** (`loss_bounds`) of any design of quantizers is that of the best mechanism with its outputs, or with a grid of outputs whose
 lines are then lowered until the bound covers all outputs between them (`dual_pieces`).
@@ -32,6 +33,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
+from mechdesign.evidence.exact import safe_root
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
@@ -47,7 +49,14 @@ from mechdesign.quantizers.floors import (
 )
 from mechdesign.quantizers.planes import cutting_planes
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_bound
-from mechdesign.quantizers.table import check_outputs, check_range, smallest_epsilon, solved_epsilon, units_of
+from mechdesign.quantizers.table import (
+    check_outputs,
+    check_range,
+    mean_loss,
+    smallest_epsilon,
+    solved_epsilon,
+    units_of,
+)
 from mechdesign.solvers.deadline import Deadline, limited, one_thread
 from mechdesign.typing import Array, Numbers
 
@@ -432,6 +441,91 @@ def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[M
     if problem.objective == "worst" or problem.bias > 0 or not problem.has_density:
         return [cutting_planes]
     return [cutting_planes, newton] if guessed else [newton, cutting_planes]
+
+
+def expected(problem: FloorProblem, floors: Array) -> float:
+    """Return F(a), with the bias budget of the problem."""
+    return mean_loss(pieces(problem, floors).table, problem.prior, problem.loss)
+
+
+class _Point(NamedTuple):
+    """Floors with their loss and their squared loss."""
+
+    floors: Array
+    loss: float
+    square: float
+
+
+def best_floors(
+    problem: FloorProblem,
+    gap: float,
+    method: str | None = None,
+    start: Array | None = None,
+    deadline: Deadline | None = None,
+) -> FloorSolution:
+    """Find floors of least loss, under the problem's cap on the squared error if it has one.
+
+    Parameters
+    ----------
+    problem, gap, method, start, deadline
+        As in `uncapped`.
+
+    Raises
+    ------
+    InfeasibleError
+        The cap is below the least possible mean squared error, which the error's `least` states.
+    """
+    if problem.max_mse is None:
+        return uncapped(problem, gap, method, start, deadline)
+    cap, deadline = problem.max_mse, deadline or Deadline(None)
+    goal = cap * (1 - LEAST_GAP)  # the exact law's squared error is that of the floors only up to rounding
+    problem = replace(problem, max_mse=None)
+    square = replace(problem, loss=Loss(squared=1.0))
+
+    def point(floors: Array) -> _Point:
+        return _Point(floors, expected(problem, floors), expected(square, floors))
+
+    def tight(below: Array, above: Array) -> _Point:
+        """Return the point between the two at which the cap is tight."""
+        share = safe_root(
+            lambda t: expected(square, (1 - t) * below + t * above) - goal, 0.0, 1.0, xtol=1e-14
+        )
+        return point((1 - share) * below + share * above)
+
+    free = uncapped(problem, 0.1 * gap, method, start, deadline)
+    if (above := point(free.floors)).square <= goal:
+        return free
+    least = uncapped(square, 0.1 * gap, method, start, deadline)
+    if least.lower_bound <= cap < least.value:  # too close to call at this gap
+        least = uncapped(square, 1e-12, method, least.floors, deadline)
+    if least.value > cap:
+        if least.lower_bound <= cap:
+            raise SolverError("no floors within the cap were found in time", solver="cap", status="limit")
+        raise InfeasibleError(
+            f"max_mse = {cap:.9g} is below the least possible mean squared error {least.value:.9g} "
+            "(at this epsilon, with these outputs and this range)",
+            least=least.value,
+        )
+    goal = min(cap, max(goal, least.value))
+    best = below = point(least.floors)
+    bound, proof, price = free.lower_bound, free, 0.0
+    for _ in range(60):
+        if best.loss - bound <= gap * abs(best.loss) or deadline.passed:
+            break
+        # Where the two dual lines F + ν (F₂ − cap) meet.
+        nu = max((below.loss - above.loss) / max(above.square - below.square, 1e-300), 0.0)
+        penalised = replace(problem, loss=replace(problem.loss, squared=problem.loss.squared + nu))
+        solution = uncapped(penalised, 0.1 * gap, method, best.floors, deadline)
+        if solution.lower_bound - nu * cap > bound:
+            bound, proof, price = solution.lower_bound - nu * cap, solution, nu
+        here = point(solution.floors)
+        moved = abs(here.square - (above if here.square > goal else below).square)
+        above, below = (here, below) if here.square > goal else (above, here)
+        best = min(best, below, tight(below.floors, above.floors), key=lambda p: p.loss)
+        if moved <= 1e-13 * abs(cap):
+            break
+    priced = None if proof.proof is None else replace(proof.proof, cap_price=price)
+    return replace(proof, floors=best.floors, value=best.loss, lower_bound=bound, proof=priced)
 
 
 # -- the lower bound for all mechanisms ----------------------------------------------------------------------

@@ -52,8 +52,6 @@ from mechdesign.quantizers.bins import (
     BinSearch,
     Searched,
     any_outputs_bound,
-    best_floors,
-    expected,
     search_bins,
 )
 from mechdesign.quantizers.exact_law import exact_law, widened
@@ -67,7 +65,7 @@ from mechdesign.quantizers.floors import (
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
-from mechdesign.quantizers.newton import METHODS, check_feasible
+from mechdesign.quantizers.newton import METHODS, best_floors, check_feasible, expected
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.table import (
     check_bins,

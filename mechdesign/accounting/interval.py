@@ -503,7 +503,8 @@ def verified_delta(terms: Terms, epsilon: float, *, deadline: Deadline | None = 
     """Bound δ(ε) from above as the stand-alone verifier can on its finest grid, or on a wider one if time is short.
 
     The verifier's steps are ε/n times a power of 2, at most 2¹⁵ to the largest loss and 2¹⁶ along the sum of all n; here they are
-    twice as wide, as it splits losses up to twice.
+    twice as wide, as it splits losses up to twice. Where a search does not evaluate this bound, its scales leave room for the same grid: the factors
+    1 + 4.5e-7 and 1 + 1e-6 of ρ in `mechdesign.noise.calibration_search`, 1 + 3e-5 of `Plan`, and the 2¹³ points of `JointCalibration`.
     """
     asked, clock = _Asked.of(terms, epsilon, **seen), Deadline.of(deadline)
     held, _, rate = asked.rounds

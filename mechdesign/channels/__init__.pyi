@@ -2,7 +2,7 @@ from .bounded import BoundedCount as BoundedCount
 from .channel import Channel as Channel
 from .design import MetricChannel as MetricChannel
 from .linear_design import LocalWorkload as LocalWorkload
-from .linear_proofs import LinearBound as LinearBound
+from .linear_proofs import ReportBound as ReportBound
 from .linear_report import LinearEstimate as LinearEstimate
 from .linear_report import LinearReport as LinearReport
 from .linear_report import SubsetReport as SubsetReport

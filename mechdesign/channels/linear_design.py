@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from mechdesign.channels.linear_proofs import (
     LISTED,
-    LinearBound,
+    ReportBound,
     centred,
     cost_above,
     exact_gram,
@@ -231,7 +231,7 @@ class LocalWorkload(Design):
         everything = rays(self.workload.size)
         sets, start, prior = self._first()
         best, cost, stalled = -math.inf, math.inf, 0
-        proof: LinearBound | None = None
+        proof: ReportBound | None = None
         for rounds in range(_ROUNDS + 1):
             point = best_weights(self.gram, self._rays(sets), start, prior, worst=self.worst)
             prior = point.prior
@@ -254,9 +254,9 @@ class LocalWorkload(Design):
             # several rays may help together even if none does alone: when stalled, keep all
             sets, start = self._joined(sets, point, joining, 0.0 if stalled else 1e-7)
 
-    def _of_rays(self, prices: Array, prior: Array, inverse: Array) -> tuple[float, Array, LinearBound]:
+    def _of_rays(self, prices: Array, prior: Array, inverse: Array) -> tuple[float, Array, ReportBound]:
         """Return the bound of an iterate, the excess of every ray over the prices, and the proof."""
-        priced, over = LinearBound.of_rays(self, inverse, prices, prior)
+        priced, over = ReportBound.of_rays(self, inverse, prices, prior)
         least = float((self.gram * inverse.T).sum()) ** 2 / priced.prices.sum() - float(
             prior @ np.diag(self.gram)
         )
@@ -271,7 +271,7 @@ class LocalWorkload(Design):
         solved = solve(
             problem, "scs", deadline=clock, fallback=False, eps_abs=1e-5, eps_rel=1e-5, max_iters=20_000
         )
-        proof = LinearBound.of_relaxation(solved.dual, scale, self.gram, growth)
+        proof = ReportBound.of_relaxation(solved.dual, scale, self.gram, growth)
         bound = proof.bound(self)
         yield Bound(round_down(bound), proof)
         point = Point(start, proof.prices, prior, proof.inverse, math.inf, 0.0)

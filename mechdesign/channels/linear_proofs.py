@@ -165,7 +165,7 @@ def fitting(stated: Certificate) -> tuple[Any, LinearReport | SubsetReport]:
 
 
 @serializable("linear-bound", eq=False)
-class LinearBound(Checked, Proof):
+class ReportBound(Checked, Proof):
     r"""No unbiased report has a variance below :math:`\operatorname{tr}(GY)^2/\nu^\top 1 - \sum_x \pi_x G_{xx}` if
     :math:`(\nu^\top u)(\pi^\top u) \ge u^\top \Lambda u`, :math:`\Lambda = Y^\top G Y`, for all rays u.
 
@@ -203,7 +203,7 @@ class LinearBound(Checked, Proof):
     speaks_of = ("lower bound",)
 
     @classmethod
-    def of_rays(cls, design: Any, inverse: Array, prices: Array, prior: Array) -> tuple[LinearBound, Array]:
+    def of_rays(cls, design: Any, inverse: Array, prices: Array, prior: Array) -> tuple[ReportBound, Array]:
         """Return the proof with prices raised until they cover every ray, and each ray's excess over the given prices."""
         gram, common = centred(*exact_gram(design.workload))
         numbers, below = common_integers(inverse)
@@ -220,7 +220,7 @@ class LinearBound(Checked, Proof):
     @classmethod
     def of_relaxation(
         cls, solved: Mapping[str, Array], scale: float, gram: Array, growth: float
-    ) -> LinearBound:
+    ) -> ReportBound:
         """Return the proof from the duals of the solved relaxation, by name, with the slack that makes them valid."""
         k, basis, unit, top = len(gram), contrasts(len(gram)), min(1.0, growth - 1), max(1.0, growth - 1)
         upper = np.triu_indices(len(gram), 1)
@@ -316,7 +316,7 @@ def fractions(number: float) -> Fraction:
 
 
 def inequality(prices: Any, squares: Any, products: Any, quadratic: Any, unit: Any, top: Any) -> Any:
-    """Return T of `LinearBound`, in the arithmetic of its arguments."""
+    """Return T of `ReportBound`, in the arithmetic of its arguments."""
     size = len(prices)
     both, neither, one = products
     found = np.zeros((size + 1, size + 1), dtype=prices.dtype)

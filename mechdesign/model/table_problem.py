@@ -165,7 +165,7 @@ class TableDesign(ModelledDesign):
         )
         witness = next((p.witness for p in result.proofs if isinstance(p, TableProof)), ())
         cells = self.exact(result.mechanism, witness)
-        return audit_table(self.declared, cells, multipliers)
+        return audit_of_rows(self.declared, cells, multipliers)
 
 
 class FiniteProblem(TableDesign, Problem):
@@ -570,7 +570,7 @@ MOST_LISTED = 1_000_000
 """Most rows of a requirement that an audit lists in full; of more, it lists the row of least slack of each pair."""
 
 
-def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fraction]) -> pd.DataFrame:
+def audit_of_rows(declared: Declared, v: list[Any], multipliers: dict[int, Fraction]) -> pd.DataFrame:
     """Tabulate every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
     x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), list[Any]()
     table = x[: declared.cells].reshape(declared.n, declared.m)

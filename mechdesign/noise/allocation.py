@@ -52,7 +52,7 @@ from mechdesign.noise.separable import (
     CLOSED,
     EXACT,
     ROUNDING,
-    Changes,
+    AllChanges,
     Separable,
     against,
     changes_within,
@@ -430,7 +430,7 @@ class NoiseAllocation(problems.AllocationPage):
         return problems.scales_class(self.noise, self.asked, shared)
 
     @cached_property
-    def changes(self) -> Changes | None:
+    def changes(self) -> AllChanges | None:
         """The changes under several bounds; None if there are only those of single coordinates."""
         return changes_within(self.requirement)
 

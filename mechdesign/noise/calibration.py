@@ -186,9 +186,9 @@ class Calibration(Design):
         return search.Query.of(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
     @cached_property
-    def requirement(self) -> search.Requirement:
+    def requirement(self) -> search.Target:
         """The requirement in numbers."""
-        return search.Requirement.of(self.privacy, self.query)
+        return search.Target.of(self.privacy, self.query)
 
     @property
     def family(self) -> Family:

@@ -6,7 +6,7 @@ r"""The numbers behind a calibration: what a law consumes and costs, and the sea
 every smaller one does.
 
 *The search* finds the scale by root finding, and the shape by one-dimensional minimisation.
-A `Requirement` bounds what a law consumes and states the budget. For a fixed shape consumption falls as the scale grows, so
+A `Target` bounds what a law consumes and states the budget. For a fixed shape consumption falls as the scale grows, so
 that the constraint is an equation for log scale. With the scale it determines, the cost is a smooth function of the shape, minimised
 by Brent's method from the best of a few closed-form starts. Each step of the search uses one coarse upper bound; the scale
 returned keeps the budget by a finer one.
@@ -279,7 +279,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Requirement:
+class Target:
     """A privacy requirement on a query, as a budget that a law consumes.
 
     Parameters
@@ -312,7 +312,7 @@ class Requirement:
 
     @classmethod
     @np.errstate(under="ignore")
-    def of(cls, privacy: CentralPrivacy, query: Query) -> Requirement:
+    def of(cls, privacy: CentralPrivacy, query: Query) -> Target:
         """Return the requirement in numbers.
 
         Raises
@@ -380,7 +380,7 @@ def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
     return parts[0] if len(parts) == 1 else before
 
 
-def _of_points(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
+def _of_points(privacy: TradeOff, parts: list[Target]) -> Target:
     """Combine the requirements of several points: a law consumes the largest share of any of them."""
     sigmas = [part.sigma for part in parts if part.sigma is not None]
     return replace(
@@ -460,7 +460,7 @@ def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:
     return lambda law: min(one(case, terms) for case, terms in enumerate(query.worst(law)))
 
 
-def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> Iterator[FrozenLaw]:
+def laws_of(family: Family, r: Target, loss: str, deadline: Deadline) -> Iterator[FrozenLaw]:
     """Yield laws of `family` that meet the requirement: closed forms, then what a search finds.
 
     Raises
@@ -499,7 +499,7 @@ def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> It
 
 
 @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
-def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> FrozenLaw:
+def _searched(family: Family, r: Target, loss: str, deadline: Deadline) -> FrozenLaw:
     """Return the best shape and scale that a search finds; half of the time is for the scale of the final shape."""
 
     def make(shape: float, scale: float) -> FrozenLaw:
@@ -524,7 +524,7 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
 
 
 @np.errstate(under="ignore")
-def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Requirement, loss: str) -> FrozenLaw:
+def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Target, loss: str) -> FrozenLaw:
     """Return the closed form for the worst case that needs least noise: all of ℓ₁ on one coordinate, or a step on every coordinate."""
     q = r.query
     terms = min(
@@ -545,7 +545,7 @@ def scale_for(
     make: Callable[[float, float], FrozenLaw],
     shape: float,
     meter: Meter,
-    requirement: Requirement,
+    requirement: Target,
     guess: float,
     *,
     safe: bool = False,
@@ -559,7 +559,7 @@ def scale_for(
         (shape, scale) → law, more private as the scale grows.
     shape : float
     meter : callable
-    requirement : Requirement
+    requirement : Target
     guess : float
         A starting scale.
     safe : bool
@@ -595,7 +595,7 @@ class ShapeSearch:
     """Minimises the cost over the shape; the budget then determines the scale."""
 
     make: Callable[[float, float], FrozenLaw]
-    requirement: Requirement
+    requirement: Target
     cost: Callable[[FrozenLaw], float]
     deadline: Deadline
     known: dict[float, tuple[float, float]] = field(default_factory=dict)

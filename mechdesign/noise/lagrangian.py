@@ -119,9 +119,9 @@ class DeclaredScales(OwnRows):
         return f"{'sigma' if self.noise == 'gaussian' else 'beta'}[{j}]"
 
     def meaning(self, asked: Any) -> str:
-        power, scale = "^2" if self.exponent == 2 else "", self.column(0)[:-3]
+        square, scale = "^2" if self.exponent == 2 else "", self.column(0)[:-3]
         most, who = ("|v_i|", f" where {asked.bounds}") if asked.bounds else ("λ_i", ", λ the sensitivities")
-        return f"Σ_i ({most}/{scale}[i]){power} <= {asked.budget:.6g}{who}"
+        return f"Σ_i ({most}/{scale}[i]){square} <= {asked.budget:.6g}{who}"
 
     @cached_property
     def member(self) -> Indices:
@@ -258,7 +258,7 @@ def moment(noise: str, order: float) -> arb:
     return arb(2) ** (p / 2) * ((p + 1) / 2).gamma() / arb.pi().sqrt()
 
 
-def power(s: fmpq, exponent: float) -> arb:
+def ball_power(s: fmpq, exponent: float) -> arb:
     """Return s^p in a ball, s ≥ 0."""
     if exponent == int(exponent):
         return arb(s) ** int(exponent)
@@ -270,7 +270,7 @@ def cost_above(noise: str, order: float, weights: Array | None, scales: Array) -
     held = [1.0] * len(scales) if weights is None else weights.tolist()
     with ctx.workprec(_DIGITS):
         terms = zip(map(rational, held), map(rational, scales.tolist()))
-        total = moment(noise, order) * sum((w * power(s, order) for w, s in terms), arb(0))
+        total = moment(noise, order) * sum((w * ball_power(s, order) for w, s in terms), arb(0))
         return fraction(total.upper().fmpq())
 
 
@@ -389,7 +389,7 @@ def _least(
 
     def parts(s: fmpq) -> tuple[arb, arb]:
         """Return φ and σ."""
-        rise, fall = weight * power(s, p), arb(decay / s**m) if decay else arb(0)
+        rise, fall = weight * ball_power(s, p), arb(decay / s**m) if decay else arb(0)
         linear = slope * s
         value = rise + fall + arb(linear) + (arb(log) * arb(s).log() if log else 0)
         return value, order * rise - m * fall + arb(linear + log)

@@ -450,7 +450,7 @@ MOST_CELLS = 50_000
 
 
 @dataclass(frozen=True)
-class Lattice:
+class SearchLattice:
     """One lattice of the search: its two programs.
 
     Parameters
@@ -577,7 +577,7 @@ def refined(
             if known or attempt:
                 return
             raise too_large(question, side)
-        lattice = Lattice(question, n, side, clock, solver)
+        lattice = SearchLattice(question, n, side, clock, solver)
         lattice.check_loss()
         hidden, wider = 1.0, True
         try:

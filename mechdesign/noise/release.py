@@ -117,7 +117,8 @@ def noisy(x: Array, step: float | Array, draws: int | Indices, parts: int = 1) -
 
     With U a power of two of about 2⁴⁸ steps and M the whole number next to U/h, :math:`x = aU + b` exactly, |b| ≤ U/2, and
     x becomes :math:`q(x) = aM + \lfloor b/h + 1/2 \rfloor` steps. Where h is a power of two, q is
-    :math:`\lfloor x/h + 1/2 \rfloor`; elsewhere :math:`|q(x) - q(y)| \le (1 + 2^{-48})|x - y|/h + 2`. What is returned is a function of
+    :math:`\lfloor x/h + 1/2 \rfloor`; elsewhere :math:`|q(x) - q(y)| \le (1 + 2^{-48})|x - y|/h + 2`; for these two numbers `IndependentNoise.exact`,
+    `CoordinateNoise.lattice` and `radial_lattice` widen their noise. What is returned is a function of
     q(x) + Z alone: its quotient and remainder by M, exact before they are made one double. Beyond 2¹⁰²² (or as
     many U) answers count as this far out, which brings none further apart.
 

@@ -37,8 +37,8 @@ from mechdesign.model.problem import named
 from mechdesign.noise.lagrangian import DeclaredScales, Multipliers, lower_bound
 from mechdesign.noise.separable import (
     LESS,
+    AllChanges,
     Allocated,
-    Changes,
     Prices,
     Row,
     Separable,
@@ -155,13 +155,13 @@ class ScalesProgram:
         return found if several else None
 
 
-def _in_units(changes: Changes, prices: Array) -> Prices:
+def _in_units(changes: AllChanges, prices: Array) -> Prices:
     """Return prices of the rows as prices of the bounds themselves."""
     held = zip(np.maximum(np.ravel(prices), 0.0).tolist(), changes.bound_rows())
     return changes.in_units({row.name: price / row.most for price, row in held})
 
 
-def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
+def priced(changes: AllChanges, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
     """Return, in prices of the rows, what each coordinate may consume, an upper bound on what all consume together, and the constraints between them."""
     keep, rows = changes.sizes > 0, changes.bound_rows()
     n, curved = int(keep.sum()), rows[-1].degree == 2
@@ -238,7 +238,7 @@ def _multipliers(program: ScalesProgram, solution: Solution, unit: float | None 
     return Multipliers(np.array(budgets), rows if len(rows) else None, None, mixes, np.array(shares))
 
 
-def mix_of(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
+def mix_of(changes: AllChanges, x: Array, z: Array) -> tuple[Array, Array]:
     """Return the profile of a mix with shares x of changes that occur z of the time, and z, both reduced until they keep the rows exactly."""
     keep, rows = changes.sizes > 0, changes.bound_rows()
     x = np.minimum(x, 1.0)
@@ -354,7 +354,7 @@ class Worst(NamedTuple):
     prices: Prices
 
 
-def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
+def worst_mix(changes: AllChanges, order: float, weight: Array | None) -> Worst:
     """Find the worst mix: shares fill up to the level that prices of the rows set, and the dual, in the logarithms of the prices, finds these.
 
     Where Clarabel solves the program instead, 3 of 40 designs of the deployed grid have no answer, and 11 take at least 3 times as
@@ -362,7 +362,7 @@ def worst_mix(changes: Changes, order: float, weight: Array | None) -> Worst:
 
     Examples
     --------
-    >>> found = worst_mix(Changes(np.array([2.0, 1.0, 1.0]), 1, l1=2.0), 2.0, None)
+    >>> found = worst_mix(AllChanges(np.array([2.0, 1.0, 1.0]), 1, l1=2.0), 2.0, None)
     >>> found.mix.round(6)
     array([0.666667, 0.666667, 0.666667])
     """
@@ -410,7 +410,7 @@ def _shares(worth: Array, prices: Array, entries: Array, rows: list[Row], q: flo
 
 
 def allocate_several(
-    changes: Changes, order: float, weights: Array | None, budget: float
+    changes: AllChanges, order: float, weights: Array | None, budget: float
 ) -> tuple[Array, Allocated, Multipliers]:
     """Find the least scales under several bounds by water-filling, and scale them by the least factor at which prices prove the budget kept.
 
@@ -438,7 +438,7 @@ def allocate_several(
     return scales, best, Multipliers(multiplier, None, np.array([prices]), worst.mix[None], shares)
 
 
-def best_prices(changes: Changes, scales: Array) -> tuple[float, Prices]:
+def best_prices(changes: AllChanges, scales: Array) -> tuple[float, Prices]:
     """Return an upper bound on the budget that a change consumes at these scales, exact under one row, and the prices that prove it."""
     prices = changes.prices(scales)
     if prices is None:

@@ -17,7 +17,7 @@ gives :math:`s_g^{p+m} \propto \Lambda_g^m / W_g`.
 .. math:: \sum x_i \le c, \quad \sum a_i x_i \le L_1, \quad \sum a_i^2 x_i^{2/m} \le L_2^2,
 
 and any prices :math:`\theta \ge 0` of these three rows prove an upper bound on the budget of any change
-(`Changes.consumed`; the first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x
+(`AllChanges.consumed`; the first row is priced as :math:`1\{v_i \ne 0\}`, however small the change). It is exact where x
 ranges over the hull of the true changes: one row alone (but L₁ for Gaussian noise), or L₁ and L₂ for Laplace noise.
 Else it is safe. Least loss under it is a saddle point: the worst mix of changes, x, maximises the concave
 :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), and the best scales are those of the profile
@@ -263,8 +263,8 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Changes:
-    """A set of changes, for noise that consumes :math:`(|v_i|/s_i)^m`; bounds that follow from the others are None.
+class AllChanges:
+    """All changes within bounds, for noise that consumes :math:`(|v_i|/s_i)^m`; bounds that follow from the others are None.
 
     Parameters
     ----------
@@ -396,7 +396,7 @@ class Changes:
 
 
 @lru_cache(maxsize=8)
-def changes_of(bounds: Sensitivity, exponent: int) -> Changes:
+def changes_of(bounds: Sensitivity, exponent: int) -> AllChanges:
     """Return the changes within these bounds; bounds that follow from those of single coordinates are dropped.
 
     Examples
@@ -411,7 +411,7 @@ def changes_of(bounds: Sensitivity, exponent: int) -> Changes:
     top = [Fraction(v) for v in np.sort(sizes)[::-1][: l0 or count].tolist()]
     l1 = None if bounds.l1 is None or sum(top) <= Fraction(bounds.l1) else bounds.l1
     l2 = None if bounds.l2 is None or sum(v * v for v in top) <= Fraction(bounds.l2) ** 2 else bounds.l2
-    return Changes(sizes, exponent, l0, l1, l2)
+    return AllChanges(sizes, exponent, l0, l1, l2)
 
 
 def exact_consumption(sizes: Array, scales: Array, exponent: int) -> Fraction:
@@ -421,7 +421,7 @@ def exact_consumption(sizes: Array, scales: Array, exponent: int) -> Fraction:
     return fraction(sum(terms, rational(0)))
 
 
-def changes_within(asked: ScalesPrivacy) -> Changes | None:
+def changes_within(asked: ScalesPrivacy) -> AllChanges | None:
     """Return the changes under several bounds; None if only single coordinates are bounded."""
     if asked.bounds is None:
         return None

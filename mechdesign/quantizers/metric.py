@@ -55,7 +55,7 @@ from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import proved_bounds
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
-from mechdesign.model.table_problem import TableDesign, TableProblem, audit_table
+from mechdesign.model.table_problem import TableDesign, TableProblem, audit_of_rows
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
@@ -573,7 +573,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         proofs = [p for p in result.proofs if isinstance(p, RowsBound)]
         held = next((p for p in proofs if p.given.inputs is None and p.given.cells is None), None)
         multipliers = {} if held is None else _numbered(held, declared)
-        return audit_table(declared, [*cells, *further], multipliers)
+        return audit_of_rows(declared, [*cells, *further], multipliers)
 
     def epsilon_of(self, mechanism: Quantizer) -> float:
         """Return the smallest ε at which the float tables of a mechanism satisfy the notion, rounded up (at the design's δ)."""

@@ -60,7 +60,7 @@ SLACK = Decimal("1e-40")
 """Above the rounding of sums of values of at most 1 in decimals of `PLACES` digits."""
 PLACES = 55
 EXPONENTIAL = 20
-"""Operations that one takes in decimals of `PLACES` digits, as `Account.takes` counts; a logarithm takes twice as many."""
+"""Operations that one takes in decimals of `PLACES` digits, as `Account.charge` counts; a logarithm takes twice as many."""
 HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 
@@ -291,7 +291,7 @@ def laplace_losses(grid: Grid, ratio: Decimal, unit: Decimal) -> Losses:
 class Law(NamedTuple):
     """−log of the density but for a constant, and P(T > t), both of t ≥ 0; the end of the support; where the density bends.
 
-    Both at two points take as much work as so many operations (`Account.takes`).
+    Both at two points take as much work as so many operations (`Account.charge`).
     """
 
     exponent: Callable[[Decimal], Decimal]

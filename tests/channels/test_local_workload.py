@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.channels.linear_design import PUBLISHED, hadamard, table_of
-from mechdesign.channels.linear_proofs import LinearBound, relaxation
+from mechdesign.channels.linear_proofs import ReportBound, relaxation
 from mechdesign.channels.linear_report import LinearReport, SubsetReport
 from mechdesign.evidence.serialize import dumps
 from mechdesign.solvers.registry import solve
@@ -87,7 +87,7 @@ def test_many_categories_by_the_relaxation(epsilon: float, name: str) -> None:
 def test_the_relaxation_is_below_the_optimum(epsilon: float) -> None:
     design, growth = md.LocalWorkload(prefix(6), md.PureDP(epsilon)), math.exp(epsilon)
     problem, scale = relaxation(design.gram, growth)
-    found = LinearBound.of_relaxation(solve(problem, "clarabel").dual, scale, design.gram, growth)
+    found = ReportBound.of_relaxation(solve(problem, "clarabel").dual, scale, design.gram, growth)
     bound = float(found.bound(design))
     best = design.solve()
     assert best.lower_bound * 0.95 <= bound <= best.value

@@ -20,7 +20,7 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import separable
 from mechdesign.noise.scales_solving import mix_of, worst_mix
-from mechdesign.noise.separable import Changes, gini, layer_profile, majorizes
+from mechdesign.noise.separable import AllChanges, gini, layer_profile, majorizes
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify
@@ -375,17 +375,17 @@ BOUNDS = st.tuples(
 REQUIRED = {"laplace": md.PureDP(0.8), "gaussian": md.ApproximateDP(1.0, 1e-6)}
 
 
-def drawn_set(drawn) -> tuple[Changes, np.random.Generator]:
+def drawn_set(drawn) -> tuple[AllChanges, np.random.Generator]:
     logs, exponent, names, part, seed = drawn
     sizes = np.exp(np.array(logs))
     top = np.sort(sizes)[::-1][: max(1, len(sizes) // 2 + 1)]
     bounds = {"l0": len(top), "l1": part * top.sum(), "l2": part * np.sqrt((top**2).sum())}
     given_ = {name: bounds[name] for name in names}
     most = min(given_.get("l1", math.inf), given_.get("l2", math.inf))
-    return Changes(np.minimum(sizes, most), exponent, **given_), np.random.default_rng(seed)
+    return AllChanges(np.minimum(sizes, most), exponent, **given_), np.random.default_rng(seed)
 
 
-def corners(asked: Changes) -> np.ndarray:
+def corners(asked: AllChanges) -> np.ndarray:
     """All changes that are whole in some coordinates and take what is left in at most one or two more."""
     a, found = asked.sizes, []
     l1, l2 = asked.l1 or math.inf, asked.l2 or math.inf

@@ -200,21 +200,25 @@ class Item:
         }
         return least.get(self.name, 1e-100 * self.top)
 
+    def closed(self, order: float) -> bool:
+        """Whether cost and D are powers of the scale, and the best one a closed form."""
+        return not self.part.whole and (self.normal or (order == math.inf and self.family == "laplace"))
+
     def best(self, price: float, order: float) -> float:
         """Return the scale of least cost plus `price` times D, in closed form if both are powers of it, else by Brent's method."""
         unit, price = self.weight * self.part.worth * self.part.dimension, float(price)
-        plain, least = not self.part.whole, self.least
+        least = self.least
         # roots of the factors, as the product may overflow
         cubic: float = (price * self._total) ** (1 / 3) / (4 * unit) ** (1 / 3)
         fourth = (price * order * self._square) ** 0.25 / (2 * unit) ** 0.25 if order < math.inf else math.inf
-        powers = plain and (self.normal or (order == math.inf and self.family == "laplace"))
 
         def paid(log_scale: float) -> float:
             scale, below = max(math.exp(min(log_scale, 300.0)), least), max(math.log(least) - log_scale, 0.0)
             return (self.cost(scale) + price * self.consumed(scale, order)) * (1 + below)
 
-        near = min(max(fourth if plain and self.normal else min(cubic, fourth), least), _MOST)
-        if powers:
+        closed = self.closed(order)
+        near = min(max(fourth if closed and self.normal else min(cubic, fourth), least), _MOST)
+        if closed:
             return near
         start = math.log(near)
         found = optimize.minimize_scalar(paid, bracket=(start, start + 0.1), tol=1e-9)
@@ -418,7 +422,7 @@ class Search:
         if deadline is None and order in self._found:
             return self._found[order]
         one = len(self.chains) == 1
-        closed = all(item.normal and not item.part.whole for items in self.slots for item in items)
+        closed = all(item.closed(order) for items in self.slots for item in items)
         xtol = 1e-14 if one or closed else _PRICED
         chosen, prices = self.settled(order, xtol, deadline)
         kept = {id(item): [item] for item, _ in chosen}

@@ -38,7 +38,18 @@ from mechdesign.plan.mechanism import (
     stated_part,
     worst_error,
 )
-from mechdesign.plan.search import FAMILIES, VARIANCES, Choice, Item, Search, composed, items_of, root, tally
+from mechdesign.plan.search import (
+    FAMILIES,
+    VARIANCES,
+    Choice,
+    Item,
+    Search,
+    composed,
+    items_of,
+    root,
+    split,
+    tally,
+)
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.privacy import ApproximateDP, PureDP, guarantee
 from mechdesign.problem.sensitivity import neighbours_field
@@ -455,7 +466,7 @@ class Plan(PlanPage):
 
     def _least_budget(self) -> Iterator[Law | Bound]:
         """Yield the plan of least budget for the targets: items at their targets' scales, the cheapest by some order of divergence."""
-        search, fixed = self._search, self._aimed
+        search = self._search
         composes = search.privacy is not None
 
         def least_of(spent: Callable[[Privacy], float], guess: float) -> float:
@@ -474,13 +485,15 @@ class Plan(PlanPage):
             chains = [[chosen[k] for k in chain] for chain in search.chains]
             return max(least_of(partial(composed, taken), search.budget) for taken in chains)
 
-        def cheapest(order: float) -> list[Choice]:
-            return [
-                min(choices, key=lambda choice: choice[0].consumed(choice[1], order)) for choices in fixed
-            ]
-
-        orders = [1e6, *(1 + np.geomspace(0.5, 500, 7)).tolist()] if composes else [self._order]
-        best = min({items_of(c): c for c in map(cheapest, orders)}.values(), key=value)
+        if composes:
+            orders = [1e6, *(1 + np.geomspace(0.5, 500, 7)).tolist()]
+            rounded = {
+                tuple((id(i), round(math.log(s), 4)) for i, s in found): found
+                for found in (self._aimed(order)[0] for order in orders)
+            }
+            best = min(rounded.values(), key=value)
+        else:
+            best = self._targeted[0]
         least = value(best)
         mechanism = self._mechanism(best)
         if composes and least < math.inf:
@@ -501,19 +514,33 @@ class Plan(PlanPage):
         yield Law(mechanism, least, report=SolveReport("search"))
 
     @cached_property
-    def _aimed(self) -> list[list[Choice]]:
-        """Items at the scales that the targets allow."""
-        found = []
-        count = {name: sum(own == name for own, _ in self._versions) for name in self.tasks}
-        for (name, _), items in zip(self._versions, self._search.slots):
-            target = (self.targets or {})[name] ** 2
-            allowed = [(i, (target - i.part.bias) / i.part.largest / count[name]) for i in items]
-            found.append([(i, s) for i, v in allowed if v > 0 and (s := i.scale_of(v))])
-            if not found[-1]:
+    def _targeted(self) -> tuple[list[Choice], list[float]]:
+        return self._aimed(self._order)
+
+    def _aimed(self, order: float) -> tuple[list[Choice], list[float]]:
+        """Return the choices that meet the targets at the least consumption of this order, and for each slot a lower bound of what it consumes."""
+        chosen: list[Choice] = []
+        least: list[float] = []
+        for name in self.tasks:
+            slots = [items for (own, _), items in zip(self._versions, self._search.slots) if own == name]
+            square = (self.targets or {})[name] ** 2
+            shares, price, paid = [square], 0.0, 0.0
+            if len(slots) > 1 and sum(min(i.cost(i.least) for i in items) for items in slots) < square:
+                shares, price, paid = split(slots, square, order)
+            allowed = [
+                [(i, i.scale_of((v - i.part.bias) / i.part.largest)) for i in items if v > i.part.bias]
+                for items, v in zip(slots, shares)
+            ]
+            found = [[(i, s) for i, s in choices if s is not None] for choices in allowed]
+            if len(found) < len(slots) or not all(found):
                 raise InfeasibleError(
                     f"the target of {name!r} is below the bias of every clip, or the least noise of doubles"
                 )
-        return found
+            best = [min(choices, key=lambda one: one[0].consumed(one[1], order)) for choices in found]
+            chosen += best
+            together = best[0][0].consumed(best[0][1], order) if len(slots) == 1 else (paid - square) / price
+            least += [together, *[0.0] * (len(slots) - 1)]
+        return chosen, least
 
     # -- what proofs ask ---------------------------------------------------------------------------------
 
@@ -574,7 +601,7 @@ class Plan(PlanPage):
             return 0.0
         if self.targets is None:
             return self._search.bound(self._search.separable(self._order)[1], self._order) * (1 - 1e-10)
-        least = [min(i.consumed(s, self._order) for i, s in choices) for choices in self._aimed]
+        least = self._targeted[1]
         return max(math.fsum(least[k] for k in chain) for chain in self._search.chains) * (1 - 1e-9)
 
     @property

@@ -477,6 +477,20 @@ class Search:
         return math.exp(float(found.x))
 
 
+def split(slots: Sequence[Sequence[Item]], square: float, order: float) -> tuple[list[float], float, float]:
+    """Return the shares of one squared error at which its parts consume least, the price of consumption there, and what all pay at it, error included."""
+    alone = Search(slots, [range(len(slots))], 1.0)
+
+    def over(log_worth: float) -> float:
+        chosen = alone.at(np.array([math.exp(-log_worth)]), order)[0]
+        return math.log(max(alone.cost(chosen) / square, _NONE))
+
+    price = math.exp(-root(over, -math.log(square), 0.1, 1e-12))
+    chosen, paid = alone.at(np.array([price]), order)
+    costs = [item.cost(scale) for item, scale in chosen]
+    return [square * cost / math.fsum(costs) for cost in costs], price, paid
+
+
 def tally(chosen: Sequence[Choice]) -> list[tuple[Item, float, int]]:
     """Return the distinct choices with their counts."""
     copies = Counter((id(item), scale) for item, scale in chosen)

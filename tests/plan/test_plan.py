@@ -266,6 +266,15 @@ def test_targets_are_met_at_the_least_budget(privacy):
     assert error.value.smallest_epsilon == pytest.approx(found.value, rel=1e-6)
 
 
+@pytest.mark.parametrize("budget", [md.PureDP(3.0), md.ZeroConcentratedDP(10.0), md.ApproximateDP(20.0, 0.1)])
+def test_the_error_of_a_plan_needs_its_budget(budget):
+    tasks = {"age": md.Mean(-7.0, 14.0, n=1000)}
+    found = md.Plan(tasks, budget, {"age": 1.0}).solve()
+    needed = md.Plan(tasks, budget, targets={"age": (1 + 1e-9) * found.value**0.5}).solve()
+    assert needed.value == pytest.approx(getattr(budget, "rho", None) or budget.epsilon, rel=1e-6)
+    assert needed.certificate.verify()
+
+
 @pytest.mark.slow
 def test_disjoint_groups_each_take_what_the_others_leave():
     tasks = {

@@ -72,7 +72,7 @@ def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: S
     if prior is None:
         return np.full(size, 1.0 / size)
     weights = checks.array("prior", checks.by_label("prior", prior, names or range(size)))
-    refuse(weights.shape != (size,), "prior", weights.shape, f"must be {size} probabilities, one a point")
+    refuse(weights.shape != (size,), "prior", weights.shape, f"must be {size} probabilities, one per point")
     refuse((weights < 0).any(), "prior", weights, "must be non-negative")
     total = math.fsum(weights.tolist())
     refuse(abs(total - 1) > 1e-9, "prior", total, "must sum to 1; divide the weights by their sum first")

@@ -131,7 +131,7 @@ class QuantileRule(Scored):
     def scores(self, values: Any) -> tuple[Indices, Indices, Indices]:
         """Return for each group of equal scores the index of its first candidate, its size, and Q times its score."""
         x = checks.answers("values", values)
-        DataError.when(x.ndim != 1, "values: must be a list of numbers, one a person")
+        DataError.when(x.ndim != 1, "values: must be a list of numbers, one per person")
         x = np.sort(x)
         at, above = (self._first(x, above=side) for side in (False, True))
         starts = np.unique(np.concatenate([[0], at, above]))

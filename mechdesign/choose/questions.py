@@ -241,7 +241,7 @@ class PrivateMean(Checked):
     def numbers(self, values: Numbers) -> Array:
         """Return Σ y and Σ (1 − y), each y rounded to a multiple of 2⁻²⁰ at random, without bias: doubles hold such sums exactly."""
         held = checks.answers("values", values)
-        DataError.when(held.ndim != 1, "values: must be a list of numbers, one a person")
+        DataError.when(held.ndim != 1, "values: must be a list of numbers, one per person")
         x = np.clip(held, self.lower, self.upper)
         steps = (x - self.lower) / (self.upper - self.lower) * _PARTS + checks.generator(None).random(x.shape)
         high = int(np.minimum(steps, _PARTS).astype(np.int64).sum())

@@ -258,7 +258,7 @@ class IntegerWeights:
 
 
 class IntegerRows:
-    """Laws of integer weights, one a row; a draw takes the same work for all rows.
+    """Laws of integer weights, one per row; a draw takes the same work for all rows.
 
     All rows are prepared at once. The search for a random word among a row's boundaries takes the same number of steps for
     every row and word.

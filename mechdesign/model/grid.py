@@ -126,7 +126,7 @@ def swept(
     store : path, optional
         Its points are not computed again; new ones are appended as they finish.
     jobs : int
-        Worker processes; −1 for one a core.
+        Worker processes; −1 for one per core.
     backend : str
         joblib's: "loky", "threading", "dask", "ray", …
     deadline : Deadline, optional
@@ -192,7 +192,7 @@ def applied(
         Dask or Ray is asked for and not installed.
     """
     if not isinstance(jobs, Integral) or isinstance(jobs, bool) or not 1 <= abs(jobs) <= _MOST:
-        raise DesignError.of("jobs", jobs, "must be a number of workers, or -1 for one a core")
+        raise DesignError.of("jobs", jobs, "must be a number of workers, or -1 for one per core")
     known = {*parallel.BACKENDS, *parallel.EXTERNAL_BACKENDS, *parallel.MAYBE_AVAILABLE_BACKENDS, "ray"}
     if not isinstance(backend, str) or backend not in known:
         raise DesignError.of("backend", backend, f"must be one of joblib's, {', '.join(sorted(known))}")

@@ -237,7 +237,7 @@ class Problem(ModelledDesign):
             places = [k for k, unknown in enumerate(unknowns) if any(v is unknown for v in held)]
             if len(places) > 1:
                 words = part.label or _numbered(part, unknowns)
-                raise DesignError.of(kind, words, "holds several unknowns, which are then not separate")
+                raise DesignError.of(kind, words, "must hold one unknown: several problems cannot share it")
             into[places[0] if places else 0].append(part)
         goals = (functools.reduce(operator.add, own) if own else cp.Constant(0) for own in terms)
         return tuple(Problem(Minimize(goal), tuple(own)) for goal, own in zip(goals, rows))
@@ -445,7 +445,7 @@ class Problem(ModelledDesign):
         return [*said, *map(declared.printed, range(len(declared.labels)))]
 
     def printed(self) -> list[str]:
-        """Return the problem as lines, one a family of constraints."""
+        """Return the problem as lines, one per family of constraints."""
         said = [f"{'' if k else 'subject to':12}{text}" for k, text in enumerate(self.families())]
         return [f"minimise    {self.minimised}", f"over        {self.over}", *said]
 
@@ -619,14 +619,14 @@ def _unknown_of(objective: Any, constraints: Any) -> Unknown:
         remedy = "are in the problem, which has one mechanism: Problem.separate(objective, constraints) makes a problem of each; a copy is another unknown"
         raise DesignError.of("unknowns", len(found), remedy)
     if not any(isinstance(one, Requirement) for one in _sequence(constraints)):
-        raise DesignError("constraints: hold no privacy; add unknown.private(PureDP(1.0)), say")
+        raise DesignError("constraints: require no privacy; add one, such as unknown.private(PureDP(1.0))")
     return found[0]
 
 
 def _unknowns_of(objective: Any, constraints: Any) -> list[Unknown]:
     """Return the unknowns, or raise DesignError if there is none, or another variable."""
     if isinstance(objective, cp.Maximize):
-        raise DesignError("objective: is Maximize; state the least of its negative, Minimize(-...)")
+        raise DesignError("objective: is Maximize; minimise the negative, Minimize(-...)")
     given = _sequence(constraints)
     for one in given:
         instance("constraints", one, Requirement, cp.constraints.constraint.Constraint)

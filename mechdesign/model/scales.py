@@ -199,7 +199,7 @@ class Scales(Unknown):
         """
         given = self.sensitivity if sensitivity is None else sensitivity
         sizes = _sizes(given)
-        remedy = f"must be of {self.size} numbers, one a scale"
+        remedy = f"must be of {self.size} numbers, one per scale"
         refuse(sizes.shape != self.shape, "sensitivity", sizes.shape, remedy)
         bounds = given if isinstance(given, Sensitivity) else None
         if bounds is not None and (bounds.l0, bounds.l1, bounds.l2) == (None, None, None):
@@ -213,7 +213,7 @@ class Scales(Unknown):
         order = order_of(loss)
         held = np.ones(self.size) if weights is None else array("weights", weights)
         if held.shape != self.shape or not (held > 0).all():
-            raise DesignError.of("weights", held, f"must be {self.size} positive numbers, one a scale")
+            raise DesignError.of("weights", held, f"must be {self.size} positive numbers, one per scale")
         found: cp.Expression = absolute_moment(self.noise, order) * (held @ cp.power(self, order))
         found.set_label(
             f"sum of E|noise|^{order:.6g} over the numbers{'' if weights is None else ', weighted'}"
@@ -248,7 +248,7 @@ def _sizes(sensitivity: Any) -> Array:
         return np.asarray(np.minimum(np.array(sensitivity.each), min(most, default=math.inf)))
     found: Array = rounded_up(array("sensitivity", sensitivity), sensitivity)
     if not ((found >= 0).all() and found.any()):
-        raise DesignError.of("sensitivity", found, "must be numbers of at least 0, one a scale, not all 0")
+        raise DesignError.of("sensitivity", found, "must be numbers of at least 0, one per scale, not all 0")
     return found
 
 

@@ -120,7 +120,7 @@ def search(
     table = pd.DataFrame(tried, columns=[*own, *rest, "value"]).astype({"value": float})
     if table["value"].isna().all():
         clock.hold("search")
-        refuse(first is None, "build", made, "finds no problem at the points of the grid: widen it")
+        refuse(first is None, "build", made, "gives no problem at any point of the grid: widen it")
     best = table.loc[table["value"].fillna(math.inf).idxmin()]
     problem = made(**{name: float(best[name]) for name in own})
     with at_values(problem, {name: float(best[name]) for name in rest}):
@@ -259,7 +259,7 @@ class Frontier(Exportable):
         if list(instance("table", self.table, pd.DataFrame)) != columns:
             raise DesignError.of("table", list(self.table), f"must have the columns {columns}")
         if self.results and len(self.results) != len(self.table):
-            raise DesignError.of("results", len(self.results), f"must be one a point: {len(self.table)}")
+            raise DesignError.of("results", len(self.results), f"must be one per point: {len(self.table)}")
 
     @property
     def members(self) -> dict[str, Result]:

@@ -548,6 +548,6 @@ class TableMechanism(Rows, Drawn):
             sides = ("inputs", self.inputs), ("outputs", self.outputs)
             x, y = (points_of_labels(name, labels, remedy) for name, labels in sides)
             if space is not None or x.shape[1] != y.shape[1]:
-                raise DesignError("outputs: are no places of the inputs, from which they have no distance")
+                raise DesignError("outputs: must be places among the inputs, which alone have distances")
             off = _lengths(x[:, None] - y)
         return accuracy_of(off, self.probabilities / len(self.inputs))

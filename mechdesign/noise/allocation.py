@@ -226,7 +226,7 @@ class NoiseAllocation(problems.AllocationPage):
             settle(self, bounds=None)
         allowed = f"needs bounds of single coordinates alone, each= or linf=, not {self.bounds}"
         if self.searched:
-            allowed = 'has no search over laws: noise="gaussian" or "laplace" takes it'
+            allowed = 'is not for searched laws: use noise="gaussian" or "laplace"'
         for name in self.limits if self.bounds is not None or self.searched else ():
             raise DesignError.of(name, getattr(self, name), allowed)
 

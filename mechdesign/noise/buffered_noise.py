@@ -109,7 +109,7 @@ class BufferedNoise(Checked, NormalNoise):
         if not (1 <= len(self.poles) <= BUFFERS and falling):
             raise DesignError.of("poles", self.poles, f"must be 1 to {BUFFERS} numbers that fall")
         if len(self.weights) != len(self.poles) or min(self.weights) == 0 or self._sum > 1:
-            remedy = "must be one a pole, positive, and over the poles at most 1 in sum: so that coefficients fall, and so do those of the inverse"
+            remedy = "must be one per pole, positive, and over the poles at most 1 in sum: so that coefficients fall, and so do those of the inverse"
             raise DesignError.of("weights", self.weights, remedy)
         if math.frexp(self.step)[0] != 0.5 or not 2.0**40 <= self.deviation / self.step <= _FINEST:
             raise DesignError.of("step", self.step, "must be a power of two, 2^-52 to 2^-40 of the deviation")

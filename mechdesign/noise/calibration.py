@@ -620,7 +620,7 @@ class JointCalibration(Design):
             return excess(self._upper(start.times(math.exp(log_factor)), clock), delta)
 
         found = least_kept(over, 0.0, step=0.3, least=-_WIDEST, most=_WIDEST, xtol=1e-5, deadline=clock)
-        refuse(not abs(found) < _WIDEST, "delta", delta, "is kept by no factor, or by all: state other terms")
+        refuse(not abs(found) < _WIDEST, "delta", delta, "is met by no factor, or by all: state other terms")
         factor = math.exp(found)
         yield Law(start.times(factor), factor, report=SolveReport("scale search"))
 

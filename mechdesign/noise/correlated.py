@@ -63,7 +63,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     Parameters
     ----------
     changes : array_like, shape (k, K), or Sensitivity, Changes, Patterns
-        What one person changes: vectors, one a row, up to sign (vertices are enough for a polytope); bounds with ``each``, whose corners are listed
+        What one person changes: vectors, one per row, up to sign (vertices are enough for a polytope); bounds with ``each``, whose corners are listed
         (`of_sensitivity` is told the number of coordinates if the bounds are not); or counts of which a few change, as `CountsGaussian` and
         `MatrixMechanism` state them.
     privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff

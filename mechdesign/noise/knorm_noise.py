@@ -138,7 +138,7 @@ class KNormNoise(Checked, AddedNoise):
             found = checks.array("widths", self.widths)
             most = 1e150 / dimension / scale
             if found.shape != (dimension,) or found.min() < 0 or not 0 < found.max() <= most:
-                allowed = "must be numbers of at least 0, one a coordinate, not all 0"
+                allowed = "must be numbers of at least 0, one per coordinate, not all 0"
                 raise DesignError.of("widths", self.widths, allowed)
             checks.settle(self, widths=None if (found == 1).all() else tuple(found.tolist()))
         self._check_body()
@@ -159,24 +159,24 @@ class KNormNoise(Checked, AddedNoise):
         size, given = self.size, {"cap": self.cap, "vertices": self.vertices, "planes": self.planes}
         named = [name for name, value in given.items() if value is not None] + ["signed"] * (not self.signed)
         if len(named) > 1 or (named and self.norm != math.inf):
-            allowed = "is of norm inf, alone: without a cap, signed=False, vertices and planes beside it"
+            allowed = "needs norm inf, and none of cap, signed=False, vertices and planes beside it"
             shown = {"cap": self.cap, "signed": False}.get(named[-1], "given")
             raise DesignError.of(named[-1], shown, allowed)
         if self.cap is not None:
             checks.settle(self, cap=checks.inside("cap", self.cap, 1, min(size, MOST_CAPPED)))
             if balls.short(Fraction(self.cap)) != self.cap or size > MOST_CAPPED:
-                allowed = f"is of at most {MOST_CAPPED} numbers, and a double of 12 bits"
+                allowed = f"must be of at most {MOST_CAPPED} numbers, and a double of 12 bits"
                 raise DesignError.of("cap", self.cap, allowed)
         if self.planes is not None:
             found = _whole("planes", self.planes, 2.0**53)
             if found.shape[1] != size or (found[:size] != balls.GRAIN * np.eye(size)).any():
-                allowed = "are of as many numbers as get noise, those of the cube first"
+                allowed = "must have as many numbers as get noise, and those of the cube first"
                 raise DesignError.of("planes", found.shape, allowed)
             checks.settle(self, planes=tuple(map(tuple, found.tolist())))
         if self.vertices is not None:
             vertices = spanning("vertices", self.vertices)
             if vertices.shape[1] != size or np.abs(vertices).max() > 1:
-                allowed = "are of as many numbers as get noise, none above 1 in size: use widths"
+                allowed = "must have as many numbers as get noise, none above 1 in size: use widths"
                 raise DesignError.of("vertices", vertices.shape, allowed)
             if self.simplices is None:
                 hull = balls.hull_of(vertices)

@@ -589,7 +589,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
     s = sensitivity
     plain = (s.l0, s.l1, s.l2) == (None, None, None)
     if not plain and noise not in CLOSED:
-        raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
+        raise DesignError.of("noise", noise, "takes bounds of single coordinates only: each= or linf=")
     if s.each is not None:
         if dimension is not None:
             s.check(dimension)
@@ -613,7 +613,7 @@ def check_bounds(bounds: Sensitivity, profile: Array, noise: str) -> bool:
     if each is None or len(each) != len(profile):
         raise DesignError.of("bounds", str(bounds), f"must have each= for {len(profile)} coordinates")
     if not np.array_equal(profile_of(bounds, noise), profile):
-        raise DesignError.of("sensitivities", profile, "must be what the bounds say of each")
+        raise DesignError.of("sensitivities", profile, "must equal each= of the bounds")
     return bool(changes_of(bounds, exponent_of(noise)).bound_rows())
 
 

@@ -96,7 +96,7 @@ def square_root(size: int) -> Array:
 
 
 def binary_tree(size: int) -> Array:
-    """Return the sums over the intervals of a binary tree over the counts, one a row (Dwork et al. 2010, Chan, Shi and Song 2011)."""
+    """Return the sums over the intervals of a binary tree over the counts, one per row (Dwork et al. 2010, Chan, Shi and Song 2011)."""
     size, rows, width = integer("size", size, 1, 10**5), [], 1
     while True:
         starts = range(0, size, width)

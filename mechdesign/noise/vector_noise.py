@@ -52,7 +52,7 @@ _STEP = 2.0**-30
 
 def profile_vector(name: str, value: Numbers, size: int | None = None) -> Array:
     """Check a vector of one number a coordinate; it is not copied, as it may be long."""
-    allowed = "must be a vector of non-negative finite numbers" + (", one a scale" if size else "")
+    allowed = "must be a vector of non-negative finite numbers" + (", one per scale" if size else "")
     found = doubles(name, value, allowed)
     fits = found.ndim == 1 and found.size and size in (None, found.size)
     checks.refuse(not fits or not found.min() >= 0 or not found.max() < math.inf, name, value, allowed)

@@ -95,7 +95,7 @@ class PlannedRelease:
     def __post_init__(self) -> None:
         one_of("neighbours", self.neighbours, NEIGHBOURS)
         if len(instance("rules", self.rules, tuple)) != len(instance("chosen", self.chosen, dict)):
-            raise DesignError.of("rules", len(self.rules), "must be one a choice")
+            raise DesignError.of("rules", len(self.rules), "must be one per choice")
         for (name, design), law in zip(self.chosen.items(), self.rules):
             instance(f"chosen[{name!r}]", design, Choosing).check_rule(instance("rules", law, Scored))
         for noise in instance("noises", self.noises, tuple):
@@ -107,7 +107,7 @@ class PlannedRelease:
         ]
         asked = [(v[0].sensitivity, v[0].dimension) for v in versions if len(v) == 1]
         if len(asked) != len(versions) or asked != [(n.sensitivity, n.dimension) for n in self.noises]:
-            allowed = "must be noise for what changes in the tasks, one a part"
+            allowed = "must be noise for what changes in the tasks, one per part"
             raise DesignError.of("noises", len(self.noises), allowed)
 
     @cached_property

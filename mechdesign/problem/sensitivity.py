@@ -67,7 +67,7 @@ def _bound(name: str, value: object) -> float:
 def _bounds(name: str, value: Numbers) -> tuple[float, ...]:
     found = checks.array(name, checks.rounded_up(checks.array(name, value), value))
     if found.min() < 0 or not found.any():
-        raise DesignError.of(name, value, "must be bounds of at least 0, one a coordinate, not all 0")
+        raise DesignError.of(name, value, "must be bounds of at least 0, one per coordinate, not all 0")
     _sized(name, float(found.max()))
     return tuple(found.tolist())
 

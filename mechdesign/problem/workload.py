@@ -325,7 +325,7 @@ class Workload(Checked):
             chosen = list(combinations(range(len(sizes)), integer("order", order, 0, len(sizes))))
             name = f"marginals of {order} of {len(sizes)} attributes"
         else:
-            allowed = "must be lists of attributes, one a table"
+            allowed = "must be lists of attributes, one per table"
             found = [listed("kept", table, allowed) for table in listed("kept", kept, allowed)]
             tables = [{integer("kept", i, 0, len(sizes) - 1) for i in table} for table in found]
             chosen, name = [tuple(sorted(table)) for table in tables], "marginals"

@@ -560,7 +560,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 
     def least_cost(self, stated: Certificate, given: None) -> Fraction:
         """Return 0: absolute and squared errors are non-negative."""
-        DesignError.when(not self.loss.polynomial, "lower_bound: 0 is none of a loss that is a function")
+        DesignError.when(not self.loss.polynomial, "lower_bound: 0 does not bound a loss given as a function")
         return Fraction(0)
 
     def audit(self, result: Result) -> pd.DataFrame:

@@ -223,7 +223,7 @@ class MVU(QuantizerDesign, TableDesign):
         InfeasibleError
             A fixed alphabet that cannot be unbiased within the budget.
         """
-        refuse(solver is None and options, "options", sorted(options), "are a named backend's")
+        refuse(solver is None and options, "options", sorted(options), "need a solver: name one, solver=...")
         alphabet, count = self._alphabet(integer("starts", starts, 1), clock.part(0.8))
         found = self._at(alphabet, solver, clock, options)
         # Outputs of negligible probability may have moved by rounding: bound for the outputs that are released.

@@ -408,7 +408,7 @@ def uncapped(
     """
     deadline, gap = deadline or Deadline(None), max(gap, LEAST_GAP)
     if method is not None and (method == "exchange") != (problem.objective == "worst"):
-        raise DesignError.of("solver", method, '"exchange" is for objective="worst", and only it is')
+        raise DesignError.of("solver", method, '"exchange" is for objective="worst", which needs it')
     if method == "newton" and not problem.has_density:
         raise DesignError.of("solver", method, 'needs a prior with a density; "cutting-planes" takes samples')
     found: FloorSolution | None = None

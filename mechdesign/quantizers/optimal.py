@@ -138,7 +138,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         refuse(not isinstance(self.privacy, PureDP), "privacy", self.privacy, allowed)
         settle(self, loss=Loss.of(self.loss))
         if self.max_mse is not None and self.objective == "worst":
-            raise DesignError.of("max_mse", self.max_mse, 'goes with objective="mean" only')
+            raise DesignError.of("max_mse", self.max_mse, 'needs objective="mean"')
         prior, given = Prior.ranged(self.prior, self.input_range)
         if not isinstance(self.bins, (BinSearch, Alphabet)):
             settle(self, bins=tuple(check_outputs(self.bins).tolist()))

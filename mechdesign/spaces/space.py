@@ -82,7 +82,7 @@ class MetricSpace(Checked):
     DesignError
         Negative or asymmetric distances, a non-zero diagonal, two points at distance zero, a broken triangle
         inequality (the first offending triple is named), fewer than one point; names that are empty, that occur twice
-        or are not one a point.
+        or are not one per point.
 
     Examples
     --------

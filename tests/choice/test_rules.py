@@ -315,7 +315,7 @@ def test_a_table_of_people_is_no_list_of_numbers() -> None:
     """A row of two numbers would count twice."""
     median = quantile(0.5, [0, 1, 2, 3], md.PureDP(1.0)).solve()
     for data in ([[0.5, 0.5]], 3.0):
-        with pytest.raises(md.DataError, match="one a person"):
+        with pytest.raises(md.DataError, match="one per person"):
             median.release(data)
 
 

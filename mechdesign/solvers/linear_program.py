@@ -114,11 +114,8 @@ class LinearProgram:
         self._entries: dict[str, list[tuple[_Places, _Places, Array]]] = {}  # rows, columns, values
         self.highs: Any = highspy.Highs()  # its type stubs lack several methods
         own = options if self.solver == "highs" else {}
-        method = (
-            {"solver": "ipm", "run_crossover": "off"}
-            if instance("interior", interior, bool)
-            else {"solver": "simplex"}
-        )
+        self._interior = instance("interior", interior, bool)
+        method = {"solver": "ipm", "run_crossover": "off"} if interior else {"solver": "simplex"}
         settings = {"output_flag": False, "threads": 1, **method, **HIGHS_TOLERANCES, **own}
         for name, value in settings.items():
             try:
@@ -256,7 +253,7 @@ class LinearProgram:
         return np.array(self._found.row_dual)
 
     def solve(self) -> Status:
-        """Solve from the last basis; if that fails, from scratch, then with 100 times the tolerances.
+        """Solve from the last basis; if that fails, from scratch, then with 100 times the tolerances; after an interior-point method by simplex.
 
         Returns
         -------
@@ -272,9 +269,10 @@ class LinearProgram:
         """
         status, free = Status.LIMIT, "simplex_iteration_limit" not in self._options
         fresh = not self.highs.getBasis().valid
-        for attempt in (0, 2) if fresh else range(3):
+        for attempt in (0, 1) if self._interior else (0, 2) if fresh else range(3):
             if attempt:
                 self.forget_basis()
+                self.highs.setOptionValue("solver", "simplex")
             if free:
                 most = 20 * sum(self.shape) + 1000 if attempt < 2 else highspy.kHighsIInf
                 self.highs.setOptionValue("simplex_iteration_limit", most)

@@ -243,14 +243,21 @@ class FiniteProblem(TableDesign, Problem):
         if solver is None and variables > _SIMPLEX and not options and _steep(declared):
             yield from self._by_rounds(clock, orbits, notes)
             return
-        with suppress(InfeasibleError, SolverError):  # solvers omit the smallest coefficients
-            columns = unbound(declared, orbits, clock) if solver is None else None
-            for _ in range(_PASSES):
-                if columns is None or (own := steep(declared, columns, orbits)) is None:
-                    break
-                columns = yield from self._solved(own, clock, orbits, notes)
+        if solver is None:
+            yield from self.in_units_of_cells(clock, orbits, notes)
         yield from self._solved(declared, clock, orbits, notes, solver, **options)
         yield from proved_bounds(declared)
+
+    def in_units_of_cells(
+        self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...] = ()
+    ) -> Iterator[Law | Bound]:
+        """Solve with cells in units of those of a cheap law, at large ε: solvers' tolerances are absolute, and they omit the smallest coefficients."""
+        with suppress(InfeasibleError, SolverError):
+            columns = unbound(self.declared, orbits, clock)
+            for _ in range(_PASSES):
+                if columns is None or (own := steep(self.declared, columns, orbits)) is None:
+                    break
+                columns = yield from self._solved(own, clock, orbits, notes)
 
     def _solved(
         self,

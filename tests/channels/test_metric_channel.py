@@ -202,6 +202,12 @@ def test_far_points_and_rare_items_do_not_underflow(rare: float | None) -> None:
     assert result.status is Status.OPTIMAL and result.gap < 1e-9 and result.certificate.verify()
 
 
+def test_steep_privacy_needs_no_pivots() -> None:
+    """An optimum of 7e-24 is in doubles once cells have units of their own; pivots in rationals took a minute."""
+    result = md.MetricChannel(md.MetricSpace.line([0, 1, 2, 4, 7, 9]), 53.0).solve()
+    assert result.solver_report.solver == "highs" and result.gap < 1e-9
+
+
 @pytest.mark.parametrize("unit", [1e-13, 1e-6, 1e6, 1e13])
 def test_the_unit_of_distance_does_not_matter(unit: float) -> None:
     result = md.MetricChannel(md.MetricSpace.line(np.array([0, 1, 3, 4]) * unit), alpha=1 / unit).solve()

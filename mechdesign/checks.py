@@ -7,7 +7,8 @@ import functools
 import math
 import numbers
 import operator
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -129,6 +130,19 @@ def refuse(when: object, name: str, value: object, allowed: str) -> None:
     """Raise DesignError "name = value: allowed" when a condition of several arguments is broken."""
     if when:
         raise DesignError.of(name, value, allowed)
+
+
+@contextmanager
+def refusing(name: str, value: object, allowed: str, *failures: type[Exception]) -> Iterator[None]:
+    """Raise DesignError "name = value: allowed" where the block fails, with one of the `failures` if any are named.
+
+    None are named where an object of the caller's is read, which may raise whatever it likes.
+    """
+    caught = failures or (Exception,)
+    try:
+        yield
+    except caught:
+        raise DesignError.of(name, value, allowed) from None
 
 
 def number(name: str, value: object, allowed: str = "must be a finite number", *, side: int = 0) -> float:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -24,6 +25,24 @@ class MechdesignError(Exception):
         """
         if broken:
             raise cls(message)
+
+    @classmethod
+    @contextmanager
+    def where(cls, message: str, *failures: type[Exception]) -> Iterator[None]:
+        """Raise the error with this message where the block fails, with one of the `failures` if any are named.
+
+        Examples
+        --------
+        >>> with MechdesignError.where("must be a number", ValueError):
+        ...     float("two")
+        Traceback (most recent call last):
+        mechdesign.errors.MechdesignError: must be a number
+        """
+        caught = failures or (Exception,)
+        try:
+            yield
+        except caught:
+            raise cls(message) from None
 
 
 class DesignError(MechdesignError, ValueError):
@@ -147,3 +166,12 @@ class MissingExtra(MechdesignError, ImportError):
     def of(cls, extra: str, what: str, library: str | None = None) -> MissingExtra:
         """Return the error "`what` needs `library`: pip install …"."""
         return cls(f"{what} needs {library or extra}: pip install 'mechdesign[{extra}]'")
+
+    @classmethod
+    @contextmanager
+    def needed(cls, extra: str, what: str, library: str | None = None) -> Iterator[None]:
+        """Raise this error where the block fails to import."""
+        try:
+            yield
+        except ImportError:
+            raise cls.of(extra, what, library) from None

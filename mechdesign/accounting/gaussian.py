@@ -22,7 +22,7 @@ import numpy as np
 from flint import arb, ctx
 from scipy import special
 
-from mechdesign.checks import instance, levels, refuse
+from mechdesign.checks import instance, levels, refuse, refusing
 from mechdesign.doubles import SMALLEST
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -114,10 +114,8 @@ def _settled(value: Callable[[], arb], near: Callable[[arb], arb]) -> float:
 
 def _flat(name: str, a: Array, b: Array) -> tuple[tuple[int, ...], Array, Array]:
     """Broadcast two arguments; return their shape and both of them flat."""
-    try:
+    with refusing(name, b, f"must fit the shape {a.shape} of epsilon", ValueError):
         both = np.broadcast_arrays(a, b)
-    except ValueError:
-        raise DesignError.of(name, b, f"must fit the shape {a.shape} of epsilon") from None
     return both[0].shape, both[0].ravel(), both[1].ravel()
 
 

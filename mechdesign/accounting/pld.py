@@ -11,10 +11,8 @@ from mechdesign.checks import one_of, positive
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.typing import FrozenLaw
 
-try:
+with MissingExtra.needed("pld", "a privacy-loss distribution", "dp-accounting"):
     from dp_accounting.pld import common, pld_pmf, privacy_loss_distribution
-except ImportError:
-    raise MissingExtra.of("pld", "a privacy-loss distribution", "dp-accounting") from None
 
 
 def to_pld(

@@ -318,10 +318,8 @@ def decoded(weights: Weights, given: Array | None) -> arb_mat:
     with ctx.workprec(PRECISION):
         columns = arb_mat([[arb(w * people) / s for w, s in zip(row, sums)] for row in weights])
         moments = arb_mat([[arb(w) / sum(row) for w in row] for row in weights]) * columns.transpose()
-        try:
+        with DesignError.where("weights: different counts give the same reports", ZeroDivisionError):
             return moments.solve(columns)
-        except ZeroDivisionError:
-            raise DesignError("weights: different counts give the same reports") from None
 
 
 Sets = npt.NDArray[np.int8]

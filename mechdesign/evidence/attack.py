@@ -18,7 +18,7 @@ from numbers import Real
 import numpy as np
 from scipy import optimize
 
-from mechdesign.checks import listed, refuse
+from mechdesign.checks import listed, refuse, refusing
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import fraction_of, round_down
@@ -98,10 +98,8 @@ class TradeOff:
 
     def __post_init__(self) -> None:
         allowed = "must be pairs (epsilon, delta) of numbers, epsilon >= 0 and delta in [0, 1]"
-        try:
+        with refusing("points", self.points, allowed):
             pairs = [(e, d) for e, d in self.points]
-        except Exception:  # whatever an object raises when it is read
-            raise DesignError.of("points", self.points, allowed) from None
         for value in (v for pair in pairs for v in pair):
             if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < math.inf:
                 raise DesignError.of("points", value, allowed)
@@ -120,11 +118,9 @@ class TradeOff:
 
         def delta(epsilon: float) -> float:
             if epsilon not in known:
-                try:
+                allowed = "must be a function of epsilon to numbers"
+                with refusing("profile", profile, allowed, TypeError, ValueError):
                     known[epsilon] = min(float(profile(epsilon)), 1.0)
-                except (TypeError, ValueError):
-                    allowed = "must be a function of epsilon to numbers"
-                    raise DesignError.of("profile", profile, allowed) from None
             return known[epsilon]
 
         least = delta(_FAR) + _NOTHING

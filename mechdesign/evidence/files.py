@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from mechdesign.checks import refusing
 from mechdesign.errors import DesignError, ResultFormatError
 
 LIMIT = 2**26  # characters of a file
@@ -28,13 +29,11 @@ def file_path(path: str | os.PathLike[str]) -> Path:
     >>> file_path("result.json").name
     'result.json'
     """
-    try:
+    allowed = "must be the path of a file: text without null characters, or a pathlib.Path"
+    with refusing("path", path, allowed, TypeError, ValueError):
         if b"\0" in os.fsencode(path):
             raise ValueError("null character")
         return Path(path)
-    except (TypeError, ValueError):
-        allowed = "must be the path of a file: text without null characters, or a pathlib.Path"
-        raise DesignError.of("path", path, allowed) from None
 
 
 def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import instance
+from mechdesign.checks import instance, refusing
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.digits import as_latex, folded, shown, width
 from mechdesign.evidence.files import check_writable, write_whole
@@ -167,10 +167,8 @@ def as_given(said: Mapping[str, str | None], date: str | datetime.date | None) -
             lines.append(f"- {name}: {' '.join(text.split())}")
     if not lines and date is None:
         return ()
-    try:
+    with refusing("date", date, 'must be a date, "2026-11-23" for example'):
         day = datetime.date.today() if date is None else datetime.date.fromisoformat(str(date))
-    except Exception:  # whatever an object raises when it is read
-        raise DesignError.of("date", date, 'must be a date, "2026-11-23" for example') from None
     words = "Said by whoever made this page. No file holds it, and nothing below proves it."
     return (Section("What it is for", "\n".join([*lines, f"- date: {day.isoformat()}"]) + f"\n\n{words}"),)
 
@@ -456,10 +454,8 @@ class Exportable(Saved, ABC):
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write `to_frame` as Parquet; `MissingExtra` without the extra ``parquet``."""
         file, frame = check_writable(path), self.to_frame()
-        try:
+        with MissingExtra.needed("parquet", "Parquet", "pyarrow"):
             frame.to_parquet(file, index=False)
-        except ImportError:
-            raise MissingExtra.of("parquet", "Parquet", "pyarrow") from None
 
     def to_latex(
         self, path: str | os.PathLike[str] | None = None, *, columns: Sequence[str] | None = None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import instance, refuse
+from mechdesign.checks import instance, refuse, refusing
 from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import Attack, TradeOff, share
@@ -480,10 +480,8 @@ OF_SEARCH = 'rows "model: …" of the audit are stated by the search, and not ch
 
 def _word(name: str, value: object, words: type[enum.StrEnum]) -> enum.StrEnum:
     """Return the member of `words` with this value, or raise DesignError."""
-    try:
+    with refusing(name, value, f"must be one of {[word.value for word in words]}"):
         return words(str(value))
-    except Exception:  # whatever an object raises when it is read
-        raise DesignError.of(name, value, f"must be one of {[word.value for word in words]}") from None
 
 
 class Audit(pd.DataFrame):  # type: ignore[misc]  # pandas has no types

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from mechdesign.checks import integer, one_of, positive
+from mechdesign.checks import integer, one_of, positive, refusing
 from mechdesign.errors import DataError, DesignError
 from mechdesign.learning import plan
 from mechdesign.learning.plan import BoundedEstimator, ClassifierMixin, Labels, Regressor
@@ -280,13 +280,11 @@ class PrivateLogisticRegression(ClassifierMixin, _Descending):  # type: ignore[m
 
     def _classes(self, labels: Labels) -> Labels:
         if self.classes is not None:
-            try:
+            said = "must be two different labels, both numbers or both texts"
+            with refusing("classes", self.classes, said, TypeError, ValueError):
                 classes = np.unique(np.asarray(self.classes))
                 if np.shape(self.classes) != (2,) or len(classes) != 2 or np.any(classes != classes):
                     raise ValueError
-            except (TypeError, ValueError):
-                said = "must be two different labels, both numbers or both texts"
-                raise DesignError.of("classes", self.classes, said) from None
             if (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
                 raise DataError("y: must be labels of the type of classes, texts or numbers")
             return classes

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mechdesign.checks import array, doubles, instance, one_of, refuse
+from mechdesign.checks import array, doubles, instance, one_of, refuse, refusing
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration import Calibration
@@ -229,7 +229,7 @@ def _table(name: str, value: Numbers, rounds: int, size: int) -> Array:
     return found
 
 
-try:
+with MissingExtra.needed("learning", "mechdesign.learning", "scikit-learn"):
     from sklearn.base import BaseEstimator, RegressorMixin
     from sklearn.base import ClassifierMixin as ClassifierMixin
     from sklearn.base import ClassNamePrefixFeaturesOutMixin as ClassNamePrefixFeaturesOutMixin
@@ -238,8 +238,6 @@ try:
     from sklearn.utils.multiclass import type_of_target as type_of_target
     from sklearn.utils.validation import check_is_fitted as check_is_fitted
     from sklearn.utils.validation import column_or_1d, validate_data
-except ImportError:
-    raise MissingExtra.of("learning", "mechdesign.learning", "scikit-learn") from None
 
 
 Labels = npt.NDArray[np.generic]
@@ -262,11 +260,9 @@ def records(model: PrivateEstimator, X: Numbers, *, fewest: int = 0) -> Array:
     DataError.when(x.ndim != 2, "X: must have two axes, records and features. Reshape your data")
     many = "more than one sample" if fewest > 1 else "one sample"
     DataError.when(len(x) < max(fewest, 1) or not x.shape[1], f"X: must have {many} and one feature at least")
-    try:
+    wanted = "features named by texts, or without names" if fewest else "the features of fit, in order"
+    with DataError.where(f"X: must have {wanted}", TypeError, ValueError):
         validate_data(model, X if hasattr(X, "columns") else x, reset=fewest > 0, skip_check_array=True)
-    except (TypeError, ValueError):
-        wanted = "features named by texts, or without names" if fewest else "the features of fit, in order"
-        raise DataError(f"X: must have {wanted}") from None
     return x
 
 
@@ -283,7 +279,8 @@ def records_and_labels(
 ) -> tuple[Array, Labels]:
     """Return records as doubles, and a label for each, or raise DataError, also for missing labels (None among them)."""
     x = records(model, X, fewest=fewest)
-    try:
+    wanted = "all texts or all finite numbers"
+    with DataError.where(f"y should be a 1d array of labels, {wanted}: {_NONE}"):
         if np.ma.is_masked(y) or hasattr(y, "toarray"):
             raise TypeError
         held = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
@@ -295,9 +292,6 @@ def records_and_labels(
             held = np.asarray(held.tolist())
         if held.dtype.kind not in "biufUS" or (held.dtype.kind == "f" and not np.isfinite(held).all()):
             raise TypeError
-    except Exception:  # whatever an object raises when it is read
-        wanted = "all texts or all finite numbers"
-        raise DataError(f"y should be a 1d array of labels, {wanted}: {_NONE}") from None
     return x, _column(x, held)
 
 
@@ -397,10 +391,8 @@ def box(name: str, value: Interval | None, size: int) -> tuple[Array, Array]:
             "thresholds with noise (md.calibrate), and add that budget to this one"
         )
         raise DesignError.of(name, None, remedy)
-    try:
+    with refusing(name, value, "must be a pair (low, high) of numbers or arrays", TypeError, ValueError):
         low, high = value
-    except (TypeError, ValueError):
-        raise DesignError.of(name, value, "must be a pair (low, high) of numbers or arrays") from None
     ends = [array(name, end, ndim=None) for end in (low, high)]
     if any(end.shape not in ((), (size,)) for end in ends):
         raise DesignError.of(name, value, f"must be a pair (low, high) of numbers, or of {size} numbers each")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import array, instance, one_of, refuse
+from mechdesign.checks import array, instance, one_of, refuse, refusing
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, ResultFormatError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, gap_words, width
@@ -91,10 +91,8 @@ def search(
     refuse(not callable(build) and not isinstance(build, Problem), "build", build, allowed)
     made: Callable[..., Any] = (lambda: build) if isinstance(build, Problem) else build
     clock = Deadline(time_limit)
-    try:
+    with refusing("build", build, "must be a function whose parameters are known", ValueError):
         taken = inspect.signature(made).parameters
-    except ValueError:
-        raise DesignError.of("build", build, "must be a function whose parameters are known") from None
     free = any(p.kind is p.VAR_KEYWORD for p in taken.values())
     own = [name for name in grid.axes if free or name in taken]
     rest = [name for name in grid.axes if name not in own]

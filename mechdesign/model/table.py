@@ -35,6 +35,7 @@ from mechdesign.checks import (
     one_of,
     read,
     refuse,
+    refusing,
     rounded_weights,
 )
 from mechdesign.errors import DataError, DesignError
@@ -404,13 +405,11 @@ class Table(Errors, Unknown):
                 raise DesignError.of("between", between, remedy)
             return between
         places = {label: k for k, label in enumerate(self.inputs)}
-        try:
+        remedy = 'must be "all", "adjacent" or pairs of different inputs, such as [(0, 1)]'
+        with refusing("between", between, remedy, KeyError, TypeError):
             pairs = [tuple(places[labels_of("between", [label])[0]] for label in pair) for pair in between]
             if not pairs or any(len(pair) != 2 or pair[0] == pair[1] for pair in pairs):
                 raise KeyError
-        except (KeyError, TypeError):
-            remedy = 'must be "all", "adjacent" or pairs of different inputs, such as [(0, 1)]'
-            raise DesignError.of("between", between, remedy) from None
         return np.array(pairs, dtype=np.int64)
 
 
@@ -516,7 +515,7 @@ class TableMechanism(Rows, Drawn):
 
     def _places(self, x: Any) -> Indices:
         size = len(self.inputs[0]) if isinstance(self.inputs[0], tuple) else 0
-        try:
+        with DataError.where("x: must be inputs of the table", KeyError, TypeError, ValueError):
             if self._rising is not None:
                 values, order = self._rising  # arrays: the time of a dictionary tells 0 from other numbers
                 numbers = finite("x", given := read("x", x))
@@ -529,8 +528,6 @@ class TableMechanism(Rows, Drawn):
             held = np.asarray(x, dtype=object) if named else read("x", x)
             flat = map(tuple, held.reshape(-1, size).tolist()) if size else held.ravel().tolist()
             found = [places[label] for label in flat]  # exact matches only
-        except (KeyError, TypeError, ValueError):
-            raise DataError("x: must be inputs of the table") from None
         return np.array(found, dtype=np.int64).reshape(held.shape[: held.ndim - bool(size)])
 
     def drawn(self, x: Any, source: Simulation | Deployment) -> Any:

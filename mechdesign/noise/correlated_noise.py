@@ -115,10 +115,8 @@ class NormalNoise(AddedNoise):
 
 def one_by_one(counts: Iterable[Numbers]) -> Iterator[Numbers]:
     """Return an iterator over the counts of a stream, or raise DataError."""
-    try:
+    with DataError.where("counts: must be an iterable, of one number after the other", TypeError):
         return iter(counts)
-    except TypeError:
-        raise DataError("counts: must be an iterable, of one number after the other") from None
 
 
 class LinearNoise(NormalNoise):

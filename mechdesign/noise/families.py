@@ -257,10 +257,8 @@ def opendp_measurement(law: FrozenLaw) -> Any:
     MissingExtra
         OpenDP is not installed.
     """
-    try:
+    with MissingExtra.needed("opendp", "OpenDP's noise"):
         import opendp.prelude as dp
-    except ImportError:
-        raise MissingExtra.of("opendp", "OpenDP's noise") from None
     kind, shapes, _, scale = frozen_parts(law)
     name = kind.name
     if name not in ("dlaplace", "discrete_gaussian", "laplace", "norm"):

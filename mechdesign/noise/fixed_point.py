@@ -42,6 +42,7 @@ from functools import cached_property
 import numpy as np
 from scipy import linalg, optimize
 
+from mechdesign.checks import refusing
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.noise.changes import Changes
 from mechdesign.problem.workload import Workload
@@ -506,9 +507,7 @@ def triangular(strategy: Array) -> Array:
 
 def checked_largest(workload: Workload) -> None:
     """Raise DesignError where the largest error needs a matrix that is too large to form."""
-    try:
+    allowed = "needs every query of the workload, and these are too many"
+    with refusing("loss", "largest", allowed, DesignError):
         for part in workload.factors():
             part.dense()
-    except DesignError:
-        allowed = "needs every query of the workload, and these are too many"
-        raise DesignError.of("loss", "largest", allowed) from None

@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flint import fmpq
 
-from mechdesign.checks import array, doubles, instance, number, one_of, refuse, rounded_up
+from mechdesign.checks import array, doubles, instance, number, one_of, refuse, refusing, rounded_up
 from mechdesign.doubles import TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import fraction, rational, safe_root
@@ -626,14 +626,12 @@ def check_groups(
     """
     if groups is None:
         return None
-    try:
+    with refusing("groups", groups, "must be lists of coordinate indices"):
         given = [np.asarray(g).ravel() for g in groups]
         if any(g.size and g.dtype.kind not in "iu" for g in given):
             raise TypeError
         found = tuple(g.astype(np.int64) for g in given)
         counts = np.bincount(np.concatenate(found), minlength=size)
-    except Exception:  # whatever an object raises when it is read
-        raise DesignError.of("groups", groups, "must be lists of coordinate indices") from None
     refuse(not all(map(len, found)), "groups", groups, "must not hold an empty group")
     refuse(len(counts) > size, "groups", len(counts) - 1, f"is not a coordinate; there are {size}")
     if np.any(counts != 1):

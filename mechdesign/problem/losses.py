@@ -186,11 +186,9 @@ class ExactCosts:
 
     def floats(self) -> Array:
         """The costs as nearest doubles."""
-        try:
+        said = "loss: exceeds what doubles hold at the farthest errors: choose larger units"
+        with DesignError.where(said, OverflowError):
             return np.array([n / self.denominator for n in self.numerators])
-        except OverflowError:
-            said = "loss: exceeds what doubles hold at the farthest errors: choose larger units"
-            raise DesignError(said) from None
 
     def weighted(self, weights: Iterable[int]) -> Fraction:
         """Return the exact sum of costs times weights."""

@@ -164,10 +164,8 @@ class MetricDP(Checked):
         if not isinstance(self.metric, str):
             raise DesignError.of("metric", self.metric, "is a space of listed inputs, those of a Table alone")
         own, other = (checks.array(name, v, ndim=None, empty=True) for name, v in (("x", x), ("y", y)))
-        try:
+        with checks.refusing("y", other.shape, f"must have the shape of x, {own.shape}", ValueError):
             gap = np.abs(own - other)
-        except ValueError:
-            raise DesignError.of("y", other.shape, f"must have the shape of x, {own.shape}") from None
         if self.metric == "absolute":
             return gap
         if ((gap > 0) & (gap < checks.NARROWEST)).any():

@@ -25,7 +25,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import field, integer, one_of, refuse, settle
+from mechdesign.checks import field, integer, one_of, refuse, refusing, settle
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import family
 from mechdesign.evidence.results import Result, SolveReport
@@ -285,10 +285,8 @@ class OPTM(QuantizerDesign, ModelledDesign):
 
 
 def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
-    try:
+    with refusing("box", given, _BOX):
         o, u = (np.array(b, dtype=float) for b in given)
-    except Exception:  # whatever an object raises when it is read
-        raise DesignError.of("box", given, _BOX) from None
     text = f"box has shapes {o.shape}, {u.shape}: both must be ({m - 1}, {m - 1}), triangular"
     DesignError.when(o.shape != (m - 1, m - 1) or u.shape != (m - 1, m - 1), text)
     for n, i in np.argwhere(np.tril(~((o >= 0) & (o <= u)))):

@@ -28,7 +28,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import array, instance, integer, non_negative, number, one_of, refuse
+from mechdesign.checks import array, instance, integer, non_negative, number, one_of, refuse, refusing
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, folded, shown
 from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
@@ -361,11 +361,9 @@ def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.Da
 
 
 def _number(name: str, value: object) -> float:
-    try:
+    allowed = "must be a number: the first line holds the outputs, every other begins with its input"
+    with refusing(name, value, allowed, ValueError):
         return number(name, float(value) if isinstance(value, str) else value)
-    except ValueError:
-        allowed = "must be a number: the first line holds the outputs, every other begins with its input"
-        raise DesignError.of(name, value, allowed) from None
 
 
 def _distinct(name: str, values: Numbers) -> Array:

@@ -65,11 +65,9 @@ def check_inside(values: Array, input_range: tuple[float, float]) -> None:
 
 def doubles(x: Numbers) -> Array:
     """Return inputs as an array of doubles, or raise `DataError` if they are no numbers or would be rounded."""
-    try:
+    with DataError.where(f"x: inputs {FINITE}"):
         given = as_given(x)
         values = as_doubles("x", given)
-    except Exception:  # whatever an object raises when it is read
-        raise DataError(f"x: inputs {FINITE}") from None
     check_preserved("x", given, values)
     return values
 

@@ -637,8 +637,6 @@ def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
                 continue
             if len(found[name]) < at - 2:
                 raise DataError(f"{path}, line {at}: {name} has an empty row above")
-            try:
+            with DataError.where(f"{path}, line {at}: {name} must be a number", ValueError):
                 found[name].append(float(text))
-            except ValueError:
-                raise DataError(f"{path}, line {at}: {name} must be a number") from None
     return {name: x[0] if len(x) == 1 else x for name, x in found.items()}  # type: ignore[misc]

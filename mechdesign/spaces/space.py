@@ -334,11 +334,9 @@ class MetricSpace(Checked):
         >>> MetricSpace.line([5, 0, 1], names=["c", "a", "b"]).ordered(["a", "b", "c"]).points.ravel().tolist()
         [0.0, 1.0, 5.0]
         """
-        try:
+        with checks.refusing("labels", labels, "must be names, numbers or points"):
             keys = list(labels)
             hash(tuple(keys))
-        except Exception:  # whatever an object raises when it is read
-            raise DesignError.of("labels", labels, "must be names, numbers or points") from None
         known, taken = list[Any](self.names), not self.names
         if keys and not isinstance(keys[0], str):
             keys = [label if isinstance(label, tuple) else (label,) for label in keys]
@@ -408,10 +406,8 @@ class MetricSpace(Checked):
 
     def distribution(self, weights: Numbers, *, name: str = "histogram") -> Array:
         """Check histograms, shape (..., n), for non-negative entries and sum 1 within 10⁻⁹, and return them normalised."""
-        try:
+        with DataError.where(f"{name}: must have a number for each point, by its name", DesignError):
             weights = checks.by_label(name, weights, self.names or range(self.size))
-        except DesignError:  # which quotes labels
-            raise DataError(f"{name}: must have a number for each point, by its name") from None
         held = finite(name, weights)
         if held.shape[-1:] != (self.size,) or not held.size:
             raise DataError(f"{name}: must have one entry per point ({self.size})")
@@ -658,17 +654,13 @@ def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Array | float
 
 def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the broadcast of shapes, or raise a `DataError` if they do not fit."""
-    try:
+    with DataError.where(f"{name}: must have leading axes that broadcast", ValueError):
         return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise DataError(f"{name}: must have leading axes that broadcast") from None
 
 
 def _transport(gap: Array, space: MetricSpace) -> Array:
-    try:
+    with MissingExtra.needed("emd", "the earth mover's distance on this space", "POT"):
         import ot
-    except ImportError:
-        raise MissingExtra.of("emd", "the earth mover's distance on this space", "POT") from None
 
     def cost(row: Array) -> float:
         source, sink = np.flatnonzero(row > 0), np.flatnonzero(row < 0)

@@ -66,12 +66,10 @@ from mechdesign.user_level.linear_release import (
 
 def collection(datasets: Any) -> list[Any]:
     """Return the users' collections as a list; a data frame gives its rows."""
-    try:
+    with DataError.where("datasets: must hold one collection of point indices per user"):
         if isinstance(datasets, Mapping):
             raise TypeError
         return list(np.asarray(datasets) if hasattr(datasets, "columns") else datasets)
-    except Exception:  # whatever an object raises when it is read
-        raise DataError("datasets: must hold one collection of point indices per user") from None
 
 
 def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int], model: str) -> Indices:

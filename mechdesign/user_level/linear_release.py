@@ -465,10 +465,8 @@ def alpha_from_semantics(epsilon: Numbers, *, fraction: Numbers, distance: Numbe
     for name, values in held.items():
         refuse((values <= 0).any(), name, values.tolist(), "must be positive")
     refuse((held["fraction"] > 1).any(), "fraction", fraction, "must be at most 1, all of a user's data")
-    try:
+    with checks.refusing("epsilon, fraction, distance", given, "do not fit together", ValueError):
         return checks.positive("alpha", np.min(held["epsilon"] / (held["fraction"] * held["distance"])))
-    except ValueError:
-        raise DesignError.of("epsilon, fraction, distance", given, "do not fit together") from None
 
 
 @serializable("item-privacy")

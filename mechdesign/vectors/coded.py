@@ -89,12 +89,10 @@ def unpacked(data: bytes, count: int, bits: int) -> Indices:
 
 def listed_messages(messages: object) -> list[object]:
     """Return several messages as a list, or raise DataError for a single one or anything else."""
-    try:
+    with DataError.where("messages: must be a list of messages", TypeError):
         if isinstance(messages, (bytes, bytearray, memoryview, str)):
             raise TypeError
         return list(messages)  # type: ignore[call-overload, no-any-return]
-    except TypeError:
-        raise DataError("messages: must be a list of messages") from None
 
 
 class CodedMechanism(Saved, ABC):
@@ -640,10 +638,8 @@ def flower_strategy(
     instance("mechanism", mechanism, CodedMechanism)
     count, most, step = integer("clients", clients, 1), integer("times", times, 1), number("rate", rate)
     source = generator(rng)
-    try:
+    with MissingExtra.needed("flower", "a strategy for Flower", "flwr"):
         common, strategies = import_module("flwr.common"), import_module("flwr.server.strategy")
-    except ImportError:
-        raise MissingExtra.of("flower", "a strategy for Flower", "flwr") from None
 
     def message(result: Any) -> bytes:
         try:

@@ -577,10 +577,8 @@ Flat = dict[str, object]
 
 
 def _torch() -> ModuleType:
-    try:
+    with MissingExtra.needed("torch", "a vector mechanism on tensors", "PyTorch"):
         return import_module("torch")
-    except ImportError:
-        raise MissingExtra.of("torch", "a vector mechanism on tensors", "PyTorch") from None
 
 
 def _answering(mechanism: VectorLaw, clip: bool, rng: Randomness) -> Callable[[Tensor], Tensor]:

@@ -231,10 +231,8 @@ def interval(name: str, value: Any) -> tuple[float, float]:
     (-1.0, 1.0)
     """
     allowed = "must be a pair (lower, upper) of finite numbers, lower < upper"
-    try:
+    with refusing(name, value, allowed):
         low, high = value
-    except Exception:  # whatever an object raises when it is read
-        raise DesignError.of(name, value, allowed) from None
     low, high = number(name, low, allowed), number(name, high, allowed)
     refuse(not low < high, name, value, allowed)
     wide = f"must be at least {NARROWEST:g} wide, so that doubles hold its square"
@@ -368,18 +366,14 @@ def answers(name: str, value: Numbers, coordinates: int | None = None) -> Array:
 
 def read(name: str, value: object) -> npt.NDArray[Any]:
     """Return data as they are given, read once (`as_given`), or raise `DataError`."""
-    try:
+    with DataError.where(f"{name}: {FINITE}"):
         return as_given(value)
-    except Exception:  # whatever an object raises when it is read
-        raise DataError(f"{name}: {FINITE}") from None
 
 
 def finite(name: str, value: Numbers) -> Array:
     """Return data as an array of finite floats of any shape, or raise `DataError`."""
-    try:
+    with DataError.where(f"{name}: {FINITE}", DesignError):
         return array(name, value, ndim=None, empty=True)
-    except DesignError:
-        raise DataError(f"{name}: {FINITE}") from None
 
 
 def check_preserved(name: str, given: npt.NDArray[Any], found: Array) -> None:
@@ -440,13 +434,11 @@ def generator(rng: Randomness) -> np.random.Generator:
     >>> int(generator(0).integers(10)) == int(generator(np.random.default_rng(0)).integers(10))
     True
     """
-    try:
+    with refusing("rng", rng, "must be a seed or a numpy.random.Generator", TypeError, ValueError):
         if rng is not None and no_numbers(rng):
             raise TypeError
         # default_rng reads an np.matrix row by row for ever; as an array it does not
         return np.random.default_rng(np.asarray(rng) if isinstance(rng, np.ndarray) else rng)
-    except (TypeError, ValueError):
-        raise DesignError.of("rng", rng, "must be a seed or a numpy.random.Generator") from None
 
 
 def settle(self: object, **values: object) -> None:
@@ -536,10 +528,8 @@ def _declared(kind: type) -> list[tuple[str, Callable[[str, object], object], bo
 
 def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
     """Return `given` as integer rows of one length, none of them all zero, or raise a `DesignError`."""
-    try:
+    with refusing(name, given, "must be rows of integers"):
         rows = tuple(tuple(map(operator.index, row)) for row in given)
-    except Exception:  # whatever an object raises when it is read
-        raise DesignError.of(name, given, "must be rows of integers") from None
     if (
         len({len(row) for row in rows}) != 1
         or not rows[0]
@@ -567,11 +557,10 @@ def frozen_parts(law: FrozenLaw) -> tuple[Any, tuple[float, ...], float, float]:
     DesignError
         Something else, or a law with arrays for parameters.
     """
-    try:
+    wanted = "must be a frozen scipy.stats distribution"
+    with refusing("law", law, wanted, AttributeError, TypeError, ValueError):
         shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
         return law.dist, tuple(map(float, shapes)), float(loc), float(scale)
-    except (AttributeError, TypeError, ValueError):
-        raise DesignError.of("law", law, "must be a frozen scipy.stats distribution") from None
 
 
 cached_parts = functools.lru_cache(maxsize=256)(frozen_parts)

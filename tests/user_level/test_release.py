@@ -171,16 +171,16 @@ def test_chernoff_holds_for_the_worst_coupling_and_is_solved_tightly(share, samp
     reduction = SamplingReduction(1.0, share * diameter, samples, failure, diameter=diameter)
     a = reduction.stretched / diameter
     assert share < a <= 1
+    loss = pytest.approx(a * diameter)  # of draws that far apart, at α = 1
+    assert reduction.guarantee.at(share * diameter) == (loss, 0 if a == 1 else failure)
     if a == 1:
         assert samples * math.log(1 / share) <= math.log(1 / failure) * (1 + 1e-9)
-        assert reduction.guarantee.delta == 0
         return
     # Distances 0 or the diameter: the sum is binomial, and its exact tail from a on is within the failure.
     assert stats.binom.sf(math.ceil(a * samples * (1 + 1e-12)) - 1, samples, share) <= failure * (1 + 1e-9)
     kl = a * math.log(a / share) + (1 - a) * math.log1p((share - a) / (1 - share))
     assert math.exp(-samples * kl) <= failure * (1 + 1e-9)
     assert kl * samples == pytest.approx(math.log(1 / failure), rel=1e-6, abs=1e-6)
-    assert reduction.guarantee.delta == failure
 
 
 # -- Item-wise release: the object's own guarantee against exact divergences, calibration both ways, sampling, errors

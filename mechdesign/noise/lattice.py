@@ -554,6 +554,7 @@ def refined(
     cells: int | None = None,
     max_cells: int = 64,
     known: bool = False,
+    bounds_alone: bool = False,
 ) -> Iterator[Law | Bound]:
     """Yield bound and law on lattices that become twice as fine, and wider where mass lies beyond their reach.
 
@@ -569,6 +570,8 @@ def refined(
     max_cells : int
     known : bool
         Whether a law is known: then a lattice that is too large ends the search without an error.
+    bounds_alone : bool
+        Whether the laws come from elsewhere.
     """
     n, window = cells or 1, reach(question)
     for attempt in range(14):
@@ -584,7 +587,12 @@ def refined(
             hidden = lattice.hidden
             yield (bound := lattice.bound())
             wider = hidden * lattice.farthest > max(clock.gap / 10, 1e-9) * bound.value
-            yield lattice.law()
+            if bounds_alone:
+                wider = (
+                    wider or not bound.value
+                )  # doubles did not resolve this program, and may resolve another
+            else:
+                yield lattice.law()
             known = True
         except InfeasibleError as error:  # one pair may need slow decay, another little mass far out
             if len(question.points) == 1:

@@ -39,6 +39,7 @@ import pandas as pd
 from mechdesign.checks import instance, integer, refuse
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -77,6 +78,10 @@ DISCRETE = ("discrete_laplace", "discrete_gaussian")
 """Families for whole numbers."""
 CLOSED = ("gaussian", "laplace", *DISCRETE)
 """Families with a closed form: evaluated even when time is up, Laplace noise for several numbers then as pure noise."""
+_UNSEEN = 5e-9
+"""A δ of one of several pairs that programs in doubles, with their margins, do not tell from 0."""
+_STEEP = 14.0
+"""An ε of one of several pairs beyond which programs in doubles do not resolve its odds."""
 
 
 def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
@@ -383,6 +388,9 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         refuse(self.integer and cells is not None, "cells", cells, "is for numbers that are not whole")
         known = self.given_loss.polynomial and cells is None and self.alone
         yield from ranked(started(self, starts or {}))
+        strict = self._stricter() if cells is None else []
+        for question in strict:
+            yield from self._kept_by(question, clock, solver, max_cells)
         uniform = self.points[0][0] == 0 < self.points[0][1] and len(self.points) == 1
         if uniform and self.integer:
             # uniform noise on Δ/η whole numbers, of total variation η
@@ -404,8 +412,45 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         if not (known and self.delta < (1e-8 if self.integer else 1e-7)):
             if self.integer:
                 cells = max_cells = self.change
-            yield from refined(self, clock, solver, cells=cells, max_cells=max_cells, known=known)
+            yield from refined(
+                self,
+                clock,
+                solver,
+                cells=cells,
+                max_cells=max_cells,
+                known=known or bool(strict),
+                bounds_alone=bool(strict),
+            )
         yield from stairs if later else ()
+
+    def _stricter(self) -> list[OptimalNoise]:
+        """Return questions whose answers keep all pairs, where programs in doubles do not resolve the pairs themselves.
+
+        A δ below `_UNSEEN` counts as 0 there, and an ε above `_STEEP` as that; where every ε is above it, noise for the least ε and the least δ keeps all pairs.
+        """
+        if len(self.points) == 1:
+            return []
+        seen = [(min(e, _STEEP), d if not e or d >= _UNSEEN else 0.0) for e, d in self.points]
+        kept = [p for p in {*seen} if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in seen)]
+        found: list[Pointwise] = [TradeOff(tuple(kept))] if seen != [*self.points] else []
+        positive, least = min((e for e, _ in self.points if e), default=0.0), min(d for _, d in self.points)
+        if positive > _STEEP:
+            found.append(ApproximateDP(positive, least) if least else PureDP(positive))
+        return [replace(self, privacy=privacy) for privacy in found]
+
+    def _kept_by(
+        self, question: OptimalNoise, clock: Clock, solver: str | None, max_cells: int
+    ) -> Iterator[Law]:
+        """Yield the answers to a stricter question that keep this one, up to the gap or for half of the time."""
+        value, bound, rest = math.inf, 0.0, clock.left / 2
+        for found in question.improve(clock, solver=solver, max_cells=max_cells):
+            if isinstance(found, Bound):
+                bound = max(bound, found.value)
+            elif proofs.Certificate(self, found.mechanism, found.value, None, found.proofs).verify():
+                value = min(value, found.value)
+                yield found
+            if bound >= (1 - clock.gap) * value or clock.left < rest:
+                return
 
     def certified(self, law: Law, clock: Clock) -> Law:
         """Check a named law, which the accounting on another grid may refuse; laws on cells were made private."""

@@ -17,6 +17,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps
+from mechdesign.problem.privacy import parts_of
 from mechdesign.verifier.verify import verify
 from tests.programs import least_noise
 
@@ -135,6 +136,23 @@ def test_the_bound_of_real_noise_is_that_of_its_lattice(pairs: list, pure: bool)
     result = md.OptimalNoise(md.TradeOff(asked)).solve(cells=2)
     least = least_noise(np.abs(np.arange(-150, 151)) / 2, asked, range(1, 3))
     assert least * (1 - 1e-3) <= result.lower_bound <= least * (1 + 1e-7) <= result.value
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(2.5, 4e-6), (7, 8e-11)],
+        [(0, 0.35), (20.7, 2.5e-12), (70, 8e-16)],
+        [(0, 0.4), (0.9, 3e-10), (2, 4e-15)],
+    ],
+)
+def test_pairs_that_doubles_do_not_resolve_are_met_by_stricter_ones(pairs: list) -> None:
+    result = md.OptimalNoise(md.TradeOff(pairs), 2, "squared", integer=True).solve()
+    alone = [
+        md.OptimalNoise(part, 2, "squared", integer=True).solve() for part in parts_of(md.TradeOff(pairs))
+    ]
+    assert result.gap < 1e-5 and accepted(result)
+    assert result.lower_bound >= max(one.lower_bound for one in alone) * (1 - 1e-5)
 
 
 def test_uniform_noise_is_best_for_an_advantage() -> None:

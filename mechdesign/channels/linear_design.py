@@ -107,7 +107,8 @@ class LocalWorkload(Design):
     McKenna, Maity, Mazumdar and Miklau (2020), *A workload-adaptive mechanism for linear queries under local differential privacy*, search the
     same tables by gradient descent, without a bound. The program, its optimum and the bound are [new]. For histograms subset selection is
     optimal, a `SubsetReport`, by a theorem (`histogram_bound`). For other questions on up to 16 categories all
-    :math:`2^k` rays are priced and the gap closes; beyond, the bound is that of a relaxation: ask for a `gap` of .01.
+    :math:`2^k` rays are priced and the gap closes (of the worst case up to ε = 6), unless two categories count alike in every answer: join
+    these. Beyond, the bound is that of a relaxation: ask for a `gap` of .01.
 
     Examples
     --------

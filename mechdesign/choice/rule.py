@@ -69,83 +69,6 @@ _LOG2 = math.log(2)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
-def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
-    r"""Return the probability of each single candidate, for groups of candidates with equal gaps to the best.
-
-    Permute-and-flip: :math:`p_r \int_0^1 \prod_{m \ne r} (1 - p_m t)\,dt` with :math:`p = e^{-c d}`, by 32 Gauss–Legendre nodes on each
-    of the intervals :math:`[2^{-j-1}, 2^{-j}]`, on which the integrand is a polynomial that either falls slowly or is negligible. Report noisy max:
-    :math:`\int f(z + c d_r) \prod_{m \ne r} F(z + c d_m)\,dz` with density f and distribution F of Laplace noise, between the kinks in steps of at most 4.
-
-    Parameters
-    ----------
-    rule : str
-    gaps, counts : arrays, shape (..., groups)
-        d, and the number of candidates that have it.
-    rate : float
-        c.
-
-    Examples
-    --------
-    >>> chances(PERMUTE, np.array([0.0, 1.0]), np.ones(2), math.log(2)).round(9).tolist()
-    [0.75, 0.25]
-    """
-    behind = rate * gaps
-    alive = np.exp(-behind)
-    if rule == EXPONENTIAL:
-        return np.asarray(alive / (counts * alive).sum(axis=-1, keepdims=True))
-    size = float(counts.sum(axis=-1).max())
-    found = np.zeros(np.broadcast_shapes(gaps.shape, counts.shape))
-    for left, right in itertools.pairwise(_edges(rule, behind, size)):
-        for node, weight in zip(_NODES, _WEIGHTS):
-            t = left + (right - left) * (node + 1) / 2
-            if rule == PERMUTE:
-                density, below = alive, np.log1p(-alive * t)
-            else:
-                half = np.exp(-np.abs(t + behind)) / 2
-                density, below = half, np.where(t + behind < 0, -np.abs(t + behind) - _LOG2, np.log1p(-half))
-            others = (counts * below).sum(axis=-1, keepdims=True) - below
-            found += weight * (right - left) / 2 * density * np.exp(others)
-    return found
-
-
-def _edges(rule: str, behind: Array, size: float) -> list[float]:
-    """Return the ends of the intervals on which the integrand is smooth."""
-    if rule == PERMUTE:
-        return [0.0, *np.ldexp(1.0, -np.arange(7 + math.ceil(math.log2(size + 1)), -1, -1)).tolist()]
-    top = math.ceil(math.log(size)) + 40.0
-    kinks = -behind[behind < 40]
-    return np.unique(np.concatenate([np.arange(-40, top + 4, 4), kinks])).tolist()  # type: ignore[no-any-return]
-
-
-def worst_regret(rule: str, candidates: int, rate: float) -> tuple[float, float]:
-    r"""Return the largest expected regret if all candidates but the best have the same gap, and that gap.
-
-    For permute-and-flip and the exponential mechanism no scores have more (McKenna and Sheldon 2020, Proposition 4): at the gap u/c with :math:`p = e^{-u}` it is
-    :math:`\frac u c \bigl(1 - \frac{1 - (1 - p)^k}{k p}\bigr)` and :math:`\frac u c \frac{(k - 1) p}{1 + (k - 1) p}`. For report noisy max this is not proved.
-
-    Examples
-    --------
-    >>> [round(worst_regret(rule, 2, 1.0)[0], 6) for rule in RULES]
-    [0.18394, 0.278465, 0.293468]
-    """
-
-    def regret(u: float) -> float:
-        alive = math.exp(-u)
-        if rule == EXPONENTIAL:
-            return u * (candidates - 1) * alive / (1 + (candidates - 1) * alive)
-        if rule == NOISY_MAX:
-            return u * float(1 - chances(rule, np.array([0.0, u]), np.array([1.0, candidates - 1.0]), 1.0)[0])
-        best = -math.expm1(candidates * math.log1p(-alive)) / (candidates * alive) if u else 1 / candidates
-        return u * (1 - best)
-
-    top = math.log(candidates) + 3.0
-    found = optimize.minimize_scalar(
-        lambda u: -regret(u), bounds=(1e-9, top), method="bounded", options={"xatol": 1e-10}
-    )
-    u = float(found.x)
-    return regret(u) * (1 + 1e-12) / rate, u / rate
-
-
 def names_of(name: str, value: Any) -> int | tuple[str, ...]:
     """Return the number of candidates, or their names."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
@@ -359,6 +282,83 @@ def _gaps(scores: npt.NDArray[Any]) -> Array:
     """Return the gaps to the largest score, infinite beyond doubles."""
     with np.errstate(over="ignore"):
         return np.asarray(scores.max() - scores, dtype=float)
+
+
+def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
+    r"""Return the probability of each single candidate, for groups of candidates with equal gaps to the best.
+
+    Permute-and-flip: :math:`p_r \int_0^1 \prod_{m \ne r} (1 - p_m t)\,dt` with :math:`p = e^{-c d}`, by 32 Gauss–Legendre nodes on each
+    of the intervals :math:`[2^{-j-1}, 2^{-j}]`, on which the integrand is a polynomial that either falls slowly or is negligible. Report noisy max:
+    :math:`\int f(z + c d_r) \prod_{m \ne r} F(z + c d_m)\,dz` with density f and distribution F of Laplace noise, between the kinks in steps of at most 4.
+
+    Parameters
+    ----------
+    rule : str
+    gaps, counts : arrays, shape (..., groups)
+        d, and the number of candidates that have it.
+    rate : float
+        c.
+
+    Examples
+    --------
+    >>> chances(PERMUTE, np.array([0.0, 1.0]), np.ones(2), math.log(2)).round(9).tolist()
+    [0.75, 0.25]
+    """
+    behind = rate * gaps
+    alive = np.exp(-behind)
+    if rule == EXPONENTIAL:
+        return np.asarray(alive / (counts * alive).sum(axis=-1, keepdims=True))
+    size = float(counts.sum(axis=-1).max())
+    found = np.zeros(np.broadcast_shapes(gaps.shape, counts.shape))
+    for left, right in itertools.pairwise(_edges(rule, behind, size)):
+        for node, weight in zip(_NODES, _WEIGHTS):
+            t = left + (right - left) * (node + 1) / 2
+            if rule == PERMUTE:
+                density, below = alive, np.log1p(-alive * t)
+            else:
+                half = np.exp(-np.abs(t + behind)) / 2
+                density, below = half, np.where(t + behind < 0, -np.abs(t + behind) - _LOG2, np.log1p(-half))
+            others = (counts * below).sum(axis=-1, keepdims=True) - below
+            found += weight * (right - left) / 2 * density * np.exp(others)
+    return found
+
+
+def _edges(rule: str, behind: Array, size: float) -> list[float]:
+    """Return the ends of the intervals on which the integrand is smooth."""
+    if rule == PERMUTE:
+        return [0.0, *np.ldexp(1.0, -np.arange(7 + math.ceil(math.log2(size + 1)), -1, -1)).tolist()]
+    top = math.ceil(math.log(size)) + 40.0
+    kinks = -behind[behind < 40]
+    return np.unique(np.concatenate([np.arange(-40, top + 4, 4), kinks])).tolist()  # type: ignore[no-any-return]
+
+
+def worst_regret(rule: str, candidates: int, rate: float) -> tuple[float, float]:
+    r"""Return the largest expected regret if all candidates but the best have the same gap, and that gap.
+
+    For permute-and-flip and the exponential mechanism no scores have more (McKenna and Sheldon 2020, Proposition 4): at the gap u/c with :math:`p = e^{-u}` it is
+    :math:`\frac u c \bigl(1 - \frac{1 - (1 - p)^k}{k p}\bigr)` and :math:`\frac u c \frac{(k - 1) p}{1 + (k - 1) p}`. For report noisy max this is not proved.
+
+    Examples
+    --------
+    >>> [round(worst_regret(rule, 2, 1.0)[0], 6) for rule in RULES]
+    [0.18394, 0.278465, 0.293468]
+    """
+
+    def regret(u: float) -> float:
+        alive = math.exp(-u)
+        if rule == EXPONENTIAL:
+            return u * (candidates - 1) * alive / (1 + (candidates - 1) * alive)
+        if rule == NOISY_MAX:
+            return u * float(1 - chances(rule, np.array([0.0, u]), np.array([1.0, candidates - 1.0]), 1.0)[0])
+        best = -math.expm1(candidates * math.log1p(-alive)) / (candidates * alive) if u else 1 / candidates
+        return u * (1 - best)
+
+    top = math.log(candidates) + 3.0
+    found = optimize.minimize_scalar(
+        lambda u: -regret(u), bounds=(1e-9, top), method="bounded", options={"xatol": 1e-10}
+    )
+    u = float(found.x)
+    return regret(u) * (1 + 1e-12) / rate, u / rate
 
 
 Asked = PureDP | ApproximateDP | ZeroConcentratedDP

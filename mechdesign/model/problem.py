@@ -495,7 +495,7 @@ class Problem(ModelledDesign):
 
     @property
     def unchanged(self) -> bool:
-        """Whether the problem still is its design's model; it is, as it has no parameters."""
+        """Whether the problem still is its design's model: always, as it has no parameters."""
         return not self.parameters
 
     def problem(self) -> Problem:

@@ -380,7 +380,7 @@ def release_words(noise: AdditiveNoise) -> str:
 
 
 def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
-    """Return whether noise is for the query and of the family, and of its shape if only the scale is free."""
+    """Return whether noise answers the query with a law of the family, which has the family's shape if only the scale is free."""
     asked = (design.sensitivity, design.dimension, design.rounds, design.sampling_rate)
     same = (noise.sensitivity, noise.dimension, noise.rounds, noise.sampling_rate) == asked
     dist, shapes, _, _ = frozen_parts(noise.law)

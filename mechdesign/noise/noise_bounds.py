@@ -301,7 +301,7 @@ class StaircaseMultipliers:
     def _highest_point(
         self, constant: Fraction, first: Fraction, second: Fraction, fall: Fraction
     ) -> tuple[Fraction, float]:
-        """Return the same as `highest` for points: mass sent less mass received increases in the level, linearly between two signs of G."""
+        """Return what `highest` returns, for points: mass sent less mass received increases in the level, linearly between two signs of G."""
 
         def at(level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
             return constant - fall * level, first, second

@@ -288,7 +288,7 @@ class AllChanges:
 
     @property
     def rarer(self) -> bool:
-        """Whether changes of a mix may be rarer than their shares, and larger: for Laplace noise where few coordinates change under L₂."""
+        """Whether a mix states how often each coordinate changes apart from how much: for Laplace noise where few coordinates change under L₂."""
         return self.l0 is not None and self.l2 is not None and self.exponent == 1
 
     def bound_rows(self) -> list[Row]:
@@ -337,7 +337,7 @@ class AllChanges:
     # Budget consumed ------------------------------------------------------------------------------------------
 
     def prices(self, scales: Array) -> Prices | None:
-        """Return the best prices at these scales under one row that is linear in the shares; None under other rows."""
+        """Return the best prices at these scales if there is one bound and it is linear in the shares; else None."""
         (row, *others), keep = self.bound_rows(), self.sizes > 0
         if others or row.degree == 2:
             return None

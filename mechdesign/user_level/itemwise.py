@@ -63,30 +63,6 @@ from mechdesign.user_level.linear_release import (
     checked_users,
 )
 
-
-def collection(datasets: Any) -> list[Any]:
-    """Return the users' collections as a list; a data frame gives its rows."""
-    with DataError.where("datasets: must hold one collection of point indices per user"):
-        if isinstance(datasets, Mapping):
-            raise TypeError
-        return list(np.asarray(datasets) if hasattr(datasets, "columns") else datasets)
-
-
-def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int], model: str) -> Indices:
-    """Return point indices of shape (users, items) centrally, (…, items) locally, or raise DataError."""
-    if not hasattr(datasets, "dtype"):
-        datasets = collection(datasets)
-        if len({len(row) for row in datasets if isinstance(row, (list, tuple)) or np.ndim(row)}) > 1:
-            raise DataError(
-                "datasets: users hold different numbers of items, but a bounded mechanism needs "
-                "equal sizes; draw the same number from each with SamplingReduction(...).sample(datasets)"
-            )
-    items = space.indices(datasets, name="datasets")
-    expected, got = (shape, items.shape) if model == "central" else (shape[1:], items.shape[-1:])
-    DataError.when(got != expected or items.ndim > 2, f"datasets: must have shape {expected}: users, items")
-    return items
-
-
 _TRIED, _TRIES = 400, 10
 """Most points of a space for which further channels are tried to enlarge α₀, and most of these channels."""
 _ENOUGH = 0.99  # share of the requested α at which no further channel is tried
@@ -291,6 +267,29 @@ class ItemwiseRelease(Checked, Drawn):
         return pd.DataFrame(
             [(name, *row) for name, row in rows.items()], columns=["accounting", "item_alpha", "alpha"]
         )
+
+
+def collection(datasets: Any) -> list[Any]:
+    """Return the users' collections as a list; a data frame gives its rows."""
+    with DataError.where("datasets: must hold one collection of point indices per user"):
+        if isinstance(datasets, Mapping):
+            raise TypeError
+        return list(np.asarray(datasets) if hasattr(datasets, "columns") else datasets)
+
+
+def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int], model: str) -> Indices:
+    """Return point indices of shape (users, items) centrally, (…, items) locally, or raise DataError."""
+    if not hasattr(datasets, "dtype"):
+        datasets = collection(datasets)
+        if len({len(row) for row in datasets if isinstance(row, (list, tuple)) or np.ndim(row)}) > 1:
+            raise DataError(
+                "datasets: users hold different numbers of items, but a bounded mechanism needs "
+                "equal sizes; draw the same number from each with SamplingReduction(...).sample(datasets)"
+            )
+    items = space.indices(datasets, name="datasets")
+    expected, got = (shape, items.shape) if model == "central" else (shape[1:], items.shape[-1:])
+    DataError.when(got != expected or items.ndim > 2, f"datasets: must have shape {expected}: users, items")
+    return items
 
 
 def default_channel(space: MetricSpace, item_alpha: float, deadline: Deadline) -> Response:

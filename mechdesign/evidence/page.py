@@ -23,13 +23,12 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib import metadata, resources
 from numbers import Real
-from types import NoneType
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import instance, refusing
+from mechdesign.checks import Checked, field, instance, refusing
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.digits import as_latex, folded, shown, width
 from mechdesign.evidence.files import check_writable, write_whole
@@ -51,7 +50,7 @@ _MARKED = {"proved", "recomputed", "claimed"}
 
 
 @dataclass(frozen=True, eq=False)
-class Section:
+class Section(Checked):
     """A part of a page, under a heading of its own; its contents appear in the order of the parameters.
 
     Parameters
@@ -84,26 +83,22 @@ class Section:
     'Error'
     """
 
-    title: str
-    text: str = ""
-    table: pd.DataFrame | None = None
+    title: str = field(str)
+    text: str = field(str, default="")
+    table: pd.DataFrame | None = field(pd.DataFrame, default=None)
     figure: Callable[[], Figure] | None = None
-    caption: str = ""
-    alt: str = ""
-    file: tuple[str, str] | None = None
-    code: str = ""
+    caption: str = field(str, default="")
+    alt: str = field(str, default="")
+    file: tuple[str, str] | None = field(tuple, default=None)
+    code: str = field(str, default="")
     rows: int = 200
     digits: int = 6
     markdown: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("title", "text", "caption", "alt", "code"):
-            instance(name, getattr(self, name), str)
-        instance("table", self.table, pd.DataFrame, NoneType)
+    def _post_check(self) -> None:
         if self.figure is not None and not callable(self.figure):
             raise DesignError.of("figure", self.figure, "must be a function that returns a matplotlib Figure")
-        parts = instance("file", self.file, tuple, NoneType)
-        if parts is not None and [type(part) for part in parts] != [str, str]:
+        if self.file is not None and [type(part) for part in self.file] != [str, str]:
             raise DesignError.of("file", self.file, "must be a pair: the file's name and its text")
 
 

@@ -8,15 +8,14 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import field, fields
+from dataclasses import fields
 from importlib import metadata
-from types import NoneType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import instance, refuse, refusing
+from mechdesign.checks import Checked, field, refuse, refusing
 from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import Attack, TradeOff, share
@@ -104,8 +103,14 @@ def quantile(errors: Array, weights: Array) -> float:
     return float(errors.ravel()[order][min(int(np.searchsorted(below, 0.95 * below[-1])), errors.size - 1)])
 
 
+def _word(name: str, value: object, words: type[enum.StrEnum]) -> enum.StrEnum:
+    """Return the member of `words` with this value, or raise DesignError."""
+    with refusing(name, value, f"must be one of {[word.value for word in words]}"):
+        return words(str(value))
+
+
 @serializable("solve-report")
-class SolveReport:
+class SolveReport(Checked):
     """How a result was computed.
 
     Parameters
@@ -124,7 +129,7 @@ class SolveReport:
     """
 
     solver: str
-    status: Status = Status.OPTIMAL
+    status: Status = field(check=_word, words=Status, default=Status.OPTIMAL)
     seconds: float = 0.0
     build_seconds: float = 0.0
     variables: int | None = None
@@ -132,9 +137,6 @@ class SolveReport:
     iterations: int | None = None
     requested: str | None = None
     fallbacks: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "status", _word("status", self.status, Status))
 
     @classmethod
     def of(cls, solution: object) -> SolveReport:
@@ -154,7 +156,7 @@ class SolveReport:
 
 
 @serializable("result", eq=False)
-class Result(Exportable):
+class Result(Checked, Exportable):
     """Mechanism with its evidence, as every design returns it.
 
     Design and mechanism supply what only they know (the question in words, the table of constraints, the picture);
@@ -191,23 +193,17 @@ class Result(Exportable):
     mechanism: Any
     value: float
     lower_bound: float | None = None
-    solver_report: SolveReport = field(default_factory=lambda: SolveReport("none"))
+    solver_report: SolveReport = field(SolveReport, default=SolveReport("none"))
     notes: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
-    duals: pd.DataFrame | None = None
-    table: pd.DataFrame | None = None
-    asked_gap: float | None = None
-    bound_class: Scope | None = None
+    duals: pd.DataFrame | None = field(pd.DataFrame, default=None)
+    table: pd.DataFrame | None = field(pd.DataFrame, default=None)
+    asked_gap: float | None = field(float, int, default=None)
+    bound_class: Scope | None = field(check=_word, words=Scope, default=None)
 
-    def __post_init__(self) -> None:
-        instance("solver_report", self.solver_report, SolveReport)
-        instance("asked_gap", self.asked_gap, float, int, NoneType)
+    def _post_check(self) -> None:
         if not 0 <= (self.asked_gap or 0) < math.inf:
             raise DesignError.of("asked_gap", self.asked_gap, "must be at least 0, and finite")
-        if self.bound_class is not None:
-            object.__setattr__(self, "bound_class", _word("bound_class", self.bound_class, Scope))
-        for name in ("duals", "table"):
-            instance(name, getattr(self, name), pd.DataFrame, NoneType)
         refuse(not hasattr(self.design, "solve"), "design", self.design, "must be a design")
         proofs.check_proofs(self.proofs)
 
@@ -476,12 +472,6 @@ class Result(Exportable):
 
 
 OF_SEARCH = 'rows "model: …" of the audit are stated by the search, and not checked'
-
-
-def _word(name: str, value: object, words: type[enum.StrEnum]) -> enum.StrEnum:
-    """Return the member of `words` with this value, or raise DesignError."""
-    with refusing(name, value, f"must be one of {[word.value for word in words]}"):
-        return words(str(value))
 
 
 class Audit(pd.DataFrame):  # type: ignore[misc]  # pandas has no types

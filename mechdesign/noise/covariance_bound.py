@@ -38,7 +38,7 @@ from flint import fmpq_mat
 from scipy import sparse
 
 from mechdesign.accounting.profile import gaussian_most
-from mechdesign.checks import array, instance, refuse
+from mechdesign.checks import Checked, array, field, instance, refuse
 from mechdesign.doubles import TINY, UNIT
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import rational
@@ -244,7 +244,7 @@ class DeclaredCovariance(Linear):
 
 
 @serializable("covariance-bound", eq=False)
-class CovarianceBound(Proof):
+class CovarianceBound(Checked, Proof):
     r"""No covariance within the rows costs less than :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu k` (`rigorous`).
 
     Multipliers :math:`\nu` of own rows :math:`\operatorname{tr}(G S) + k \le 0` shift the weights of the loss, V' = V + Σ ν G, and X has
@@ -263,15 +263,13 @@ class CovarianceBound(Proof):
     """
 
     multipliers: tuple[Fraction, ...]
-    roots: Array
-    factor: Array
-    contraction: Array
+    roots: Array = field(check=array, empty=True)
+    factor: Array = field(check=array, ndim=2, empty=True)
+    contraction: Array = field(check=array, ndim=2, empty=True)
 
     speaks_of = ("lower bound",)
 
-    def __post_init__(self) -> None:
-        for name, ndim in (("roots", 1), ("factor", 2), ("contraction", 2)):
-            array(name, getattr(self, name), ndim=ndim, empty=True)
+    def _post_check(self) -> None:
         allowed = "factor: must be a matrix, with a column of the contraction for each of its rows"
         DesignError.when(self.contraction.shape != (len(self.roots), len(self.factor)), allowed)
 

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 
-from mechdesign.checks import instance, refuse
+from mechdesign.checks import Checked, field, instance, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, fraction, round_down, round_up
@@ -472,7 +472,7 @@ def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[floa
 
 
 @serializable("quantizer-dual-bound", eq=False)
-class DualBound(Proof):
+class DualBound(Checked, Proof):
     """Theorem: lines below the loss, averaged over the inputs, bound the loss of every mechanism (`dual_pieces`).
 
     Parameters
@@ -482,13 +482,10 @@ class DualBound(Proof):
         Moments of a prior that is not rational, on the multipliers' intervals of inputs.
     """
 
-    duals: DualPieces
+    duals: DualPieces = field(DualPieces)
     moments: PriorMoments | None = None
 
     speaks_of = ("lower bound",)
-
-    def __post_init__(self) -> None:
-        instance("duals", self.duals, DualPieces)
 
     @classmethod
     def of(cls, design: QuantizerDesign, duals: DualPieces) -> DualBound:

@@ -609,9 +609,15 @@ class ShapeSearch:
         -------
         shape, scale : float
         """
+        failed: SolverError | None = None
         for start in starts:
-            if self.value(start) > 30 * min(cost for cost, _ in self.known.values()):
-                break  # shapes that follow are worse still
+            try:
+                if self.value(start) > 30 * min(cost for cost, _ in self.known.values()):
+                    break  # shapes that follow are worse still
+            except SolverError as error:  # another shape may have a scale that meets the requirement
+                failed = error
+        if failed and not self.known:
+            raise failed
         shapes = sorted(self.known)
         i = min(range(len(shapes)), key=lambda j: self.known[shapes[j]][0])
         self.spread = math.sqrt(law_variance(self.make(shapes[i], self.known[shapes[i]][1])))

@@ -71,6 +71,7 @@ def test_a_law_keeps_all_points_and_one_of_them_binds(pairs: list, eta: float) -
         ("staircase", md.MembershipAdvantage(0.3), {}),
         ("truncated_laplace", md.MembershipAdvantage(0.1), {}),
         ("truncated_laplace", md.TradeOff([(0, 0.5), (1, 1e-6)]), {}),
+        ("truncated_laplace", md.TradeOff([(0, 0.5), (0.3, 3e-12)]), {"dimension": 2}),
         pytest.param("laplace", TWO, {"dimension": 3}, marks=pytest.mark.slow),
         pytest.param(
             "discrete_laplace", md.MembershipAdvantage(0.3), {"dimension": 3}, marks=pytest.mark.slow

@@ -425,10 +425,18 @@ class Search:
         closed = all(item.closed(order) for items in self.slots for item in items)
         xtol = 1e-14 if one or closed else _PRICED
         chosen, prices = self.settled(order, xtol, deadline)
-        kept = {id(item): [item] for item, _ in chosen}
-        alone = replace(self, slots=[kept[id(item)] for item, _ in chosen])
-        self._found[order] = alone.settled(order, xtol, deadline, None if one else prices)[0], prices
+        filled = []
+        for side in self._sides(chosen, prices, order, 1e-6):
+            kept = {id(item): [item] for item, _ in side}
+            alone = replace(self, slots=[kept[id(item)] for item, _ in side])
+            filled.append(alone.settled(order, xtol, deadline, None if one else prices)[0])
+        self._found[order] = min(filled, key=self.cost), prices
         return self._found[order]
+
+    def _sides(self, chosen: list[Choice], prices: Array, order: float, step: float) -> list[list[Choice]]:
+        """Return the choices at these prices, and those at slightly lower ones if items change there: either may cost less when it exhausts the budget."""
+        other = self.at(prices * (1 - step), order)[0]
+        return [chosen] if items_of(other) == items_of(chosen) else [chosen, other]
 
     def bound(self, prices: Array, order: float) -> float:
         """Return a lower bound of the cost of all choices within the budget, at these prices or at none, in doubles."""
@@ -454,7 +462,8 @@ class Search:
                         found.append(alone.separable(math.inf, deadline)[0])
                 searched = replace(self, slots=slots, spare=bool(found))
                 with suppress(SolverError):
-                    found.append(searched.settled(start, 1e-9 if normal else WIDTH, deadline)[0])
+                    chosen, prices = searched.settled(start, 1e-9 if normal else WIDTH, deadline)
+                    found += searched._sides(chosen, prices, start, 2 * WIDTH)
                 step()
         best = min(found, key=self.cost)
         if len(self.chains) == 1 and not self.pure(best) and not deadline.passed:

@@ -297,6 +297,17 @@ def test_disjoint_groups_each_take_what_the_others_leave():
     assert both.certificate.verify()
 
 
+@pytest.mark.parametrize("budget", [md.PureDP(0.1), md.ApproximateDP(0.1, 1e-6)])
+def test_several_clips_cost_no_more_than_the_best_alone(budget):
+    law, weights = md.clipped(stats.gamma(2.0), 0, 60), {"spent": 1.0, "people": 0.0083}
+
+    def cost(*clips):
+        tasks = {"spent": md.Sum(clips, values=law, n=100), "people": md.Count()}
+        return md.Plan(tasks, budget, weights, rounds=6).solve().value
+
+    assert cost(0.338, 0.998, 10.26) <= 1.001 * min(cost(0.338), cost(0.998), cost(10.26))
+
+
 def test_the_clip_is_chosen_by_the_law_of_the_values():
     law, n = md.clipped(stats.expon(), 0, 60), 1000
     clips = np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])

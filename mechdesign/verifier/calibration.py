@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -262,7 +263,7 @@ def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | Non
     return min(parts)
 
 
-WIDTH = 16
+WIDTH = 8
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
 MOST_LOSSES, MOST_SHIFTS = 10**9, 64
 SMALL = Decimal(2) ** -16
@@ -322,7 +323,7 @@ class Term(NamedTuple):
         """Cells of the loss of a round that sees everybody, and the mass whose loss is infinite; the sampled one's share of ε."""
         bend = self.before(share)
         if len(self.shifts) == self.shifts[0][1] == 1:
-            return self.outcomes(grid, self.shifts[0][0], bend)
+            return self.outcomes(grid, self.shifts[0][0], bend, self.rate)
         whole, origin = composed(grid, [self._replace(rounds=1)], bend)
         while len(whole.masses) > grid.points // 4:
             whole = grid.coarser(whole)
@@ -348,8 +349,10 @@ class Term(NamedTuple):
         cells, infinite = self.outcomes(grid, shift, bend)
         return grid.losses(from_origin(cells, origin), unit, infinite, exact=exact), origin
 
-    def outcomes(self, grid: Grid, shift: Decimal, bend: Decimal) -> tuple[list[Cell], Decimal]:
-        """Cells of the loss of one coordinate, and the mass whose loss is infinite."""
+    def outcomes(
+        self, grid: Grid, shift: Decimal, bend: Decimal, rate: Decimal = ONE
+    ) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss of one coordinate, such as a sample at this rate asks for, and the mass whose loss is infinite."""
         if self.name in STAIRS:
             return composition.staircase_atoms(self.shapes, shift)
         if self.name in WHOLE:
@@ -360,7 +363,7 @@ class Term(NamedTuple):
             return cells, infinite
         law = composition.CONTINUOUS[self.name](*self.shapes)
         grid.account.charge(law.work * grid.points / WIDTH)
-        return composition.continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH)
+        return composition.continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH, rate)
 
     def alone(self, epsilon: Decimal) -> Decimal:
         """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
@@ -375,26 +378,30 @@ class Term(NamedTuple):
         low, high = law.around(epsilon, shift)
         return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
 
-    def sampled(self, cells: list[Cell], infinite: Decimal, account: Account) -> list[Sampled]:
-        """A round that sees a sample, for removing and for adding a record, of its cells and infinite loss before."""
-        account.charge(10 * composition.EXPONENTIAL * len(cells))
+    def sampled(
+        self, cells: list[Cell], infinite: Decimal, added: bool, account: Account
+    ) -> tuple[list[Cell], Decimal, Decimal]:
+        """A round that sees a sample, for removing or adding a record, of its cells and infinite loss before.
+
+        Returned are cells, what has infinite loss, and the loss of most outcomes, hardly more than the least that a removed record has.
+        """
         rate, rest = self.rate, 1 - self.rate
         if not rest:  # of a symmetric pair: both directions lose alike
-            return [(cells, infinite, ZERO)] * 2
-        missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
+            return cells, infinite, ZERO
 
+        @cache  # a cell ends where another one begins
         def seen(loss: Decimal) -> Decimal:
+            account.charge(3 * composition.EXPONENTIAL)
             return (rate * loss.exp() + rest).ln()
 
-        removed = [Cell(rate * p + rest * q, q, seen(low), seen(high)) for p, q, low, high in cells]
-        removed.append(Cell(rest * missing, missing, rest.ln(), rest.ln()))
-        added = [Cell(p, rest * p + rate * q, -seen(-low), -seen(-high)) for p, q, low, high in cells]
-        added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
-        return [(removed, rate * infinite, rest.ln()), (added, ZERO, -rest.ln())]
-
-
-Sampled = tuple[list[Cell], Decimal, Decimal]
-"""Cells, what has infinite loss, and the loss of most outcomes, hardly more than the least that a removed record has."""
+        if added:
+            found = [Cell(p, rest * p + rate * q, -seen(-low), -seen(-high)) for p, q, low, high in cells]
+            found.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
+            return found, ZERO, -rest.ln()
+        missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
+        found = [Cell(rate * p + rest * q, q, seen(low), seen(high)) for p, q, low, high in cells]
+        found.append(Cell(rest * missing, missing, rest.ln(), rest.ln()))
+        return found, rate * infinite, rest.ln()
 
 
 def from_origin(cells: list[Cell], origin: Decimal) -> list[Cell]:
@@ -424,9 +431,17 @@ def composed(grid: Grid, terms: list[Term], epsilon: Decimal) -> tuple[Losses, D
 
 
 def delta_on(
-    terms: list[Term], epsilon: Decimal, delta: Decimal, account: Account, points: int = 0
+    terms: list[Term],
+    epsilon: Decimal,
+    delta: Decimal,
+    account: Account,
+    points: int = 0,
+    kept: dict[bool, Decimal] | None = None,
 ) -> Decimal:
-    """δ at ε of all terms, from above, on a grid of so many points; `delta` is about what it may be."""
+    """δ at ε of all terms, from above, on a grid of so many points; `delta` is about what it may be.
+
+    Whether a record is added or removed, samples that are `kept` within the aim by a coarser grid need no finer one.
+    """
     first, *others = terms
     if not others and first.rate < 1 and first.rounds == 1:
         everybody = first._replace(rate=ONE)
@@ -440,21 +455,21 @@ def delta_on(
         raise TooLarge(f"too large to check: a composition of more than {MOST_SHIFTS} different losses")
     if not others and terms[0].closed:
         return terms[0].alone(epsilon)
-    grid = Grid(delta * Decimal("1e-9") / (count * max(term.rounds for term in terms)), points, account)
+    grid = Grid(delta * Decimal("1e-7") / (count * max(term.rounds for term in terms)), points, account)
     if all(term.rate == 1 for term in terms):
         whole, origin = composed(grid, terms, epsilon)
         return grid.delta(whole, epsilon - origin)
-    found = ZERO
-    directions = zip(*(term.sampled(*term.round(grid, epsilon / total), account) for term in terms))
-    for direction in directions:
+    seen, kept = [term.round(grid, epsilon / total) for term in terms], {} if kept is None else kept
+    for added in {False, True} - kept.keys():
+        direction = [term.sampled(*one, added, account) for term, one in zip(terms, seen)]
         # what most outcomes lose is a grid point, as is the loss where δ bends
         level = epsilon - sum((term.rounds * origin for term, (*_, origin) in zip(terms, direction)), ZERO)
         several = []
         for term, (cells, beyond, origin) in zip(terms, direction):
             one = grid.losses(from_origin(cells, origin), abs(level) / total or ONE, beyond)
             several.append(grid.power(one, term.rounds))
-        found = max(found, grid.delta(grid.all(several), level))
-    return found
+        kept[added] = grid.delta(grid.all(several), level)
+    return max(kept.values())
 
 
 def delta_of(
@@ -462,15 +477,19 @@ def delta_of(
 ) -> Decimal:
     """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
 
+    aim = delta if aim is None else min(aim, delta)
+    held = [(terms, dict[bool, Decimal]()) for terms in cases]
+
     def consumed(points: int) -> Decimal:
-        nonlocal cases
-        found = [delta_on(terms, epsilon, delta, account, points) for terms in cases]
-        cases = [cases[found.index(min(found))]]
+        nonlocal held
+        held = [(terms, {way: found for way, found in kept.items() if found <= aim}) for terms, kept in held]
+        found = [delta_on(terms, epsilon, delta, account, points, kept) for terms, kept in held]
+        held = [held[found.index(min(found))]]
         return min(found)
 
     if all(len(terms) == 1 and terms[0].closed for terms in cases):
         return consumed(0)
-    return composition.refined(consumed, delta if aim is None else min(aim, delta), account)
+    return composition.refined(consumed, aim, account)
 
 
 def joint(result: Json, account: Account) -> None:

@@ -46,7 +46,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import between, exp_bounds, series
-from mechdesign.verifier.reading import Account, Json, Refused, refuse
+from mechdesign.verifier.reading import Account, Json, Refused, TooLarge, refuse
 
 PI = Decimal(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211"
@@ -72,15 +72,16 @@ def refined(consumed: Callable[[int], Decimal], aim: Decimal, account: Account) 
     """δ from above, on two coarse grids and on the first ones that should show the aim.
 
     The error falls with the square of the points, and work grows with them: both are known after two grids, so that what is too large
-    is not begun. Coarse grids may tell too large a limit: where it keeps the aim if errors fall with the points alone, finer ones that can be paid decide.
+    is not begun. What is above the aim is returned, as a claim that does not hold, only where it stays so if errors fall with the points alone.
     """
     found, error, slow, last, cost = ONE, ZERO, ZERO, 0, 0.0
     for points in POINTS:
         if error:
             here, finest = (found - error + error * Decimal(last / n) ** 2 for n in (points, POINTS[-1]))
-            finer = points > DECISIVE and found - slow <= aim and cost * points / last <= account.left
-            if here > aim and (finest <= aim or not (finer or points == DECISIVE)):
+            if here > aim and (finest <= aim or points < DECISIVE):
                 continue
+            if points > DECISIVE and found - slow > aim:
+                return found
         if last and (lacking := cost * points / last - account.left) > 0:
             raise account.too_large(lacking)
         left, before = account.left, found
@@ -89,7 +90,11 @@ def refined(consumed: Callable[[int], Decimal], aim: Decimal, account: Account) 
         error = slow / (points // last + 1) if last else error
         cost, last = left - account.left, points
         if found <= aim:
-            break
+            return found
+    if found - slow <= aim:
+        raise TooLarge(
+            "too large to check: the finest grid does not tell whether delta is above what is stated"
+        )
     return found
 
 
@@ -163,14 +168,20 @@ class Grid:
             step /= 2
         while step < reach / self.points:
             step *= 2
-        self.account.charge(2 * EXPONENTIAL * len(cells))
+
+        @cache  # most cells are shorter than a step
+        def growth(steps: int) -> Decimal:
+            self.account.charge(EXPONENTIAL)
+            return (steps * step).exp()
+
+        self.account.charge(EXPONENTIAL * len(cells) / 4)
         at: dict[int, int] = {}
         for p, q, low, high in cells:
-            i, j = math.floor(low / step + SLACK), math.ceil(high / step - SLACK)
-            a, b = i * step, max(j, i + 1) * step
+            i = math.floor(low / step + SLACK)
+            j = max(math.ceil(high / step - SLACK), i + 1)
             whole = self.up(p)
-            above = self.up(min((p - a.exp() * (q - SLACK)) / (1 - (a - b).exp()), p))
-            for place, mass in ((max(j, i + 1), above), (i, max(whole - above, 0) + 1)):
+            above = self.up(min((p - growth(i) * (q - SLACK)) / (1 - growth(i - j)), p))
+            for place, mass in ((j, above), (i, max(whole - above, 0) + 1)):
                 at[place] = at.get(place, 0) + mass
         first, last = min(at), max(at)
         self.account.charge(last - first)
@@ -218,10 +229,11 @@ class Grid:
         while len(one.masses) + len(other.masses) > 2 * self.points:
             one, other = self.coarser(one), self.coarser(other)
         slot = 2 * self.digits + len(str(self.points)) + 4  # masses of slightly more than 1 in all
-        factors = [Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in (one, other)]
+        kinds = (one,) if one == other else (one, other)  # squares take a third less
+        factors = [Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in kinds]
         count = len(one.masses) + len(other.masses) - 1
-        self.account.charge(slot * count / 8)
-        digits = format(HUGE.multiply(*factors), "f").zfill(slot * count)
+        self.account.charge(slot * count / (16 - 4 * len(kinds)))
+        digits = format(HUGE.multiply(factors[0], factors[-1]), "f").zfill(slot * count)
         masses = [-(-int(digits[i : i + slot]) // self.unit) for i in range(0, slot * count, slot)]
         # masses may be slightly more than 1 in all
         infinite = one.infinite * (sum(other.masses) + other.infinite) + other.infinite * sum(one.masses)
@@ -412,13 +424,13 @@ class Look(NamedTuple):
 
 
 def continuous_cells(
-    law: Law, shift: Decimal, tail: Decimal, bend: Decimal, count: int
+    law: Law, shift: Decimal, tail: Decimal, bend: Decimal, count: int, rate: Decimal = ONE
 ) -> tuple[list[Cell], Decimal]:
     """Cells of the loss at a shift, and the mass of at most `tail`, or beyond the support, whose loss is taken as infinite.
 
     No cell reaches across the loss `bend`, the share of this coordinate where all losses together are ε. So δ moves with a cell of
     loss L as e^{θL}, θ such that losses tilted by it have this mean. Halved are the cells that weigh most, by their tilted mass and
-    the square of their range of losses: first with θ = 0, then, of an eighth of `count`, with the θ that they tell.
+    the square of their range of losses, both as a sample at this rate has them: first with θ = 0, then, of an eighth of `count`, with the θ that they tell.
     """
     half = last = shift / 2
     while law.above(last - half) > tail:
@@ -434,8 +446,8 @@ def continuous_cells(
     points = [look(s) for s in sorted({ZERO, last, *bends, *law.around(bend, shift)}) if s <= last]
     pairs, theta = list(pairwise(points)), 0.0
     for most in (count // 8, count):
-        pairs = halved(pairs, look, theta, most)
-        theta = tilt([Cell(a.p - b.p, a.q - b.q, a.loss, b.loss) for a, b in pairs], bend)
+        pairs = halved(pairs, look, theta, most, float(rate))
+        theta = tilt([Cell(a.p - b.p, a.q - b.q, a.loss, b.loss) for a, b in pairs], bend, float(rate))
     cells = []
     for a, b in pairs:
         p, q = a.p - b.p, a.q - b.q
@@ -446,14 +458,15 @@ def continuous_cells(
 
 
 def halved(
-    pairs: list[tuple[Look, Look]], look: Callable[[Decimal], Look], theta: float, count: int
+    pairs: list[tuple[Look, Look]], look: Callable[[Decimal], Look], theta: float, count: int, rate: float
 ) -> list[tuple[Look, Look]]:
     """Neighbouring points, until there are `count` pairs: one more between those that weigh most."""
-    top = float(pairs[-1][1].loss)
+    top = seen(float(pairs[-1][1].loss), rate)
 
     def weight(a: Look, b: Look) -> float:
-        tilted = float(max(a.p - b.p, ZERO)) * math.exp(max(theta * (float(b.loss) - top), -700.0))
-        return -(float(b.loss - a.loss) ** 2) * tilted
+        low, high = seen(float(a.loss), rate), seen(float(b.loss), rate)
+        mass = rate * float(max(a.p - b.p, ZERO)) + (1 - rate) * float(max(a.q - b.q, ZERO))
+        return -((high - low) ** 2) * mass * math.exp(max(theta * (high - top), -700.0))
 
     heap = [(weight(a, b), i, a, b) for i, (a, b) in enumerate(pairs)]
     heapq.heapify(heap)
@@ -465,12 +478,19 @@ def halved(
     return sorted(((a, b) for _, _, a, b in heap), key=lambda pair: pair[0].s)
 
 
-def tilt(cells: list[Cell], mean: Decimal) -> float:
-    """θ ≥ 0 at which losses tilted by e^{θL} have this mean, about."""
+def seen(loss: float, rate: float) -> float:
+    """About what a loss becomes where a sample at this rate is seen."""
+    return loss if rate == 1 else math.log1p(rate * math.expm1(min(loss, 700.0)))
+
+
+def tilt(cells: list[Cell], mean: Decimal, rate: float) -> float:
+    """θ ≥ 0 at which the losses of a sample, tilted by e^{θL}, have this mean, about."""
     losses = [
-        (sign * float(a + b) / 2, float(mass)) for p, q, a, b in cells for sign, mass in ((1, p), (-1, q))
+        (seen(sign * float(a + b) / 2, rate), rate * float(one) + (1 - rate) * float(other))
+        for p, q, a, b in cells
+        for sign, one, other in ((1, p, q), (-1, q, p))
     ]
-    top, sought = max(loss for loss, _ in losses), float(mean)
+    top, sought = max(loss for loss, _ in losses), seen(float(mean), rate)
 
     def above(theta: float) -> bool:
         tilted = ((loss, mass * math.exp(max(theta * (loss - top), -700.0))) for loss, mass in losses)

@@ -257,7 +257,7 @@ class Copies:
         )
 
     def imply(self, epsilon: float, delta: float) -> bool:
-        """Whether one of them is (ε₁, δ₁)-private, as far as the work that is left shows."""
+        """Whether one of them is (ε₁, δ₁)-private, as far as so many steps show."""
         growth, ratio, at = exp_bounds(epsilon)[0], Fraction(0), 0.0
         with localcontext(prec=60):
             for _ in range(STEPS):
@@ -265,7 +265,7 @@ class Copies:
                 if lost <= Fraction(delta):
                     return True
                 after = float(Fraction(delta) / lost) * (1 - 1e-15)
-                if after >= 1 or after - at < 1e-3 * delta or self.work > self.account.left / 2:
+                if after >= 1 or after - at < 1e-3 * delta:
                     return after >= 1
                 at = after
                 ratio = max(ratio, Fraction(self.least(at)) / Fraction(at))

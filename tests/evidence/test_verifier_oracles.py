@@ -25,13 +25,13 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.vectors.design import box_error, cap_error
 from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
 from mechdesign.verifier import composition, vectors
-from mechdesign.verifier.allocation import composed_delta, largest_square
+from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.calibration import Term, beyond_changes, bounds_of, delta_on, reached
 from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS, discrete_gaussian, mills
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
 from mechdesign.verifier.knorm import round_delta
 from mechdesign.verifier.noise import Copies
-from mechdesign.verifier.reading import Account, Refused, read
+from mechdesign.verifier.reading import Account, Refused, TooLarge, read
 from mechdesign.verifier.verify import verify
 from tests.programs import refused
 
@@ -292,9 +292,8 @@ def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
     exact += mpmath.quad(lambda loss: density(loss) * curve(epsilon - loss, other), kinks)
     with localcontext() as context:
         context.prec = PLACES
-        budget = Decimal(str(exact))  # which no grid keeps: the finest decides
         terms = [Term("laplace", (), [(Decimal(ratio), 1)]) for ratio in (one, other)]
-        found = composed_delta(terms, Decimal(epsilon), budget, Account())
+        found = delta_on(terms, Decimal(epsilon), Decimal(str(exact)), Account(), DECISIVE)
     assert exact <= mpmath.mpf(str(found)) <= exact * (1 + 1e-5)
 
 
@@ -381,10 +380,29 @@ def test_the_largest_of_normals_are_the_package_s(count: int, largest: int, tota
     assert vectors.normal_length(count) == pytest.approx(chi_mean(count), rel=1e-12)
 
 
-def test_finer_grids_decide_where_errors_fall_more_slowly_than_by_squares() -> None:
-    """Two honest sampled calibrations did not hold: three coarse grids told a limit above δ."""
+@pytest.mark.parametrize(
+    ("limit", "seconds", "holds"),
+    [("0.000999", 5.0, True), ("0.000999", 0.1, None), ("0.001", 5.0, None), ("0.00102", 5.0, False)],
+)
+def test_finer_grids_decide_or_it_is_said_that_none_did(
+    limit: str, seconds: float, holds: bool | None
+) -> None:
+    """Honest sampled calibrations did not hold: coarse grids told too large a limit, and no time was left for finer ones."""
+    account = Account(0, seconds)
 
     def consumed(points: int) -> Decimal:
-        return Decimal("0.000999") + Decimal("0.0026") * (Decimal(1024) / points) ** Decimal("1.5")
+        account.charge(points)
+        return Decimal(limit) + Decimal("0.0026") * (Decimal(1024) / points) ** Decimal("1.5")
 
-    assert composition.refined(consumed, Decimal("0.001"), Account()) <= Decimal("0.001")
+    if holds is None:
+        with pytest.raises(TooLarge, match="too large to check"):
+            composition.refined(consumed, Decimal("0.001"), account)
+    else:
+        assert (composition.refined(consumed, Decimal("0.001"), account) <= Decimal("0.001")) is holds
+
+
+def test_honest_sampled_noise_holds_by_default() -> None:
+    """At δ = 1e-9 it did not: cells were chosen as if a round saw everybody."""
+    asked = md.ApproximateDP(1.37, 1e-9)
+    result = md.calibrate("gaussian", privacy=asked, sensitivity=1.0, rounds=73, sampling_rate=0.0076)
+    assert all(holds for *_, holds in verify(dumps(result)).rows)

@@ -67,17 +67,18 @@ class Round:
         wide = np.maximum(high - low, 1e-300)
         up = np.clip((p[:-1] - low * q[:-1]) / wide, 0.0, q[:-1])
         masses = np.concatenate([q[:-1] - up, up])
+        masses[-1] += q[-1]  # of what lies beyond, the loss is the last or infinite
         ends = rate * (np.concatenate([low, high]) - 1)
         # an error of a split moves mass by the cell's width
         off = (
             rate * np.tile(np.minimum(error[:-1] * (1 + high), wide * q[:-1]), 2) / np.maximum(masses, 1e-300)
         )
         seen = masses > 0
-        end = rate * p[-1] + (1 - rate) * q[-1]
+        end = rate * p[-1]
         return cls(masses[seen], ends[seen], off[seen], float(end * (1 + 1e-9)), count)
 
     def tilted(self, theta: float, *, removed: bool) -> tuple[Array, float]:
-        """Return count times log M, mean, variance and third absolute moment of the loss, and how far the first two are off."""
+        """Return count times log M, mean, variance and third absolute moment of the loss, and how far the first two are off: of what has infinite loss r lacks its mean."""
         a, sign = (1 + theta, 1.0) if removed else (-theta, -1.0)
         loss, less = np.log1p(self.r), _log_less(self.r)
         with np.errstate(over="ignore"):
@@ -95,7 +96,7 @@ class Round:
             float(np.sum(weights * away**2)),
             float(np.sum(weights * away**3)),
         ]
-        return self.count * np.array(found), self.count * (off + _OFF * (abs(u) + abs(mean)))
+        return self.count * np.array(found), self.count * (off + self.end + _OFF * (abs(u) + abs(mean)))
 
 
 def _log_less(r: Array) -> Array:

@@ -91,8 +91,6 @@ _PLANNED = 2**20
 _LOOKED_AT = 4000
 """Outcomes of a round from which its tilt and its spread are estimated."""
 _MOST_CELLS = 2**20
-_CUT = 1e-3
-"""Share of δ that losses taken as infinite may add."""
 _MANY = 10**7
 """Rounds whose sum is nearly normal, and too wide for a grid as fine as one round."""
 _EXTREME = 1e100
@@ -617,23 +615,23 @@ class SampledPlan:
 
     def normal(self, epsilon: float, *, pessimistic: bool) -> float:
         """Bound δ(ε) by a normal law if there are many rounds, all sampled, of continuous noise; trivially for others."""
-        rounds, tail = [], self.upper_tail
-        if (
-            pessimistic
-        ):  # losses rarer than matters may as well be infinite: some would be all of a tilted law
-            tail = max(tail, _CUT * self.normal(epsilon, pessimistic=False) / self.count)
-        for part in self.parts:
-            loss = part.single(pessimistic=pessimistic)
-            if (
-                self.count < _MANY
-                or part.rate == 1
-                or not isinstance(loss, CentredLoss)
-                or loss.edge < math.inf
-            ):
-                return 1.0 if pessimistic else 0.0
-            rate = part.rate * math.exp(part.spread if pessimistic else -part.spread)
-            rounds.append(Round.of(loss, rate, part.rounds, tail, pessimistic=pessimistic))
-        return normal_delta(rounds, epsilon, pessimistic=pessimistic)
+        parts = [(part, part.single(pessimistic=pessimistic)) for part in self.parts]
+        best = 1.0 if pessimistic else 0.0
+        if self.count < _MANY or any(part.rate == 1 for part in self.parts):
+            return best
+        # rare losses may as well be infinite: some would be all of a tilted law
+        for tail in (*(10.0**-k for k in range(3, 20) if pessimistic), self.upper_tail):
+            rounds = []
+            for part, loss in parts:
+                if not isinstance(loss, CentredLoss) or loss.edge < math.inf:
+                    return best
+                rate = part.rate * math.exp(part.spread if pessimistic else -part.spread)
+                rounds.append(Round.of(loss, rate, part.rounds, tail, pessimistic=pessimistic))
+            found = normal_delta(rounds, epsilon, pessimistic=pessimistic)
+            if pessimistic and best < min(found, 1.0):
+                return best
+            best = found
+        return best
 
     def delta(self, epsilon: float, step: float, *, pessimistic: bool, most: int = MOST) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; on a wider grid if it has too many points."""

@@ -265,6 +265,17 @@ def test_many_rarely_sampled_rounds_have_a_lower_end(epsilon: float, delta: floa
     assert found.lower <= delta * (1 + 1e-5) and delta * (1 - 1e-5) <= found.upper and found.width < 1e-3
 
 
+@pytest.mark.parametrize(("rate", "epsilon"), [(1e-8, 0.0), (1e-8, 0.005), (1e-9, 0.001)])
+def test_rare_large_losses_of_very_many_rounds_leave_a_narrow_interval(rate: float, epsilon: float) -> None:
+    """One loss in 10¹⁰ rounds was all of every tilted law: the upper end was 5 to 360 times the lower one."""
+    found = delta_interval(NoiseTerm(stats.norm(scale=0.5), 1.0), epsilon, rounds=10**10, sampling_rate=rate)
+    # of a normal loss of this variance; the third moment is .4% of its power of 3/2
+    spread = rate * math.sqrt(1e10 * math.expm1(4.0))
+    normal = gaussian_profile(epsilon, spread)
+    assert found.lower <= normal * 1.001 and normal <= found.upper * 1.001
+    assert found.width < 0.04
+
+
 def test_no_grid_is_too_wide_for_a_bound() -> None:
     """Between equal points the rounding of a bounded law's tail, divided by no width, was a mass of −1e255."""
     rounds = SampledRounds.of((NoiseTerm(stats.truncnorm(-8, 8, scale=137943.0), 1.0),), 1247, 0.011, 0.0)

@@ -45,7 +45,7 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
-from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
+from mechdesign.model.lattice import LatticeNoise
 from mechdesign.model.problem import Minimize
 from mechdesign.noise import laws, noise_bounds
 from mechdesign.noise.additive import AdditiveNoise
@@ -76,6 +76,8 @@ _NAMED = ("gaussian", "laplace", "staircase", "gennorm")
 """Families compared for several numbers, the fastest first."""
 DISCRETE = ("discrete_laplace", "discrete_gaussian")
 """Families for whole numbers."""
+_FINEST = 100
+"""Most cells a sensitivity of the declared program, whose rows grow by their square."""
 CLOSED = ("gaussian", "laplace", *DISCRETE)
 """Families with a closed form: evaluated even when time is up, Laplace noise for several numbers then as pure noise."""
 _UNSEEN = 5e-9
@@ -463,11 +465,18 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return (named_claims if isinstance(stated.law, AdditiveNoise) else cell_claims)(self, stated)
 
     def problem(self) -> LatticeProblem:
-        """Return the declared program over the masses, as wide as truncated Laplace noise: on 16 cells a sensitivity, or on the whole numbers."""
+        """Return the declared program over the masses, as wide as truncated Laplace noise: on whole numbers, or on at most 16 cells a sensitivity, 100 where the staircase falls earlier."""
         refuse(self.dimension > 1, "dimension", self.dimension, "must be 1: a search of laws has no program")
         window = reach(self)
-        # with 8 cells a sensitivity the cost is up to 1.4% higher at (3, .01)
-        n = self.change if self.integer else max(1, min(16, math.floor(MOST_POINTS / 2 / window)))
+        # with 8 cells a sensitivity the cost is up to 1.4% higher at (3, .01); programs of more than 500 points take long
+        n = self.change if self.integer else max(1, min(16, math.floor(250 / window)))
+        if not self.integer and self.alone and self.given_loss.polynomial:
+            pure = replace(self, privacy=PureDP(self.epsilon))
+            fall = float(noise_bounds.StaircaseMultipliers.of(pure, 0).highest[1])
+            few = round(0.5 / fall)
+            counts = range(min(n // 2 + 1, few), n + 1) if few <= n or few > _FINEST else [few]
+            # the staircase falls where a cell ends, in the middle between two points
+            n = min(counts, key=lambda n: abs(fall - (math.floor(fall * n) + 0.5) / n))
         step = 1.0 if self.integer else self.sensitivity / n
         p = LatticeNoise(
             step,

@@ -101,7 +101,7 @@ def test_cuts_solve_the_whole_program(epsilon, delta) -> None:
     design = OptimalNoise(privacy=md.ApproximateDP(epsilon, delta))
     model = design.problem().to_cvxpy()
     model.solve(solver=cp.CLARABEL if epsilon == 1.0 else cp.HIGHS)
-    cut = design.solve(cells=16)
+    cut = design.solve(cells=design.problem().unknown.change)
     # mass on 0 alone, which the problem has not, can only help
     assert cut.value <= model.value * (1 + 1e-6)
     assert cut.lower_bound <= model.value * (1 + 1e-9)

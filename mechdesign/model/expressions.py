@@ -390,7 +390,7 @@ def _tangents(what: str, expression: Any, unknown: Unknown, points: Iterable[Arr
             raise DesignError(f"{what}: holds an atom of which CVXPY gives no slope; {remedy}") from None
         if slope is None or value is None or not np.isfinite(value).all():
             continue
-        slope, flat = sparse.csr_array(slope).reshape(unknown.size, -1).T, at.ravel(order="F")
+        slope, flat = _by_entry(slope, unknown), at.ravel(order="F")
         height = np.ravel(value, order="F") - slope @ flat
         rounding = _ROUNDING * (np.abs(np.ravel(value, order="F")) + abs(slope) @ np.abs(flat))
         yield height - rounding + slope @ cp.vec(unknown, order="F")
@@ -439,6 +439,11 @@ def _broken(expression: Any) -> Any:
     return expression if part is None else _broken(part)
 
 
+def _by_entry(slope: Any, variable: Any) -> sparse.csr_array:
+    """Return CVXPY's slopes, a number of a single entry, with a row for each entry of an expression."""
+    return sparse.csr_array([[slope]] if np.isscalar(slope) else slope).reshape(variable.size, -1).T
+
+
 def _by_slopes(what: str, expression: Any) -> Any:
     """Return an affine expression by its slopes, where CVXPY has no matrix of it, as of a cumulated sum."""
     with ExitStack() as held:
@@ -455,8 +460,9 @@ def _by_slopes(what: str, expression: Any) -> Any:
     if not any(np.any(slope if np.isscalar(slope) else slope.data) for slope in slopes.values()):
         raise DesignError(f"{what}: is 0 times a function, which CVXPY takes for affine: leave it out")
     for variable, slope in slopes.items():
-        matrix = sparse.csr_array(slope).reshape(variable.size, -1).T
-        found = found + cp.reshape(matrix @ cp.vec(variable, order="F"), expression.shape, order="F")
+        found = found + cp.reshape(
+            _by_entry(slope, variable) @ cp.vec(variable, order="F"), expression.shape, order="F"
+        )
     return found
 
 

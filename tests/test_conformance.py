@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import cheap
+import cvxpy as cp
 import jsonschema
 import numpy as np
 import pandas as pd
@@ -168,6 +169,56 @@ def test_solved_in_every_way(name: str) -> None:
         room = 1e-7 + (default.gap or 0.0) + (other.gap or 0.0)
         assert other.certificate is not None and other.certificate.verify()
         assert other.value == pytest.approx(default.value, rel=room)
+
+
+REDUNDANT: dict[str, list[Callable[[Any], Any]]] = {
+    "Scales": [lambda x: x >= 0, lambda x: cp.norm(x) <= 1e60],
+    "Covariance": [lambda x: x[0, 0] >= 0, lambda x: cp.trace(x) >= 0],
+    "LatticeNoise": [lambda x: x[0] <= 1, lambda x: cp.norm(x) <= 2],
+    "Table": [lambda x: x[0, 0] <= 1, lambda x: cp.norm(x[0]) <= 2, lambda x: cp.sum(x[0]) == 1],
+    "Selection": [lambda x: x[0, 0] <= 1, lambda x: cp.norm(x[0]) <= 2],
+}
+"""Rows that hold anyway, of each unknown."""
+ELSEWHERE = {"mvu", "optimal-quantizer", "metric-quantizer", "optimal-noise"}
+"""Designs whose result is of another loss, or of laws and inputs beyond the declared program."""
+
+SEARCHES = {"optm-search", "bin-search", "alphabet"}
+"""Designs whose program is that of the bins found."""
+
+
+BUDGETS = [(1e-6, 0.1), (0.05, 1e-3), (1.0, 1e-6), (9.0, 0.01), (40.0, 1e-6), (150.0, 1e-5), (690.0, 0.05)]
+
+
+def budgeted(made: Any, epsilon: float, delta: float) -> Any:
+    """The design at this budget, of the same kind, or at its own if that is none of its fields."""
+    kinds = {md.PureDP: md.PureDP(epsilon), md.ApproximateDP: md.ApproximateDP(epsilon, delta)}
+    changes: dict[str, Any] = {"alpha": epsilon, "privacy": kinds.get(type(getattr(made, "privacy", None)))}
+    known = {field.name for field in dataclasses.fields(made)}
+    return dataclasses.replace(made, **{k: v for k, v in changes.items() if k in known and v is not None})
+
+
+@pytest.mark.parametrize("name", [name for name in DECLARED if name not in SEARCHES])
+def test_a_redundant_row_changes_nothing(name: str) -> None:
+    """At any budget a row that holds anyway leaves a design's value, gap and privacy."""
+    made = design(name)
+    for budget, row in zip(BUDGETS, itertools.cycle(REDUNDANT[type(made.problem().unknown).__name__])):
+        try:
+            problem = budgeted(made, *budget).problem()
+        except (md.DesignError, md.InfeasibleError):  # what the design takes, or finds in its search
+            continue
+        alone = dataclasses.replace(problem, design=None) if name in ELSEWHERE else problem
+        asked = problem.subject_to(md.named("redundant", row(problem.unknown)))
+        try:
+            found = alone.solve()
+        except md.InfeasibleError:
+            with pytest.raises(md.InfeasibleError):
+                asked.solve()
+            continue
+        other = asked.solve()
+        room = 1e-7 + (found.gap or 0.0)
+        assert other.certificate is not None and other.certificate.verify()
+        assert other.value == pytest.approx(found.value, rel=room, abs=0)
+        assert found.gap is None or (other.gap is not None and other.gap <= max(1e-6, 1.1 * found.gap))
 
 
 @pytest.mark.slow

@@ -361,6 +361,8 @@ class Declared(Linear):
         """Whether cells are counted in units of their own."""
         return self.least < 1
 
+    decayed: ClassVar[Any] = 0.0
+    """Least masses of noise near its optimum; none of tables."""
     worth: ClassVar[float] = math.inf
     """Cost of a table near an optimum, where cells have units."""
 
@@ -434,13 +436,12 @@ class Declared(Linear):
             for point in asked.points:
                 found.append(self._part(asked, point, first))
                 first = found[-1].end
+                if self.scaled:
+                    found[-1].most = LARGEST_POWER
         return found
 
     def _part(self, asked: Any, point: tuple[float, float], first: int) -> Part:
-        found = Part(asked, point, first, self.n, self.m)
-        if self.scaled:
-            found.most = LARGEST_POWER
-        return found
+        return Part(asked, point, first, self.n, self.m)
 
     @cached_property
     def zeros(self) -> frozenset[int]:

@@ -444,8 +444,8 @@ def near(
 
 
 def unbound(declared: Declared, symmetry: Symmetry, clock: Deadline) -> Array | None:
-    """Return the cheapest columns without privacy, near which those at large ε are; None at small ε, and of noise, which has one row of cells."""
-    if declared.n == 1 or all(part.losses.max(initial=0.0) < _STEEP for part in declared.parts):
+    """Return the cheapest columns without privacy, near which those at large ε are; None at small ε, or if there are none."""
+    if all(part.losses.max(initial=0.0) < _STEEP for part in declared.parts):
         return None
     labels = frozenset(asked.label for asked in declared.privacy)
     program = Program(declared, clock, without=labels, zeros=declared.zeros, symmetry=symmetry)
@@ -478,6 +478,8 @@ def _decays(part: Part) -> Array:
 
 def _raised(declared: Declared, table: Array) -> Array:
     """Return the least table above this one that is private, with this one's excess: cells are raised to e^(-ε) times others."""
+    if declared.n < 2:  # of noise
+        return np.asarray(np.maximum(table, declared.decayed))
     held = list[tuple[Any, ...]]()
     for part in declared.parts:
         (a, b), rates = part.pairs.T, _decays(part)[:, None]

@@ -28,11 +28,12 @@ from flint import fmpq
 from scipy import sparse
 
 from mechdesign.checks import one_of, positive, refuse
+from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import rational
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.declared import FAR, Block, Declared, Entry, Part
+from mechdesign.model.declared import Block, Declared, Entry, Part
 from mechdesign.model.problem import Requirement, Unknown
 from mechdesign.problem import losses
 from mechdesign.problem.privacy import ApproximateDP, MembershipAdvantage, PureDP, guarantee, pairs_of
@@ -318,6 +319,13 @@ class LatticeDeclared(Declared):
             found = np.where(out, -1, found)
         return found, kinds + (len(self.masses) // 2 if self.mirrored else 0) * (inside != 0)
 
+    @property
+    def decayed(self) -> Array:
+        """Masses that decrease by e^ε from sensitivity to sensitivity."""
+        steps = np.ceil(np.abs(np.arange(-self.side, self.side + 1)) / self.change)
+        least = min(part.losses[0] for part in self.parts)
+        return np.asarray(np.exp(-np.minimum(least * steps, LARGEST_POWER))[None])
+
     def point_masses(self, cells: list[Any]) -> list[Any]:
         """Return the masses of the points within the reach, from entries."""
         owners, kinds = self.located(np.arange(-self.side, self.side + 1))
@@ -403,7 +411,7 @@ class ShiftPart(Part):
         (high, mine), (low, its) = (self._left[0][y], self._left[1][y]), (part[k, y] for part in self._right)
         given, rates = self._numbers[mine], self._numbers[its]
         alike = np.flatnonzero(high == low)  # one coefficient, whatever the margin
-        given[alike] -= rates[alike] * math.exp(min(self.losses[0], FAR))
+        given[alike] -= rates[alike] * math.exp(min(self.losses[0], self.most))
         some = np.flatnonzero((low >= 0) & (high != low))
         losses = np.append(np.full(len(places), np.nan), np.full(len(some), min(self.losses[0], self.most)))
         columns, numbers = np.append(high, low[some]), np.append(given, rates[some])
@@ -431,7 +439,7 @@ class ShiftPart(Part):
     def scan(
         self, table: Array, margin: float = 0.0, *, listed: bool = True, only: Indices | None = None
     ) -> Iterator[tuple[Indices, Array, Array]]:
-        growth, entries = math.exp(min(self.losses[0] * (1 - margin), FAR)), np.append(table[0], 0.0)
+        growth, entries = math.exp(min(self.losses[0] * (1 - margin), self.most)), np.append(table[0], 0.0)
         (cells, kinds), (others, theirs) = self._left, self._right
         left = entries[cells] * self._numbers[kinds]
         block = max(1, _BLOCK // self.m)

@@ -229,9 +229,22 @@ class FiniteProblem(TableDesign, Problem):
         **options
             Options of the solver.
         """
-        if self.declared.curved:
-            yield from Tangents(self, clock, solver, options).solved()
+        if not self.declared.curved:
+            yield from self._linear(clock, solver, symmetry, options)
             return
+        if "objective" not in self.declared.curved:  # functions with room left change nothing
+            with suppress(SolverError):
+                found = [*self._linear(clock, solver, symmetry, options)]
+                laws = [one for one in found if isinstance(one, Law)]
+                if all(over <= 0 for over in self.worth(laws[-1].mechanism).values()):
+                    yield from found
+                    return
+        yield from Tangents(self, clock, solver, options).solved()
+
+    def _linear(
+        self, clock: Clock, solver: str | None, symmetry: Any, options: dict[str, Any]
+    ) -> Iterator[Law | Bound]:
+        """Solve the linear program."""
         declared = self.declared
         dense = any(isinstance(one, Private) and str(one.between) == "all" for one in declared.privacy)
         if symmetry is None and declared.cells > _ASYMMETRIC and (dense or _steep(declared)):
@@ -349,7 +362,9 @@ class FiniteProblem(TableDesign, Problem):
             message = f"no {declared.noun} was found, nor is it proved that there is none: {error}"
             return SolverError(message, solver="highs", status="check")
         private = [asked.label for asked in declared.privacy if asked.label in families]
-        least = least_epsilon(declared, private, clock) if private else None
+        least = None
+        with suppress(SolverError):  # out of time: the proof stands without it
+            least = least_epsilon(declared, private, clock) if private else None
         how = "recomputed by tangents" if {*families} & {*declared.curved} else "proved in rationals"
         named, both = " and ".join(map(repr, families)), " together" if len(families) > 1 else ""
         reason = f"no {declared.noun} meets {named}{both} ({how})"

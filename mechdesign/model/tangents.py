@@ -52,7 +52,10 @@ class Tangents:
             inner, columns, kept = found, self._last_inside(found, columns), True
         while True:
             program = Program(declared, self.clock)
-            program.solve()
+            try:
+                program.solve()
+            except InfeasibleError as error:  # a solver's word, until it is proved
+                raise self.problem.explained(error, self.clock) from None
             bounds = [*proved_bounds(declared, *program.multipliers())]
             tables = [_stochastic(program.columns()[: declared.cells].reshape(self.problem.unknown.shape))]
             if kept:

@@ -91,8 +91,8 @@ class NoiseAllocation(problems.AllocationPage):
         without limits and groups. A family by name gets shape and scale for each coordinate, by a search too (`mechdesign.noise.coordinate_noise`), for
         absolute or squared loss; staircases and logistic noise under pure privacy as well.
     sensitivities : array_like, shape (K,), or Sensitivity
-        The profile λ, in units of the query, for add-remove neighbours. A coordinate with λ_i = 0 needs no noise and gets
-        none. A Sensitivity with ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
+        The profile λ, in units of the query, for add-remove neighbours. A coordinate with λ_i = 0 needs no noise, and
+        gets none unless its group has noise. A Sensitivity with ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
         see Notes.
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
         ZeroConcentratedDP and GaussianDP are for Gaussian noise only; a TradeOff asks for all its points at once.

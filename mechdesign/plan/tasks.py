@@ -273,7 +273,9 @@ class Sum(Task):
             raise DesignError.of("values, n", (self.values, self.n), "must be given to choose among clips")
         checks.settle(self, clip=clips if several else clips[0])
         if self.values is not None:
-            checks.settle(self, values=Prior.of(self.values))
+            bounded = "must be samples or a bounded law, as md.clipped(law, 0, largest)"
+            with checks.refusing("values", self.values, bounded, DesignError):
+                checks.settle(self, values=Prior.of(self.values))
             refuse(self.values.support[0] < 0, "values", self.values.support, "must not be negative")
 
     @property

@@ -191,10 +191,8 @@ class Prior(ABC):
         prior = _parse(spec)
         lower, upper = prior.support
         if not (unbounded or (math.isfinite(lower) and math.isfinite(upper))):
-            raise DesignError(
-                f"prior = {spec!r} has the unbounded support ({lower}, {upper}): "
-                "cut it with md.clipped(law, lower, upper) or md.truncated(law, lower, upper)"
-            )
+            remedy = "cut it with md.clipped(law, lower, upper) or md.truncated(law, lower, upper)"
+            raise DesignError.of("prior", spec, f"has the unbounded support ({lower}, {upper}); {remedy}")
         input_range = None if input_range is None else interval("input_range", input_range)
         # A law's own support is rounded (loc + scale): a few units in the last place are no mass outside.
         slack = 1e-14 * max(abs(lower), abs(upper))

@@ -80,10 +80,6 @@ _FINEST = 100
 """Most cells a sensitivity of the declared program, whose rows grow by their square."""
 CLOSED = ("gaussian", "laplace", *DISCRETE)
 """Families with a closed form: evaluated even when time is up, Laplace noise for several numbers then as pure noise."""
-_UNSEEN = 5e-9
-"""A δ of one of several pairs that programs in doubles, with their margins, do not tell from 0."""
-_STEEP = 14.0
-"""An ε of one of several pairs beyond which programs in doubles do not resolve its odds."""
 
 
 def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
@@ -428,15 +424,17 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     def _stricter(self) -> list[OptimalNoise]:
         """Return questions whose answers keep all pairs, where programs in doubles do not resolve the pairs themselves.
 
-        A δ below `_UNSEEN` counts as 0 there, and an ε above `_STEEP` as that; where every ε is above it, noise for the least ε and the least δ keeps all pairs.
+        The margins of programs hide a δ below 5e-9, which counts as 0, and the odds of an ε above 14, which counts as 14; where every ε
+        is above it, noise for the least ε and the least δ keeps all pairs.
         """
+        unseen, steep = 5e-9, 14.0
         if len(self.points) == 1:
             return []
-        seen = [(min(e, _STEEP), d if not e or d >= _UNSEEN else 0.0) for e, d in self.points]
+        seen = [(min(e, steep), d if not e or d >= unseen else 0.0) for e, d in self.points]
         kept = [p for p in {*seen} if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in seen)]
         found: list[Pointwise] = [TradeOff(tuple(kept))] if seen != [*self.points] else []
         positive, least = min((e for e, _ in self.points if e), default=0.0), min(d for _, d in self.points)
-        if positive > _STEEP:
+        if positive > steep:
             found.append(ApproximateDP(positive, least) if least else PureDP(positive))
         return [replace(self, privacy=privacy) for privacy in found]
 

@@ -5,17 +5,16 @@ data set and q under its neighbour, with losses log dP/dQ in [a, b]. Two atoms a
 
     p_b = (p − e^a q) / (1 − e^(a − b)),    p_a = p − p_b,
 
-have a hockey-stick curve that is nowhere lower. A pair of laws whose curve is nowhere lower may take the place of another one in
-any composition, more P and less Q never lower it, and δ(ε) = Σ P(l) (1 − e^(ε − l)) over losses l > ε, plus the mass whose loss is
-infinite.
+have a hockey-stick curve that is nowhere lower. A pair of laws whose curve is nowhere lower may take the place of another one in any
+composition, more P and less Q never lower it, and δ(ε) = Σ P(l) (1 − e^(ε − l)) over losses l > ε, plus the mass whose loss is infinite.
 
-So losses are put on multiples of a step, each split between its two neighbours; the error falls with the square of the step. Laws
-are composed by multiplying two big numbers with one slot a grid point (`decimal` multiplies in n log n), masses rounded up. Before
-two compositions of more than so many `points` are composed their step is doubled, by the same split; tails are cut into the mass of
+So losses are put on multiples of a step, each split between its two neighbours; the error falls with the square of the step. Laws are
+composed by multiplying two big numbers with one slot a grid point (`decimal` multiplies in n log n), masses rounded up. Before two
+compositions of more than so many `points` are composed their step is doubled, by the same split; tails are cut into the mass of
 infinite loss.
 
-Laplace noise moved by r scales loses l, −r ≤ l ≤ r: −r and r with the masses ½e^(−r) and ½, in between with the density ¼ e^((l −
-r)/2). On a grid of step h the split is the same for all cells but for the factor e^(l/2): of the cell from a to a + h, the mass
+Laplace noise moved by r scales loses l, −r ≤ l ≤ r: −r and r with the masses ½e^(−r) and ½, in between with the density ¼ e^((l − r)/2).
+On a grid of step h the split is the same for all cells but for the factor e^(l/2): of the cell from a to a + h, the mass
 
     ½ e^((a − r)/2) ((e^(h/2) − 1) − (1 − e^(−h/2))) / (1 − e^(−h))
 
@@ -23,14 +22,13 @@ moves to its upper end. Losses are counted from the largest one, which is a grid
 
 **Laws**, at unit scale: tails, cells of the privacy loss, and what an error costs.
 
-A continuous law is symmetric and log-concave, at unit scale. Moved by r it has the loss L(s) = g(|s + r/2|) − g(|s − r/2|) at s
-from the middle, g = −log of the density: odd, and increasing in s. So the cell between two points has its losses between theirs,
-and its mirror image has p and q exchanged. Values carry 55 digits, of which sums of values of at most 1 lose fewer than 15
+A continuous law is symmetric and log-concave, at unit scale. Moved by r it has the loss L(s) = g(|s + r/2|) − g(|s − r/2|) at s from
+the middle, g = −log of the density: odd, and increasing in s. So the cell between two points has its losses between theirs, and its
+mirror image has p and q exchanged. Values carry 55 digits, of which sums of values of at most 1 lose fewer than 15
 (`SLACK`).
 
-Of laws on the integers, and of the staircase, outcomes have one privacy loss each, or neighbouring ones are taken together. Moved
-by r, a symmetric log-concave law on the integers loses log P(k) − log P(k + r) at k, which rises with k: so δ = max over k of P(K ≥
-k) − e^ε P(K ≥ k + r), and the integers from one to another have their losses between those of these two.
+Of laws on the integers, and of the staircase, outcomes have one privacy loss each, or neighbouring ones are taken together. Moved by r, a symmetric log-concave law on the integers loses log P(k) − log P(k + r) at k, which rises with k: so δ = max over k of
+P(K ≥ k) − e^ε P(K ≥ k + r), and the integers from one to another have their losses between those of these two.
 
 What an error costs, E|T|^p for p = 1, 2 at unit scale, follows for every family from sums or by parts.
 """

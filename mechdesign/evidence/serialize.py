@@ -62,14 +62,14 @@ def register_kind(kind: str, cls: type) -> None:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def serializable(kind: str, *, eq: bool = True, repr: bool = True) -> Callable[[C], C]:
-    """Make a class a frozen dataclass, unless it is one, and register it under `kind`, the name it carries in files.
+    """Make a class a frozen dataclass, unless it is one or has a constructor of its own, and register it under `kind`, the name it carries in files.
 
     The fields that ``__init__`` takes are stored; a class that is rebuilt differently defines
     ``to_fields(self) -> dict`` and the class method ``from_fields(fields)``. `eq` and `repr` are those of `dataclasses.dataclass`.
     """
 
     def decorate(cls: C) -> C:
-        if "__dataclass_params__" not in vars(cls):
+        if not {"__dataclass_params__", "__init__"} & {*vars(cls)}:
             dataclasses.dataclass(frozen=True, eq=eq, repr=repr)(cls)
         register_kind(kind, cls)
         return cls

@@ -234,10 +234,14 @@ class FiniteProblem(TableDesign, Problem):
             return
         if "objective" not in self.declared.curved:  # functions with room left change nothing
             with suppress(SolverError):
-                found = [*self._linear(clock, solver, symmetry, options)]
-                laws = [one for one in found if isinstance(one, Law)]
-                if all(over <= 0 for over in self.worth(laws[-1].mechanism).values()):
-                    yield from found
+                found = [*self._linear(clock, solver, symmetry, options if solver else {})]
+                inside = [
+                    one
+                    for one in found
+                    if not isinstance(one, Law) or all(x <= 0 for x in self.worth(one.mechanism).values())
+                ]
+                if any(isinstance(one, Law) for one in inside):
+                    yield from inside
                     return
         yield from Tangents(self, clock, solver, options).solved()
 

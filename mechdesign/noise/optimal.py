@@ -387,8 +387,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         known = self.given_loss.polynomial and cells is None and self.alone
         yield from ranked(started(self, starts or {}))
         strict = self._stricter() if cells is None else []
+        kept = False
         for question in strict:
-            yield from self._kept_by(question, clock, solver, max_cells)
+            with suppress(SolverError):  # then the question's own program is left
+                for law in self._kept_by(question, clock, solver, max_cells):
+                    kept = True
+                    yield law
         uniform = self.points[0][0] == 0 < self.points[0][1] and len(self.points) == 1
         if uniform and self.integer:
             # uniform noise on Δ/η whole numbers, of total variation η
@@ -416,8 +420,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
                 solver,
                 cells=cells,
                 max_cells=max_cells,
-                known=known or bool(strict),
-                bounds_alone=bool(strict),
+                known=known or kept,
+                bounds_alone=kept,
             )
         yield from stairs if later else ()
 

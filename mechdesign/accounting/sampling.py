@@ -628,9 +628,9 @@ class SampledPlan:
                 rate = part.rate * math.exp(part.spread if pessimistic else -part.spread)
                 rounds.append(Round.of(loss, rate, part.rounds, tail, pessimistic=pessimistic))
             found = normal_delta(rounds, epsilon, pessimistic=pessimistic)
-            if pessimistic and best < min(found, 1.0):
-                return best
-            best = found
+            if pessimistic and best < 1 and found > 0.999 * best:
+                return min(found, best)
+            best = min(found, best) if pessimistic else found
         return best
 
     def delta(self, epsilon: float, step: float, *, pessimistic: bool, most: int = MOST) -> float:

@@ -390,9 +390,9 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         kept = False
         for question in strict:
             with suppress(SolverError):  # then the question's own program is left
-                for law in self._kept_by(question, clock, solver, max_cells):
+                for found in self._kept_by(question, clock, solver, max_cells):
                     kept = True
-                    yield law
+                    yield found
         uniform = self.points[0][0] == 0 < self.points[0][1] and len(self.points) == 1
         if uniform and self.integer:
             # uniform noise on Δ/η whole numbers, of total variation η

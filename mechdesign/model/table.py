@@ -528,7 +528,7 @@ class TableMechanism(Rows, Drawn):
             held = np.asarray(x, dtype=object) if named else read("x", x)
             flat = map(tuple, held.reshape(-1, size).tolist()) if size else held.ravel().tolist()
             found = [places[label] for label in flat]  # exact matches only
-        return np.array(found, dtype=np.int64).reshape(held.shape[: held.ndim - bool(size)])
+            return np.array(found, dtype=np.int64).reshape(held.shape[: held.ndim - bool(size)])
 
     def drawn(self, x: Any, source: Simulation | Deployment) -> Any:
         """Draw an output for every input with the randomness of `source`."""

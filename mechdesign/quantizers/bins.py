@@ -402,6 +402,3 @@ class BinSearch(checks.Checked):
         """Whether a search may find these outputs."""
         found = checks.doubles("outputs", outputs)
         return bool(found.size == self.m and np.abs(found).max() <= self.max_abs * (1 + 1e-12))
-
-
-# -- floors of given outputs under a cap -------------------------------------------------------------------

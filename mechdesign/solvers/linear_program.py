@@ -515,8 +515,9 @@ class Programs:
         ends = np.where(rows.values > 0, low[rows.columns].T, high[rows.columns].T)
         least = np.multiply(ends, rows.values, out=np.zeros_like(ends), where=rows.values != 0)
         sums = np.zeros_like(rows.right)
-        np.add.at(sums.T, rows.rows, least.T)
-        return np.asarray((sums > rows.right + 1e-6 * (1 + np.abs(rows.right))).any(axis=1))
+        with np.errstate(invalid="ignore"):  # infinite terms of both signs tell nothing
+            np.add.at(sums.T, rows.rows, least.T)
+            return np.asarray((sums > rows.right + 1e-6 * (1 + np.abs(rows.right))).any(axis=1))
 
     def program(self, point: int = 0, **options: Any) -> LinearProgram:
         """Return the program of one point."""

@@ -67,7 +67,7 @@ class NothingToCheck(NotCovered):
 
 
 class TooLarge(NotCovered):
-    """Checking would take longer than a file of this size may take."""
+    """Checking would take longer than a file of this size may take, or no grid decides."""
 
     before = ""
 

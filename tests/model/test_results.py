@@ -213,6 +213,8 @@ def test_draws() -> None:
     with pytest.raises(md.DesignError, match="the error is the value of the result"):
         names().solve().errors()
     assert places().solve().release([[0.0, 1.0], [1.0, 1.0]]).shape == (2, 2)
+    with pytest.raises(md.DataError, match="must be inputs of the table"):
+        places().solve().release([0.0, 1.0, 1.0, 1.0])
 
 
 def test_what_rounds_to_an_input_is_none() -> None:

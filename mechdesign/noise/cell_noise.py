@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -255,12 +254,11 @@ class CellNoise(_OnCells):
         n, masses = self.cells_per_shift, self._masses
         if not self.decay:
             return masses, 0.0
-        rate = fall(self.decay)
-        periods = max(1, min(math.ceil(100 / rate), 4_000_000 // (2 * n)))
-        powers = np.exp(-rate * np.arange(1, periods + 1))
+        periods = max(1, min(math.ceil(100 / self._rate), 4_000_000 // (2 * n)))
+        powers = np.exp(-self._rate * np.arange(1, periods + 1))
         left, right = np.outer(powers[::-1], masses[:n]), np.outer(powers, masses[-n:])
         ends = float(masses[:n].sum() + masses[-n:].sum())
-        beyond = ends * math.exp(-rate * (periods + 1)) / float(1 - self.decay) * (1 + 1e-9)
+        beyond = ends * math.exp(-self._rate * (periods + 1)) / float(1 - self.decay) * (1 + 1e-9)
         return np.concatenate([left.ravel(), masses, right.ravel()]), beyond
 
     @cached_property
@@ -278,11 +276,46 @@ class CellNoise(_OnCells):
         return (heights[np.searchsorted(edges, middles)] + spike) * np.diff(cuts), cuts
 
     @cached_property
-    def _tails(self) -> tuple[RepeatedTail, RepeatedTail]:
-        """The left tail, mirrored, and the right one."""
+    def _sides(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Edges of the pieces and the mass beyond each, repetitions included: to the left, mirrored, and to the right."""
         body, ends = self._pieces(self._masses, np.arange(self.count + 1))
-        repeats = min(self.cells_per_shift, self.count), self.decay
-        return RepeatedTail(body[::-1], -ends[::-1], *repeats), RepeatedTail(body, ends, *repeats)
+        n, repeated = self.cells_per_shift, float(self.decay / (1 - self.decay))
+
+        def side(body: Array, ends: Array) -> tuple[Array, Array]:
+            rest = repeated * body[-n:].sum()
+            return ends, np.append(np.cumsum(body[::-1])[::-1], 0.0) + rest
+
+        return side(body[::-1], -ends[::-1]), side(body, ends)
+
+    @property
+    def _period(self) -> float:
+        return self.cells_per_shift * self.width
+
+    def _turns(self, beyond: Array) -> Array:
+        """Return how many periods bring points so far beyond the last edge back into the body."""
+        return np.where(beyond < 0, 0.0, np.floor(beyond / self._period) + 1) if self.decay else beyond * 0.0
+
+    def _beyond(self, t: Array, right: bool) -> Array:
+        """Return P[T > t], or P[T < -t], where t is not below the first edge."""
+        ends, above = self._sides[right]
+        turns = self._turns(t - ends[-1])
+        return np.asarray(np.interp(t - turns * self._period, ends, above) * np.exp(-self._rate * turns))
+
+    def _reached(self, p: Array, right: bool) -> Array:
+        """Return the t beyond which the mass is p."""
+        ends, above = self._sides[right]
+        turns = np.zeros(p.shape)
+        if self.decay:
+            turns = np.ceil(np.maximum(np.log(above[-1] / np.maximum(p, 1e-323)), 0.0) / self._rate)
+        found = np.interp(p * np.exp(self._rate * turns), above[::-1], ends[::-1]) + turns * self._period
+        return np.where(p > 0, found, math.inf if self.decay else ends[-1])
+
+    @cached_property
+    def _rate(self) -> float:
+        """−log of the decay, accurate for one near 0 and near 1; 0 without tails."""
+        if not self.decay:
+            return 0.0
+        return -math.log(self.decay) if 2 * self.decay < 1 else -math.log1p(-float(1 - self.decay))
 
     def support(self) -> tuple[float, float]:
         """Return the end points of the support."""
@@ -292,12 +325,12 @@ class CellNoise(_OnCells):
 
     def pdf(self, t: Numbers) -> Array:
         """Density at `t`."""
-        left, right = self._tails
-        held = checks.doubles("t", t)
-        (back, lighter), (mirrored, falls) = right.folded(held), left.folded(-held)
-        heights = np.pad(right.body / np.diff(right.ends), 1)
-        back = np.where(held < right.ends[0], -mirrored, back)
-        return np.asarray(heights[np.searchsorted(right.ends, back, side="right")] * lighter * falls)[()]
+        held, (left, _), (right, _) = checks.doubles("t", t), *self._sides
+        body, _ = self._pieces(self._masses, np.arange(self.count + 1))
+        heights = np.pad(body / np.diff(right), 1)
+        after, before = self._turns(held - right[-1]), self._turns(-held - left[-1])
+        cell = np.searchsorted(right, held + (before - after) * self._period, side="right")
+        return np.asarray(heights[cell] * np.exp(-self._rate * (before + after)))[()]
 
     def logpdf(self, t: Numbers) -> Array:
         """Logarithm of the density."""
@@ -306,20 +339,18 @@ class CellNoise(_OnCells):
 
     def cdf(self, t: Numbers) -> Array:
         """P[T ≤ t]."""
-        left, right = self._tails
-        held = checks.doubles("t", t)
-        return np.where(held < right.ends[-1], left.beyond(-held), 1 - right.beyond(held))[()]
+        held, (right, _) = checks.doubles("t", t), self._sides[True]
+        return np.where(held < right[-1], self._beyond(-held, False), 1 - self._beyond(held, True))[()]
 
     def sf(self, t: Numbers) -> Array:
         """P[T > t], accurate in the right tail."""
-        left, right = self._tails
-        held = checks.doubles("t", t)
-        return np.where(held < right.ends[0], 1 - left.beyond(-held), right.beyond(held))[()]
+        held, (right, _) = checks.doubles("t", t), self._sides[True]
+        return np.where(held < right[0], 1 - self._beyond(-held, False), self._beyond(held, True))[()]
 
     def ppf(self, q: Numbers) -> Array:
         """Quantile function."""
-        q, (left, right) = checks.doubles("q", q), self._tails
-        value = np.where(q > 0.5, right.reached(1 - q), -left.reached(q, "right"))
+        q = checks.doubles("q", q)
+        value = np.where(q > 0.5, self._reached(1 - q, True), -self._reached(q, False))
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
     # Sampling --------------------------------------------------------------------------------------------
@@ -566,89 +597,3 @@ def shape_of(size: object) -> tuple[int, ...]:
     if size is None or isinstance(size, (tuple, list)):
         return tuple(checks.integer("size", n, 0, 2**40) for n in size or ())
     return (checks.integer("size", size, 0, 2**40),)
-
-
-# -- repeated tails ---------------------------------------------------------------------------------------------------
-
-
-def fall(decay: Fraction) -> float:
-    """Return −log r, accurate for a ratio r near 0 and near 1."""
-    return -math.log(decay) if 2 * decay < 1 else -math.log1p(-float(1 - decay))
-
-
-@dataclass(frozen=True, eq=False)
-class RepeatedTail:
-    """The right tail of a law of constant density on pieces; the left one is that of the mirrored law.
-
-    Parameters
-    ----------
-    body, ends : ndarray, shape (m,) and (m + 1,)
-        Masses of the pieces without the repetitions, and their edges.
-    count : int
-        n: the last n pieces are the period that repeats.
-    decay : Fraction
-        r in [0, 1); 0 where nothing repeats.
-
-    Examples
-    --------
-    >>> half = np.array([0.25, 0.25])
-    >>> tail = RepeatedTail(half, np.array([0.0, 1.0, 2.0]), 1, Fraction(1, 2))
-    >>> tail.beyond(np.array([1.0, 2.0, 3.0])).tolist()
-    [0.5, 0.25, 0.125]
-    """
-
-    body: Array
-    ends: Array
-    count: int
-    decay: Fraction
-
-    @cached_property
-    def _above(self) -> Array:
-        """Mass of the body beyond its edges."""
-        return np.append(np.cumsum(self.body[::-1])[::-1], 0.0)
-
-    @cached_property
-    def rest(self) -> float:
-        """Mass of all repetitions."""
-        return float(self.body[-self.count :].sum()) * float(self.decay / (1 - self.decay))
-
-    @property
-    def length(self) -> float:
-        """L, the length of the period."""
-        return float(self.ends[-1] - self.ends[-1 - self.count])
-
-    @cached_property
-    def _rate(self) -> float:
-        return fall(self.decay) if self.decay else math.inf
-
-    def _falls(self, turns: Array) -> Array:
-        """Return r to the power of the number of repetitions."""
-        return np.exp(-self._rate * turns) if self.decay else np.where(turns > 0, 0.0, 1.0)
-
-    def folded(self, t: Array) -> tuple[Array, Array]:
-        """Return t less the tail's whole periods, so that it lies in the body, and the factor by which the tail's mass has fallen there."""
-        turns = np.where(t < self.ends[-1], 0.0, np.floor((t - self.ends[-1]) / self.length) + 1)
-        return t - turns * self.length, self._falls(turns)
-
-    def beyond(self, t: Array) -> Array:
-        """Return P[T > t], for t from the body's first edge on."""
-        back, lighter = self.folded(t)
-        return np.asarray(lighter * (np.interp(back, self.ends, self._above) + self.rest))
-
-    def reached(self, p: Array, side: Literal["left", "right"] = "left") -> Array:
-        """Return the least t, or with "right" the largest, at which P[T > t] is p."""
-        if not self.rest:
-            return _point_beyond(p, self._above, self.ends, side)
-        outside = (p < self.rest) & (p > 0)
-        turns = np.floor(np.log(self.rest / np.where(outside, p, 1.0)) / self._rate) + 1
-        turns = np.where(outside, turns, 0.0)
-        found = _point_beyond(p / self._falls(turns) - self.rest, self._above, self.ends, side)
-        return np.where(p <= 0, math.inf, found + turns * self.length)
-
-
-def _point_beyond(p: Array, above: Array, edges: Array, side: Literal["left", "right"]) -> Array:
-    """Return the point beyond which the mass is p, in a piece that has mass."""
-    piece = np.clip(np.searchsorted(-above, -p, side=side) - 1, 0, len(edges) - 2)
-    mass = above[piece] - above[piece + 1]
-    share = np.divide(above[piece] - p, mass, out=np.zeros_like(mass), where=mass > 0)
-    return np.asarray(edges[piece] + np.clip(share, 0.0, 1.0) * (edges[piece + 1] - edges[piece]))

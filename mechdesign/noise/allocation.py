@@ -334,8 +334,7 @@ class NoiseAllocation(problems.AllocationPage):
         search: MixedProblem | Allocating
         if self.noise == "mixed":
             normal, peaked = (replace(self, noise=kind).solve(certify=False) for kind in CLOSED)
-            pure = normal.mechanism.scales, peaked.mechanism.scales
-            search = MixedProblem(*asked, math.sqrt(normal.design.budget), *pure)
+            search = MixedProblem(*asked, normal.mechanism.scales, peaked.mechanism.scales)
         else:
             search = Allocating(*asked, FAMILIES[self.noise])
         for law in search.laws(clock):

@@ -15,11 +15,12 @@ multiplied by the least common factor at which the exact composition keeps the r
 **A type for each coordinate:** Laplace noise where one coordinate's loss matters alone, Gaussian where many add up.
 Gaussian noise costs half of what Laplace noise does where losses are small and many; Laplace noise has no tail of
 losses, and is better where few coordinates carry them. So coordinates are sorted by :math:`\lambda_i/\sigma_i` of the
-Gaussian allocation, and the first j get Laplace noise. For several j the Gaussian coordinates share :math:`\mu^2` as in
-P3, the Laplace ones have the ratios of P4. One number is searched, the μ of the Gaussian coordinates; the largest
-Laplace ratio follows from δ of the exact composition. Laplace noise on all coordinates keeps Corollary 6. The cheapest
-of these and of both pure types is returned: a search, with no lower bound. On the deployed grid (results/ablations) one
-of six designs costs 65% more with the better pure type.
+Gaussian allocation, and the first j get Laplace noise. The Gaussian coordinates share :math:`\mu^2` as in P3, the
+Laplace ones have the ratios of P4. At an order the budget left by a largest Laplace ratio is the μ of the Gaussian
+coordinates, so that the best mix of every j is found on a grid of that ratio; then the exact composition scales it.
+Laplace noise on all coordinates keeps Corollary 6. The cheapest of these and of both pure types is returned: a search,
+with no lower bound. On the deployed grid (results/ablations) one of six designs costs 65% more with the better pure
+type.
 """
 
 from __future__ import annotations
@@ -28,15 +29,14 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
-from scipy import optimize, stats
 from scipy.special import logsumexp
 
 from mechdesign.accounting.interval import upper_delta
-from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, loss_of
+from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.checks import array, instance, one_of, settle
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
@@ -64,13 +64,9 @@ _Parameters = list[tuple[float, float]]
 """Shapes, and ratios of a change of 1 to the scale."""
 _MIX_LEVELS = 8
 """Largest number of different Laplace ratios: each is composed by itself. With 4 one of six designs costs 1.1% more (results/ablations)."""
-_FAR = 1e200
-"""Cost that stands for a missing mix."""
-REACH = 0.02
-"""Largest size of the logarithm of the factor that scales a mix until it is proved private."""
 
-Mix: TypeAlias = tuple[float, Array, Flags]
-"""Cost, scales, and which of them are of Laplace noise."""
+Mix: TypeAlias = tuple[Array, Flags]
+"""Scales, and which of them are of Laplace noise."""
 
 
 @serializable("coordinate-noise", eq=False)
@@ -205,6 +201,19 @@ class CoordinateNoise(PerCoordinate):
         return used, closed and not used
 
 
+def orders_for(points: tuple[tuple[float, float], ...], count: int) -> Array:
+    """Return orders θ of the Rényi divergence at which the points are tried."""
+    return np.geomspace(0.3, 300, count) * max(1.0, 1 / max(epsilon or delta for epsilon, delta in points))
+
+
+def allowed(points: tuple[tuple[float, float], ...], orders: Array) -> Array:
+    """Return how large κ may be at orders θ for all (ε, δ) to follow; under pure privacy the largest loss."""
+    if not min(delta for _, delta in points):
+        return np.full_like(orders, points[0][0])
+    kept = [orders * epsilon + math.log(delta) for epsilon, delta in points]
+    return np.asarray(np.min(kept, axis=0) + np.log1p(orders) + orders * np.log1p(1 / orders))
+
+
 class Allocating:
     """The search for a law of one family on each coordinate.
 
@@ -248,13 +257,6 @@ class Allocating:
         finite = logsumexp(np.log(mass)[:, None] + values[:, None] * orders, axis=0)
         return np.asarray(np.logaddexp(finite, math.log(infinite or 1e-300)) + infinite / self.least)
 
-    def allowed(self, order: float) -> float:
-        """Return the budget at an order θ, or ε under pure privacy."""
-        if not self.least:
-            return self.points[0][0]
-        gain = math.log1p(order) + order * math.log1p(1 / order)
-        return min(order * epsilon + math.log(delta) + gain for epsilon, delta in self.points)
-
     def choices(
         self, menu: _Parameters, orders: Array, clock: Deadline
     ) -> list[tuple[float, float, _Parameters]]:
@@ -266,12 +268,12 @@ class Allocating:
             unit = self.unit(*parameters)
             costs[i], kappa[i] = cost_of(unit, _LOSSES[self.order]), self.kappa(unit, orders)
         found = []
-        for order, used in zip(orders.tolist(), kappa.T):
+        for order, budget, used in zip(orders.tolist(), allowed(self.points, orders).tolist(), kappa.T):
             best, low, high = None, -80.0, 80.0
             while high - low > 1e-3:
                 middle = (low + high) / 2
                 chosen = np.argmin(self.costs[:, None] * costs + math.exp(middle) * used, axis=1)
-                if self.counts @ used[chosen] <= self.allowed(order):
+                if self.counts @ used[chosen] <= budget:
                     best, high = chosen, middle
                 else:
                     low = middle
@@ -290,7 +292,7 @@ class Allocating:
         starts = sorted({*self.family.starts(epsilon, self.least, size)}) if self.family.starts else [0.0]
         shapes = np.interp(np.arange(2 * len(starts) - 1) / 2, np.arange(len(starts)), starts)
         ratios = np.geomspace((epsilon + self.least) / (30 * size), 4 * max(epsilon, 1.0), 40)
-        orders = np.geomspace(0.3, 300, 12 if self.least else 1) * max(1.0, 1 / max(epsilon, 1e-6))
+        orders = orders_for(self.points, 12 if self.least else 1)
         steps = (ratios[1] / ratios[0]) ** np.linspace(-1, 1, 9)
         coarse = [(s, r) for s in shapes.tolist() for r in ratios.tolist()]
         for _, order, best in self.choices(coarse, orders, clock)[:2]:  # each is composed exactly
@@ -353,8 +355,6 @@ class MixedProblem:
     ----------
     sensitivities, weights, order, privacy
         As of `Allocating`, for every order.
-    mu : float
-        μ of Gaussian noise that consumes the whole budget.
     normal, peaked : ndarray, shape (K,)
         Scales of Gaussian (P3) and of Laplace noise (P4) on all coordinates.
     """
@@ -365,16 +365,14 @@ class MixedProblem:
         weights: Array,
         order: float,
         privacy: Pointwise,
-        mu: float,
         normal: Array,
         peaked: Array,
     ) -> None:
         self.profile, self.moved, self.order, self.privacy = sensitivities, sensitivities > 0, order, privacy
         stated = sensitivities, weights, normal, peaked
         self.sensitivities, self.weights, self.normal, self.peaked = (v[self.moved] for v in stated)
-        self.mu, self.ratios = mu, self.sensitivities / self.peaked
-        # coordinates by λ/σ of the Gaussian allocation, largest first
-        self.order_of_laplace = np.argsort(-self.sensitivities / self.normal, kind="stable")
+        self.ratios = self.sensitivities / self.peaked
+        self._sorted = np.argsort(-self.sensitivities / self.normal, kind="stable")
 
     def levels(self, laplace: Flags) -> Array:
         """Return the Laplace ratios of these coordinates over the largest; many different ones are rounded to a few levels."""
@@ -388,115 +386,69 @@ class MixedProblem:
     def most(self) -> int:
         """Largest number of coordinates with Laplace noise: smaller ratios gain nothing by it."""
         # a mix with ratios further apart than 16 takes 200 coordinates at least 14 times as long (results/ablations)
-        return int((self.ratios > self.ratios.max() / 16).sum())
+        return min(int((self.ratios > self.ratios.max() / 16).sum()), len(self.ratios) - 1)
 
-    def cost(self, scales: Array, laplace: Flags) -> float:
-        r"""Return Σ w E|T|^p."""
-        unit = np.where(
-            laplace, absolute_moment("laplace", self.order), absolute_moment("gaussian", self.order)
-        )
-        return float((self.weights * unit * scales**self.order).sum())
+    def costs(self, scales: Array, laplace: Flags) -> Array:
+        r"""Return w E|T|^p of each coordinate."""
+        unit = (absolute_moment(kind, self.order) for kind in ("laplace", "gaussian"))
+        return np.asarray(self.weights * np.where(laplace, *unit) * scales**self.order)
 
     def scales(self, laplace: Flags, mu: float, ratio: float) -> Array:
         """Return the scales at which the Gaussian coordinates consume μ and the largest Laplace ratio is `ratio`."""
         lam, out = self.sensitivities, np.empty(len(self.sensitivities))
-        if laplace.any():
-            out[laplace] = lam[laplace] / (self.levels(laplace) * ratio)
-        rest = ~laplace
-        if rest.any():
-            unit = self.normal[rest]
-            out[rest] = unit * (math.sqrt(float(((lam[rest] / unit) ** 2).sum())) / mu)
+        out[laplace] = lam[laplace] / (self.levels(laplace) * ratio)
+        unit = self.normal[~laplace]
+        out[~laplace] = unit * (math.sqrt(float(((lam[~laplace] / unit) ** 2).sum())) / mu)
         return out
 
-    def best_of(self, count: int, deadline: Deadline) -> Mix | None:
-        """Return the cheapest mix found with Laplace noise on `count` coordinates."""
-        laplace = np.zeros(len(self.sensitivities), dtype=bool)
-        laplace[self.order_of_laplace[:count]] = True
-        if laplace.all():
-            return self.cost(self.peaked, laplace), self.peaked, laplace
-        sizes, counts = np.unique(self.levels(laplace), return_counts=True)
-        found: list[Mix] = []
+    def first(self, count: int) -> Flags:
+        """Return the coordinates of largest λ/σ in the Gaussian allocation, so many of them."""
+        return np.isin(np.arange(len(self.normal)), self._sorted[:count])
 
-        def cost(share: float) -> float:
-            if deadline.passed or not (ratio := self._ratio(self.mu * share, sizes, counts)):
-                return _FAR
-            scales = self.scales(laplace, self.mu * share, ratio)
-            found.append((self.cost(scales, laplace), scales, laplace))
-            return min(found[-1][0], _FAR)
-
-        options = {"xatol": 1e-2, "maxiter": 14}
-        optimize.minimize_scalar(cost, bounds=(0.02, 0.9999), method="bounded", options=options)
-        return min(found, key=lambda mix: mix[0], default=None)
-
-    def _ratio(self, mu: float, sizes: Array, counts: Indices) -> float:
-        """Return the largest Laplace ratio that δ allows beside Gaussian noise of μ; 0 if it allows none."""
-        points = pairs_of(self.privacy)
-        reach = max(epsilon for epsilon, _ in points) + 5.0
-
-        def excess(log_ratio: float) -> float:
-            ratio = math.exp(log_ratio)
-            terms = [NoiseTerm(stats.norm(), mu, 1)]
-            terms += [NoiseTerm(stats.laplace(), float(ratio * v), int(c)) for v, c in zip(sizes, counts)]
-            used = (upper_delta(tuple(terms), epsilon, width=0.03) / delta for epsilon, delta in points)
-            return math.log(max(*used, 1e-300))
-
-        high = math.log(reach)
-        low = math.log(min(epsilon or delta for epsilon, delta in points) / 4 / float(counts.sum()))
-        for _ in range(3):
-            if excess(low) <= 0:
-                inside = excess(high) <= 0
-                return reach if inside else math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
-            low, high = low - 3, low
-        return 0.0
-
-    def mixes(self, deadline: Deadline) -> list[Mix]:
-        """Return mixes, the cheapest first: numbers of Laplace coordinates are doubled, then bisected around the best."""
-        found: dict[int, Mix | None] = {}
-
-        def cost(count: int) -> float:
-            if count not in found:
-                found[count] = self.best_of(count, deadline)
-            mix = found[count]
-            return math.inf if mix is None else mix[0]
-
-        best = math.inf
-        for k in range(self.most.bit_length()):
-            best = min(best, value := cost(2**k))
-            if value > 1.05 * best:
-                break  # all later ones are worse
-        cost(self.most)
-        for _ in range(6):
-            known = sorted(found)
-            at = known.index(min(known, key=cost))
-            around = known[max(at - 1, 0) : at + 2]
-            middle = {(a + b) // 2 for a, b in pairwise(around)} - set(found)
-            if not middle:
-                break
-            for count in sorted(middle):
-                cost(count)
-        return sorted(filter(None, found.values()), key=lambda mix: mix[0])
+    def mixes(self, epsilon: float, delta: float) -> Iterator[Mix]:
+        """Yield mixes for one of the points, the cheapest first: the best at each order of the Rényi divergence, none that costs 3% more than the first."""
+        theta = orders_for(((epsilon, delta),), 64)[:, None]
+        budget, ratio = allowed(((epsilon, delta),), theta), np.geomspace(1e-5, 1.0, 400) * (epsilon + 5.0)
+        up, down = np.log((1 + theta) / (1 + 2 * theta)), np.log(theta / (1 + 2 * theta))
+        counts = sorted({round(n) for n in np.geomspace(1, self.most, 40)} if self.most else ())
+        costs, mus, ratios = (np.full((len(counts), len(theta)), math.inf) for _ in range(3))
+        for j, count in enumerate(counts):
+            laplace, left = self.first(count), budget
+            for size, n in zip(*np.unique(self.levels(laplace), return_counts=True)):
+                loss = size * ratio
+                left = left - n * np.logaddexp(up + theta * loss, down - (1 + theta) * loss)
+            mu = np.sqrt(np.maximum(left, 0) * 2 / (theta * (1 + theta)))
+            unit = self.costs(self.scales(laplace, 1.0, 1.0), laplace)
+            with np.errstate(divide="ignore"):
+                cost = unit[~laplace].sum() * mu**-self.order + unit[laplace].sum() * ratio**-self.order
+            best = cost.argmin(axis=1)
+            ratios[j] = ratio[best]
+            costs[j], mus[j] = (np.take_along_axis(v, best[:, None], axis=1)[:, 0] for v in (cost, mu))
+        for i in np.argsort(costs.min(axis=0, initial=math.inf)) if counts else ():
+            j = int(costs[:, i].argmin())
+            if costs[j, i] <= 1.03 * costs.min() < math.inf:
+                laplace = self.first(counts[j])
+                yield self.scales(laplace, float(mus[j, i]), float(ratios[j, i])), laplace
 
     def laws(self, clock: Deadline) -> Iterator[MixedNoise]:
-        """Yield noise that meets the requirement: both pure types, then mixes, the cheapest first."""
-        every, best = np.ones(len(self.sensitivities), dtype=bool), math.inf
-
-        def mixes() -> Iterator[Mix]:
-            pure = [(self.cost(*one), *one) for one in ((self.normal, ~every), (self.peaked, every))]
-            yield from sorted(pure, key=lambda mix: mix[0])  # a limit may leave time for one
-            yield from (mix for mix in self.mixes(clock) if not mix[2].all())
-
-        for value, scales, types in mixes():
-            hopeful = value * math.exp(-REACH * self.order) <= best
-            if hopeful and (law := self.within_budget(scales, types, clock)) is not None:
-                best = min(best, self.cost(law.scales[self.moved], types))
+        """Yield noise that meets the requirement: both pure types, then mixes, each scaled."""
+        every, proved = np.ones(len(self.normal), dtype=bool), False
+        pure: list[Mix] = [(self.normal, ~every), (self.peaked, every)]
+        pure.sort(key=lambda mix: float(self.costs(*mix).sum()))  # a limit may leave time for one
+        mixes = (mix for point in pairs_of(self.privacy) for mix in self.mixes(*point))
+        for scales, types in chain(pure, mixes):
+            if proved and clock.passed:
+                return
+            if (law := self.within_budget(scales, types, clock)) is not None:
+                proved = True
                 yield law
-        if best == math.inf:
+        if not proved:
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 
     def within_budget(self, scales: Array, laplace: Flags, deadline: Deadline) -> MixedNoise | None:
-        """Return the noise scaled by the least common factor at which the composition is proved to keep δ; None if that lies beyond `REACH`.
+        """Return the noise scaled by the least common factor at which the composition is proved to keep δ.
 
-        Laplace noise on all coordinates keeps its scales. At the deadline it is the least factor proved so far.
+        Laplace noise on all coordinates keeps its scales. At the deadline it is the least factor proved so far, None if there is none.
         """
         full, types = np.zeros(len(self.moved)), np.zeros(len(self.moved), dtype=bool)
         full[self.moved], types[self.moved] = scales, laplace
@@ -509,8 +461,7 @@ class MixedProblem:
 
         # a pure type within the budget is returned unchanged
         if laplace.all():  # by Corollary 6
-            return next((law(factor) for factor in (1e-12, REACH) if over(factor) <= 0), None)
-        factor = least_kept(
-            over, 1e-12, step=REACH, least=-REACH, most=REACH, xtol=2e-7, rtol=1e-9, deadline=deadline
-        )
+            return next((law(factor) for factor in (1e-12, 0.02) if over(factor) <= 0), None)
+        least = -math.inf if laplace.any() else 0.0
+        factor = least_kept(over, 1e-12, step=0.02, least=least, xtol=2e-7, rtol=1e-9, deadline=deadline)
         return law(factor) if factor < math.inf else None

@@ -23,16 +23,13 @@ EXP_BITS = 256
 LARGEST = 2**14  # exponent: sums have as many digits
 
 
-@lru_cache(maxsize=1 << 14)  # both bounds use one sum
-def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
-    """Fixed-point Taylor sum of e^x, x ≥ 0: (lower sum, number of terms, last term), in units of 2^-bits."""
-    term = total = 1 << bits
-    n = 0
-    while term > 0:
-        n += 1
-        term = term * x.numerator // (x.denominator * n)  # rounds down, so the sum stays a lower bound
-        total += term
-    return total, n, term
+def whole_parts(value: Callable[[], arb], bits: int) -> tuple[int, int]:
+    """Return whole numbers around a number, which is enclosed at the working precision, in units of 2^−bits."""
+    with ctx.workprec(bits + 64):
+        scaled = value() * arb(2) ** bits
+        low, high = scaled.lower().floor().unique_fmpz(), scaled.upper().ceil().unique_fmpz()
+    assert low is not None and high is not None
+    return int(low), int(high)
 
 
 def fraction_of(x: Any) -> Fraction:
@@ -40,17 +37,19 @@ def fraction_of(x: Any) -> Fraction:
     return Fraction(*x.as_integer_ratio()) if hasattr(x, "as_integer_ratio") else Fraction(x)
 
 
-def _exponent(x: Any) -> Fraction:
+@lru_cache(maxsize=1 << 14)
+def _exp_bounds(x: Any) -> tuple[Fraction, Fraction]:
     if not abs(x) <= LARGEST:
         raise DesignError.of("exponent", x, f"must be finite, and at most {LARGEST} in absolute value")
-    return fraction_of(x)
+    if x < 0:
+        low, high = _exp_bounds(-x)
+        return 1 / high, 1 / low
+    low, high = whole_parts(lambda: arb(rational(fraction_of(x))).exp(), EXP_BITS)
+    return Fraction(max(low, 1 << EXP_BITS), 1 << EXP_BITS), Fraction(high, 1 << EXP_BITS)
 
 
 def exp_lower(x: Fraction | float) -> Fraction:
     r"""Return a rational r with :math:`e^x (1 - 2^{-240}) < r \le e^x`.
-
-    For x ≥ 0 it is the truncated Taylor series with every term rounded down; for x < 0, the reciprocal of an
-    upper bound.
 
     Examples
     --------
@@ -59,26 +58,12 @@ def exp_lower(x: Fraction | float) -> Fraction:
     >>> float(exp_lower(1.0))
     2.718281828459045
     """
-    x = _exponent(x)
-    if x < 0:
-        return 1 / exp_upper(-x)
-    total, _, _ = _series(x, EXP_BITS)
-    return Fraction(total, 1 << EXP_BITS)
+    return _exp_bounds(x)[0]
 
 
 def exp_upper(x: Fraction | float) -> Fraction:
-    r"""Return a rational r with :math:`e^x \le r < e^x (1 + 2^{-240})`.
-
-    The lower sum stops at the first term below one unit, at n > 2x (as x^n/n! is that small only there), so
-    the true tail is below two units and rounding lost less than one unit, amplified by at most e^x, per term.
-    """
-    x = _exponent(x)
-    if x < 0:
-        return 1 / exp_lower(-x)
-    total, n, _ = _series(x, EXP_BITS)
-    # Each floor loses under 1 unit of its term; carried into later terms it grows by at most Σ x^k/k! = e^x.
-    slack = (n + 2) * (math.floor(total >> EXP_BITS) + 2)
-    return Fraction(total + slack, 1 << EXP_BITS)
+    r"""Return a rational r with :math:`e^x \le r < e^x (1 + 2^{-240})`."""
+    return _exp_bounds(x)[1]
 
 
 def log_upper(ratio: Fraction) -> float:
@@ -89,22 +74,12 @@ def log_upper(ratio: Fraction) -> float:
     >>> log_upper(exp_lower(1.0))
     1.0
     """
-    return round_up(_log(ratio)[1])
-
-
-def log_lower(ratio: Fraction) -> float:
-    """Return a double ε with e^ε ≤ `ratio`, proved."""
-    return round_down(_log(ratio)[0])
-
-
-def _log(ratio: Fraction) -> list[Fraction]:
-    """Enclose the logarithm in ball arithmetic; next to one that of the difference."""
     if ratio <= 0:
         raise ValueError("ratio must be positive")
-    with ctx.workprec(EXP_BITS + 64):
+    with ctx.workprec(EXP_BITS + 64):  # next to one the logarithm of the difference
         ball = arb(rational(ratio - 1)).log1p() if 1 < 2 * ratio < 4 else arb(rational(ratio)).log()
-        ends = [end.man_exp() for end in (ball.lower(), ball.upper())]
-    return [Fraction(int(digits)) * Fraction(2) ** int(power) for digits, power in ends]
+        digits, power = ball.upper().man_exp()
+    return round_up(Fraction(int(digits)) * Fraction(2) ** int(power))
 
 
 def round_down(value: Fraction | float | int) -> float:

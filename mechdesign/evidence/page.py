@@ -1,7 +1,7 @@
 """Report pages: one self-contained HTML file for each result, to read, print and hand over.
 
-A wing gives a sequence of `Section`; `page` renders them. Nothing is fetched from anywhere: figures are inline
-SVG, the style sheet and the one script, which makes tables sortable, are in the page, and its own security policy forbids
+A wing gives a sequence of `Section`; `page` renders them. Nothing is fetched from anywhere: figures are images
+in the page, the style sheet and the one script, which makes tables sortable, are in the page, and its own security policy forbids
 all else. Every text is escaped, wherever it came from. The page computes nothing: all was computed when it was made.
 `Exportable` is the base class of all values with a table, a picture and such a page.
 """
@@ -24,6 +24,7 @@ from functools import cache
 from importlib import metadata, resources
 from numbers import Real
 from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -192,18 +193,13 @@ def _safe(text: str) -> Markup:
 
 def _rendered(section: Section, number: int, longest: int) -> dict[str, object]:
     alt = section.alt or section.caption or section.title
-    picture = (
-        ""
-        if section.figure is None
-        else inline_picture(section.figure(), f"f{number}-", section.title or alt, alt, longest=longest)
-    )
     return {
         "title": section.title,
         "number": number + 1,
         "caption": section.caption,
         "markdown": _markdown(section.text) if section.markdown else None,
         "blocks": [] if section.markdown else _blocks(section.text),
-        "picture": _safe(picture),
+        "picture": None if section.figure is None else _image(section.figure(), alt, longest),
         "table": None if section.table is None else _table(section),
         "code": section.code,
         "file": None if section.file is None else _file(*section.file),
@@ -285,56 +281,21 @@ def _file(name: str, text: str) -> dict[str, object]:
     }
 
 
-_BLACK = re.compile(r"(fill|stroke): (#000000|black)\b")
-_FONT = re.compile(r"font: ([^;\"]*?)([\d.]+px)[^;\"]*")
-_UNSEEN = re.compile(r"<!--.*?-->\s*|<(metadata|style)\b.*?</\1>\s*", re.S)
-_TAG = re.compile(r"<[^>]*>")
-_NAME = re.compile(r'(\bid="|\bhref="#|\burl\(#)')
-
-
-def inline_picture(figure: Figure, prefix: str, title: str, description: str, *, longest: int) -> str:
-    """Return markup for a figure: an SVG element, or an image of pixels if that is too long.
-
-    Parameters
-    ----------
-    prefix : str
-        Put before every name in the drawing, so that one page can hold two drawings.
-    title, description : str
-        Texts for screen readers.
-    longest : int
-        Characters; a longer drawing is embedded as pixels.
-    """
-    from markupsafe import escape
+def _image(figure: Figure, description: str, longest: int) -> Markup:
+    """Return an image of a figure: a drawing, or pixels where a drawing takes more characters than `longest`."""
+    from markupsafe import Markup
     from matplotlib import rc_context
-
-    buffer = io.StringIO()
-    with rc_context(STYLE):
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    if len(text) > longest:
-        return _pixels(figure, description)
-
-    def in_page(tag: re.Match[str]) -> str:
-        named = _NAME.sub(rf"\g<1>{prefix}", tag[0])
-        return _FONT.sub(r"font-size: \2; font-family: inherit", _BLACK.sub(r"\1: currentColor", named))
-
-    root, _, drawn = _UNSEEN.sub("", text[text.index("<svg") :]).partition(">")
-    root = re.sub(r' (width|height|version)="[^"]*"', "", root)
-    return (
-        f'{root} role="img" aria-labelledby="{prefix}title {prefix}desc"><title id="{prefix}title">{escape(title)}</title>'
-        f'<desc id="{prefix}desc">{escape(description)}</desc>{_TAG.sub(in_page, drawn)}'
-    )
-
-
-def _pixels(figure: Figure, description: str) -> str:
-    from markupsafe import escape
     from PIL import Image  # matplotlib brings it
 
-    buffer, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
-    Image.open(buffer).convert("RGB").quantize(96).save(small, "png", optimize=True)
-    data = base64.b64encode(small.getvalue()).decode()
-    return f'<img alt="{escape(description)}" src="data:image/png;base64,{data}">'
+    drawn, pixels, small = io.StringIO(), io.BytesIO(), io.BytesIO()
+    with rc_context(STYLE):
+        figure.savefig(drawn, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    source = "svg+xml," + quote(" ".join(drawn.getvalue().split()), safe=" /:;=,.()-+")
+    if len(source) > longest:
+        figure.savefig(pixels, format="png", dpi=130, metadata={"Software": None})
+        Image.open(pixels).convert("RGB").quantize(96).save(small, "png", optimize=True)
+        source = "png;base64," + base64.b64encode(small.getvalue()).decode()
+    return Markup('<img alt="{}" src="data:image/{}">').format(description, source)
 
 
 _LIBRARIES = ("mechdesign", "numpy", "scipy", "cvxpy", "clarabel", "highspy", "python-flint")

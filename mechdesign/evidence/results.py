@@ -22,7 +22,7 @@ from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.digits import at_least, at_most, folded, gap_words, meaningful, width, within
 from mechdesign.evidence.page import Exportable, Fact, Page, Section, versions
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, Scope, fitting
-from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
+from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.typing import Array, Figure, Status
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
@@ -621,51 +621,23 @@ def _notes(result: Result) -> Iterator[Section]:
     )
 
 
-_ALONE = (
-    "The first command unpacks the file. verify.pyz is a second program, which needs Python's standard library and nothing else: make it "
-    "from a copy of mechdesign that you trust (python -m mechdesign.verifier.archive verify.pyz), not from whoever sent this page. It "
-    "prints every claim that it checked, and exits with 0 when all hold, 1 when one does not. The last command makes the checks of both "
-    "programs."
+_CHECKED = (
+    "Numbers and claims are as computed when this page was made; opening it checks nothing. The result file holds the question, the law and "
+    "the multipliers, from which all claims can be computed anew: drop this page on the page 'Check a file' of the documentation (checker.html), "
+    "from a copy that does not come from whoever sent this one.\n\nThe first command unpacks the file. verify.pyz is a second program, which needs "
+    "Python's standard library and nothing else: make it from a copy of mechdesign that you trust (python -m mechdesign.verifier.archive "
+    "verify.pyz), not from whoever sent this page. It prints every claim that it checked, and exits with 0 when all hold, 1 when one does not, and "
+    "2 where it does not cover this kind of result. The last command makes the checks of both programs. The documentation says more: Deploy and "
+    "hand over (docs/guides/deploy.rst)."
 )
-_PACKAGE = (
-    'The stand-alone verifier (verify.pyz) does not cover this kind of result: it answers "not covered" and exits with 2. The first command '
-    "unpacks the file; the second is the package's own check, which computes privacy and error anew from the law by its accountant."
+_COMMANDS = (
+    "python -m gzip -d result.json.gz\npython verify.pyz result.json\nmechdesign verify result.json"
 )
 
 
 def _to_check(result: Result) -> Section:
     try:
-        text = dumps(result)
+        return Section("Check it yourself", _CHECKED, code=_COMMANDS, file=("result.json", dumps(result)))
     except MechdesignError as error:
         words = f"This {type(result).__name__} cannot be written to a file, and both verifiers read files: {' '.join(str(error).split())}"
         return Section("Check it yourself", words)
-    covered, own = _covered(text), modules_to_import(text)
-    words = (
-        "Numbers and claims are as computed when this page was made; opening it checks nothing. The result file holds the question, the law and "
-        "the multipliers, from which all claims can be computed anew: drop this page on the page 'Check a file' of the documentation (checker.html), from a copy that "
-        f"does not come from whoever sent this one.\n\n{_ALONE if covered else _PACKAGE} The documentation says more: "
-        "Deploy and hand over (docs/guides/deploy.rst)."
-    )
-    if own:
-        words += (
-            "\n\nParts of it are declared by a module that is not of this package: --import names the module, which must lie in the folder "
-            "where the commands run, or be installed."
-        )
-    imports = "".join(f" --import {'MODULE' if name == '__main__' else name}" for name in own)
-    alone = ["python verify.pyz result.json"] if covered else []
-    code = "\n".join(["python -m gzip -d result.json.gz", *alone, f"mechdesign verify result.json{imports}"])
-    return Section("Check it yourself", words, code=code, file=("result.json", text))
-
-
-def _covered(text: str) -> bool:
-    """Return whether the stand-alone verifier covers a file, as far as it reads in half a second; the command on the page checks all of it."""
-    from mechdesign.verifier.reading import NotCovered, Refused, TooLarge
-    from mechdesign.verifier.verify import verify as stand_alone
-
-    try:
-        stand_alone(text, seconds=0.5 - len(text) / 1e6)
-    except (TooLarge, Refused, RecursionError):
-        return True
-    except NotCovered:
-        return False
-    return True

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb, ctx, fmpq
+from flint import arb, fmpq
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import whole_parts
 from mechdesign.typing import Array, Indices
 
 Words = npt.NDArray[np.uint64]
@@ -160,24 +161,15 @@ def streaks(ratio: Fraction, size: int) -> Indices:
 
 def coins(chance: Callable[[], arb], size: int) -> npt.NDArray[np.bool_]:
     """Flip coins of this probability, enclosed at the working precision, exactly: by 64 bits of a uniform number, and more where these do not decide."""
-    words, (low, high) = random_words(size), _whole_parts(chance, 64)
+    words, (low, high) = random_words(size), whole_parts(chance, 64)
     out = words < low
     for i in np.flatnonzero((words >= low) & (words < high)).tolist():
         word, bits, (least, most) = int(words[i]), 64, (low, high)
         while least <= word < most:
             word, bits = word << 64 | int(random_words(1)[0]), bits + 64
-            least, most = _whole_parts(chance, bits)
+            least, most = whole_parts(chance, bits)
         out[i] = word < least
     return out
-
-
-def _whole_parts(chance: Callable[[], arb], bits: int) -> tuple[int, int]:
-    """Return whole numbers around a probability in units of 2^−bits."""
-    with ctx.workprec(bits + 64):
-        scaled = chance() * arb(2) ** bits
-        low, high = scaled.lower().floor().unique_fmpz(), scaled.upper().ceil().unique_fmpz()
-    assert low is not None and high is not None
-    return int(low), int(high)
 
 
 def accepted(size: int, proposed: Callable[[int], npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -407,7 +407,6 @@ _MEMBERS: dict[str, dict[str, str]] = {
 LAWS: dict[str, stats.rv_continuous | stats.rv_discrete] = {}
 LOSSES: dict[str, Callable[[Array], Numbers]] = {}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
-_TAGGED = re.compile(r'"\$(kind|law|callable)"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 def register_law(name: str, generator: object) -> None:
@@ -469,28 +468,6 @@ def _check_name(name: object) -> None:
 
 def _ours(generator: object) -> bool:
     return type(generator).__module__ in ("mechdesign.noise.laws", "mechdesign.noise.families")
-
-
-def modules_to_import(text: str) -> list[str]:
-    """Return the modules outside this package that declare kinds, laws and losses of a file, for a reader to import first.
-
-    Examples
-    --------
-    >>> from mechdesign.problem.privacy import PureDP
-    >>> modules_to_import(dumps(PureDP(0.5)))
-    []
-    """
-    found = set[str]()
-    for tag, written in set(_TAGGED.findall(text)):
-        name: str = json.loads(written)
-        made: list[Any] = [_CLASSES.get(name)] if tag == "kind" else []
-        if tag == "law" and (law := LAWS.get(name)) is not None:
-            made = [type(law), law._updated_ctor_param().get("function")]
-        if tag == "callable" and name.startswith("@"):
-            made = [LOSSES.get(name[1:])]
-        modules = (getattr(one, "__module__", None) or "mechdesign" for one in made if one is not None)
-        found.update(name for name in modules if name.partition(".")[0] not in ("mechdesign", "scipy"))
-    return sorted(found)
 
 
 @dataclasses.dataclass(frozen=True)

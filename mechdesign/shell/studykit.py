@@ -308,8 +308,7 @@ def get_study(name: str) -> Study:
 def run_study(chosen: Study, out: Path, *, quick: bool = False, **options: Any) -> Path:
     """Run one study into ``out/<name>``, its quick variant into ``out/<name>/quick``, and return that folder.
 
-    The study writes into a new folder, which replaces the old one when it is complete; files in the old one that no
-    study wrote stay. Options are those of `Report`.
+    A study that fails changes nothing; files that no study wrote stay. Options are those of `Report`.
 
     Raises
     ------
@@ -318,19 +317,15 @@ def run_study(chosen: Study, out: Path, *, quick: bool = False, **options: Any) 
     """
     if quick and not chosen.quick:
         raise DesignError.of("quick", quick, f"{chosen.name} has no quick variant: run it without")
+    folder = out / chosen.name / "quick" if quick else out / chosen.name
     try:
-        folder, before = _recovered(out, chosen.name)
-        if quick:
-            folder, before = _recovered(folder, "quick")
-        tempfile.TemporaryFile(dir=folder.parent).close()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
         allowed = f"cannot be written ({error.strerror}): choose another folder"
         raise DesignError.of("out", str(out), allowed) from None
-    out, name = folder.parent, folder.name
-    _refuse(folder, _foreign(folder) & OWN)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))
     try:
-        fresh.chmod(0o755)
+        _refuse(folder, _foreign(folder) & OWN)
         report = Report(chosen, fresh, quick=quick, **options)
         import scipy.linalg  # noqa: F401  only a loaded BLAS can be limited
 
@@ -339,30 +334,19 @@ def run_study(chosen: Study, out: Path, *, quick: bool = False, **options: Any) 
         with one_thread():  # studies' matrices are small, and other studies may use the other cores
             chosen.run(report)
         report.close()
-        if folder.exists():
-            kept = _foreign(folder)
-            _refuse(folder, {name for name in kept if (fresh / name).exists()})
-            for name in kept:
-                copy = shutil.copytree if (folder / name).is_dir() else shutil.copy2
-                copy(folder / name, fresh / name)
-            shutil.rmtree(before, ignore_errors=True)
-            folder.rename(before)
-        fresh.rename(folder)
-        shutil.rmtree(before, ignore_errors=True)
+        written, kept = {path.name for path in fresh.iterdir()}, _foreign(folder)
+        _refuse(folder, kept & written)
+        folder.mkdir(exist_ok=True)
+        for stale in {path.name for path in folder.iterdir()} - kept - written:
+            (folder / stale).unlink()
+        # contents first: by them a later run knows the other files as a study's
+        for name in sorted(written, key=lambda name: name != "contents.json"):
+            (fresh / name).replace(folder / name)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
     if report.console is not None:
         report.console.print(f"{chosen.name}: written to {folder}")
     return folder
-
-
-def _recovered(out: Path, name: str) -> tuple[Path, Path]:
-    """Return a study's folder and the folder for its old results; restore the old results if a run was killed between its renames."""
-    folder, before = out / name, out / f".{name}.before"
-    out.mkdir(parents=True, exist_ok=True)
-    if before.exists() and not folder.exists():
-        before.rename(folder)
-    return folder, before
 
 
 def _foreign(folder: Path) -> set[str]:

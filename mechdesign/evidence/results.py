@@ -630,9 +630,7 @@ _CHECKED = (
     "2 where it does not cover this kind of result. The last command makes the checks of both programs. The documentation says more: Deploy and "
     "hand over (docs/guides/deploy.rst)."
 )
-_COMMANDS = (
-    "python -m gzip -d result.json.gz\npython verify.pyz result.json\nmechdesign verify result.json"
-)
+_COMMANDS = "python -m gzip -d result.json.gz\npython verify.pyz result.json\nmechdesign verify result.json"
 
 
 def _to_check(result: Result) -> Section:

@@ -312,23 +312,6 @@ def test_neighbours_far_apart_are_told_from_both_sides(term: NoiseTerm, rate: fl
         assert least <= found.lower <= exact * (1 + 1e-15) and exact <= found.upper
 
 
-def test_few_large_losses_are_convolved_as_sums_of_positive_numbers_are() -> None:
-    """Their Chernoff bound is 1e9 times too large, so that roundings of a transform were all that was seen."""
-    rounds = SampledRounds.of((NoiseTerm(stats.norm(), 1.0),), 64, 1e-4, 0.7)
-    for up in (False, True):
-        grid = rounds.grids(0.004, 1e-30, 6.0, pessimistic=up)[0]
-        mass = grid.mass
-        for _ in range(6):  # squared; beyond 4 a sum has two large losses, of probability 1e-50
-            mass = np.convolve(mass, mass)[:1000]
-        beyond = 0.7 - grid.step * np.arange(1000) - 64 * (grid.offset + grid.step * grid.start)
-        exact = float(np.sum(mass * -np.expm1(np.minimum(beyond, 0)))) - math.expm1(
-            64 * math.log1p(-grid.infinity)
-        )
-        assert composed_delta([(grid, 64)], 0.7) == pytest.approx(exact, rel=1e-5)
-    found = delta_interval(NoiseTerm(stats.norm(scale=1.03), 1.0), 0.68, rounds=14_700, sampling_rate=1.1e-4)
-    assert 0 < found.width < 0.01
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     ("noise", "rate", "rounds", "options"),

@@ -10,27 +10,17 @@ from fractions import Fraction
 
 import cheap
 import mpmath
-import numpy as np
 import pytest
-from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise import noise_bounds
-from mechdesign.noise.radial import round_delta as known_delta
-from mechdesign.solvers.deadline import Deadline
-from mechdesign.vectors.design import box_error, cap_error
-from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
-from mechdesign.verifier import composition, vectors
+from mechdesign.verifier import composition
 from mechdesign.verifier.allocation import largest_square
-from mechdesign.verifier.calibration import Term, beyond_changes, bounds_of, delta_on, reached
+from mechdesign.verifier.calibration import Term, delta_on
 from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS, discrete_gaussian, mills
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
-from mechdesign.verifier.knorm import round_delta
-from mechdesign.verifier.noise import Copies
 from mechdesign.verifier.reading import Account, Refused, TooLarge, read
 from mechdesign.verifier.verify import verify
 from tests.programs import refused
@@ -255,20 +245,6 @@ def test_a_named_law_for_one_number_is_bounded_as_any_noise() -> None:
     assert any("costs less" in claim for claim in refused(raised))
 
 
-@pytest.mark.parametrize(
-    ("count", "epsilon", "delta"), [(2, 0.5, 0.2), (3, 0.5, 1e-5), (10, 1.0, 1e-6), (128, 2.0, 1e-9)]
-)
-def test_what_copies_imply_is_what_the_package_says(count: int, epsilon: float, delta: float) -> None:
-    """At a twentieth more of the delta that the package proves, and not at a twentieth less."""
-    package = noise_bounds.Copies(count, epsilon, delta)
-    for share in (0.3, 1.0):
-        kept = package.share(share * epsilon / count, Deadline(5))
-        assert kept is not None
-        own = Copies(count, epsilon, delta, Account(10**8))
-        assert own.imply(share * epsilon / count, 1.05 * kept)
-        assert not own.imply(share * epsilon / count, 0.95 * kept)
-
-
 # -- The stand-alone check of allocated noise: sound and doctored files, and its δ and its worst change against other computations
 
 
@@ -299,85 +275,7 @@ def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
 
 # -- The stand-alone check of K-norm noise: sound and doctored files, and the largest norms against a search and the package
 
-S = md.Sensitivity
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.integers(2, 300),
-    st.floats(1e-3, 1.0),
-    st.floats(1e-3, 12.0),
-    st.sampled_from([1e-9, 0.01, 0.3, 0.9, 0.999]),
-)
-def test_both_sides_count_the_same_delta(d: int, part: float, size: float, edge: float) -> None:
-    """Ball arithmetic with the library's Bessel and beta functions, and decimals with sums of their own."""
-    change = Fraction(size * part)
-    epsilon = float(change) * edge
-    found = round_delta(d, change, Decimal(epsilon), Account(10**6))
-    assert abs(arb(str(found)) / known_delta(d, change, epsilon) - 1) < 1e-15
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**31))
-def test_the_largest_norms_are_those_of_a_search_and_of_the_package(seed: int) -> None:
-    rnd = random.Random(seed)
-    size = rnd.randint(1, 5)
-    each = [rnd.choice([1.0, 2.0, rnd.uniform(0.1, 3)]) for _ in range(size)]
-    asked = {
-        "l0": rnd.randint(1, size),
-        "l1": sum(each) * rnd.uniform(0.3, 1),
-        "l2": math.hypot(*each) * rnd.uniform(0.4, 1),
-    }
-    sensitivity = S(each=each, **{name: bound for name, bound in asked.items() if rnd.random() < 0.5})
-    plain = {name: getattr(sensitivity, name) for name in ("linf", "l1", "l2", "l0", "each")}
-    bounds, l1, l2 = bounds_of(plain, size)
-    for norm, package in (
-        (1.0, sensitivity.largest_l1),
-        (2.0, sensitivity.largest_l2),
-        (math.inf, sensitivity.largest_linf),
-    ):
-        largest = package(size)
-        assert beyond_changes(norm, bounds, l1, l2, Fraction(largest)) >= 0
-        assert beyond_changes(norm, bounds, l1, l2, Fraction(largest) * (1 - Fraction(1, 10**9))) < 0
-        assert math.isclose(reached(norm, bounds, l1, l2), largest, rel_tol=1e-12)
-    if sensitivity.l0 is None and sensitivity.l2 is not None:
-        limit = [{"type": "ineq", "fun": lambda v: sensitivity.l2**2 - float(v @ v)}]
-        if sensitivity.l1 is not None:
-            limit.append({"type": "ineq", "fun": lambda v: sensitivity.l1 - float(v.sum())})
-        start = np.full(size, 0.01)
-        found = optimize.minimize(lambda v: -v.sum(), start, bounds=[(0, b) for b in each], constraints=limit)
-        assert beyond_changes(1.0, bounds, l1, l2, Fraction(-found.fun * (1 + 1e-6))) >= 0
-
-
 # -- The stand-alone checks of vectors and of biased selection: what is altered is refused, and closed forms are the package's
-
-
-@pytest.mark.parametrize(
-    ("dimension", "epsilon"),
-    [(2, 0.1), (2, 200.0), (20, 2.0), (500, 4.0), (674_490, 1.0), (10**6, 1e-3), (50, 490.0)],
-)
-def test_the_least_error_is_the_package_s(dimension: int, epsilon: float) -> None:
-    assert vectors.cap_error(dimension, epsilon) == pytest.approx(cap_error(dimension, epsilon), rel=1e-10)
-    assert vectors.box_error(dimension, epsilon) == pytest.approx(box_error(dimension, epsilon), rel=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("count", "largest", "total"),
-    [
-        (2, 1, 0.5641895835477563),
-        (8, 2, None),
-        (256, 17, None),
-        (65536, 3000, 6297.774200),
-        (65536, 32768, 26144.767963),
-    ],
-)
-def test_the_largest_of_normals_are_the_package_s(count: int, largest: int, total: float | None) -> None:
-    """The package summed over a grid that was too coarse for 2¹⁶ vertices: half of them were worth 1.7% too much."""
-    found = vectors.largest_normals(count, largest)
-    if total is not None:
-        assert found[0] == pytest.approx(total, rel=1e-6)
-    assert found == pytest.approx((top_sum(count, largest), top_squares(count, largest)), rel=1e-9)
-    assert vectors.normal_length(count) == pytest.approx(chi_mean(count), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,7 @@ from mechdesign.learning import (
     PrivateLinearRegression,
     PrivateLogisticRegression,
 )
-from mechdesign.learning.generalized_linear import LOGIT, GeneralizedLoss, huber, poisson
 from mechdesign.learning.plan import NoisySums
-from mechdesign.learning.second_moments import posterior
 
 DP = md.ApproximateDP(1.0, 1e-6)
 RNG = np.random.default_rng(3)
@@ -151,17 +149,6 @@ def test_least_squares_finds_the_line(privacy: Any) -> None:
     assert model.privacy_.certificate.verify()
 
 
-def test_the_posterior_is_that_of_normal_equations_of_which_all_is_normal() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.standard_normal((3, 3))
-    second, right, prior = a + a.T, rng.standard_normal(3), np.diag([1.0, 2.0, 3.0])
-    found = posterior(second, right, prior, np.array([0.5]), (0.0, 0.7))
-    precision = second @ second / 0.49 + np.linalg.inv(prior) / 0.5
-    np.testing.assert_allclose(found.covariance, np.linalg.inv(precision), atol=1e-10)
-    np.testing.assert_allclose(found.mean, np.linalg.solve(precision, second @ right / 0.49), atol=1e-10)
-    assert found.scale == found.most == 0.5
-
-
 @pytest.mark.parametrize(
     "people, epsilon, bounds, target",
     [(200, 1.0, 10, 5), (30, 1.0, 1, 2), (2000, 0.05, 1, 2), (20_000, 0.1, 10, 5), (20_000, 1.0, 1, 60)],
@@ -202,23 +189,6 @@ def test_logistic_regression_finds_the_direction_and_its_units() -> None:
     np.testing.assert_allclose(model.decision_function(x), score, atol=1.5)
     assert model.path_.shape == (60, 3) and model.classes_.tolist() == ["no", "yes"]
     np.testing.assert_allclose(model.path_[30:].mean(axis=0)[1:], model.coef_)
-
-
-@pytest.mark.parametrize(
-    "loss", [LOGIT, huber(0.7, 2.0), poisson(9.0, 0.5), poisson(1.5, 1.5)], ids=lambda v: f"{v.steepest}"
-)
-def test_a_loss_is_convex_with_the_slope_that_it_states(loss: GeneralizedLoss) -> None:
-    m = np.linspace(-6, 6, 4001)
-    targets = (-1.0, 1.0) if loss is LOGIT else (0.0, 0.3 * loss.steepest, loss.steepest)
-    for y in targets:
-        slopes = loss.slope(m, np.full_like(m, y))
-        np.testing.assert_allclose(
-            np.gradient(loss.value(m, y), m)[1:-1], slopes[1:-1], atol=0.003 * loss.steepest
-        )
-        assert np.abs(slopes).max() <= loss.steepest * (1 + 1e-12) and (np.diff(slopes) >= -1e-12).all()
-    bends = np.diff(slopes) / np.diff(m)
-    usual = m[1:] < math.log(loss.curvature) if loss.steepest == 9.0 else m[1:] > -7
-    assert bends[usual].max() <= loss.curvature * (1 + 1e-9)
 
 
 def test_far_targets_move_the_huber_fit_less_and_a_line_is_found_wherever_it_lies() -> None:

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.problem.law_moments import law_integrals
 from mechdesign.typing import Status
 
 UNIFORM = stats.uniform(-1, 2)
@@ -169,30 +168,6 @@ def certified(result) -> bool:
 
 
 # -- priors of little width, and of mass at their ends ----------------------------------------------------------------------------
-
-
-def spiked():
-    mass = np.zeros(200)
-    mass[[37, 96]] = 1.0
-    return stats.rv_histogram((mass, np.linspace(-1, 1, 201)))()
-
-
-@pytest.mark.parametrize(
-    "law",
-    [
-        spiked(),
-        stats.beta(0.05, 0.3, -1, 2),
-        stats.norm(0.31, 1e-6),
-        stats.t(1.5, 0.2, 0.01),
-        stats.arcsine(-1, 2),
-        stats.triang(0.3, -1, 2),
-    ],
-    ids=lambda law: law.dist.name,
-)
-def test_mass_of_every_cell_is_the_distribution_functions(law):
-    edges = np.sort(np.append(np.random.default_rng(3).uniform(-1, 1, 40), [-1, 0.31, 1]))
-    mass = law_integrals(law, lambda x: np.ones((len(x), 1)), edges)[:, 0]
-    assert mass == pytest.approx(np.diff(law.cdf(edges)), abs=1e-11)
 
 
 class _Rising(stats.rv_continuous):

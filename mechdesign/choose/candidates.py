@@ -388,7 +388,7 @@ def _optm(q: questions.LocalReport, privacy: PureDP, deadline: Deadline) -> Resu
         except SolverError:
             if not third.passed:
                 raise
-    return _best((OPTM(bins, privacy, q.prior, q.loss, q.input_range) for bins in outputs[-2:]), deadline)
+    return _best((OPTM(bins, privacy, q.prior, q.loss, q.input_range) for bins in outputs), deadline)
 
 
 def _family(kind: type[RQM] | type[ERM], q: questions.LocalReport, privacy: PureDP) -> Iterator[RQM | ERM]:

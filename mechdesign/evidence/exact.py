@@ -42,8 +42,8 @@ def _exp_bounds(x: Any) -> tuple[Fraction, Fraction]:
     if not abs(x) <= LARGEST:
         raise DesignError.of("exponent", x, f"must be finite, and at most {LARGEST} in absolute value")
     if x < 0:
-        low, high = _exp_bounds(-x)
-        return 1 / high, 1 / low
+        below, above = _exp_bounds(-x)
+        return 1 / above, 1 / below
     low, high = whole_parts(lambda: arb(rational(fraction_of(x))).exp(), EXP_BITS)
     return Fraction(max(low, 1 << EXP_BITS), 1 << EXP_BITS), Fraction(high, 1 << EXP_BITS)
 

@@ -9,7 +9,7 @@ composed loss.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -243,31 +243,6 @@ def _alone(term: NoiseTerm, epsilon: float) -> DeltaInterval:
     return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
 
 
-def _seen_at_once(mechanisms: Sequence[Rounds], epsilon: float) -> float:
-    r"""Bound δ from below by the event that one coordinate alone, in one of n rounds, has a loss above ε, or far above it.
-
-    Above ε: if a round has δ₁, and P of the event is at most p, k rounds have :math:`k \delta_1 - (k p)^2/2` at least; by Markov's inequality
-    p is at most :math:`\delta_1(\varepsilon - \eta)/(1 - e^{-\eta})`.
-    Far is :math:`l = \varepsilon + 50 + \log n`: the event S of a loss above l before sampling has :math:`Q(S) \le e^{-l}`, so that its union over
-    the rounds has Q of at most :math:`e^{-\varepsilon - 50}`, and P of at least :math:`1 - (1 - s\,\delta(l))^n`.
-    """
-    least = 0.0
-    for terms, rounds, rate in mechanisms:
-        for term in terms:
-            n = rounds if rate < 1 else rounds * term.count
-            below = rate * _alone(term, loss_before(epsilon * (1 + ROUNDED), rate)).lower * (1 - ROUNDED)
-            downs = [epsilon / 2**k for k in range(0, 8, 2)] if n > 1 and epsilon and below else []
-            above = [rate * _alone(term, loss_before(epsilon - down, rate)).upper for down in downs]
-            odds = min((v / -math.expm1(-down) * (1 + ROUNDED) for v, down in zip(above, downs)), default=1.0)
-            k = math.floor(min(n, max(below / odds / odds, 1.0))) if odds else 1
-            least = max(least, below, (k * below - (k * odds) ** 2 / 2) * (1 - ROUNDED))
-            if (far := epsilon + 50 + math.log(n)) < _APART:
-                seen = rate * _alone(term, far).lower * (1 - ROUNDED)
-                seen = -math.expm1(n * math.log1p(-seen)) if seen < 1 else 1.0
-                least = max(least, seen * (1 - ROUNDED) - 2e-22)
-    return least
-
-
 def _within(mechanisms: Sequence[Rounds], epsilon: float) -> bool:
     """Return whether the largest losses, all known in closed form, add up to at most ε: δ is 0 then; samples lose less than all records."""
     total = Fraction(0)
@@ -293,9 +268,6 @@ def _plan(
     ]
     sampled = [SampledRounds.of(*one, epsilon, neighbours) for one in mechanisms if one[2] < 1]
     if not sampled:
-        alone = [SampledRounds.of((replace(t, count=1),), t.count, 1.0, epsilon) for t in whole]
-        if all(part.own for part in alone):
-            return SampledPlan.of(tuple(alone), epsilon, width)
         return plan_grid(tuple(whole), epsilon, width)
     normal = tuple(t for t in whole if is_gaussian(t.law))
     parts = [((replace(t, count=1),), t.count) for t in whole if not is_gaussian(t.law)]
@@ -353,7 +325,6 @@ def _enclosed(
     """Bound δ(ε) from both sides on grids; the lower end is of two actual records, if the plan's pair only dominates all of them."""
     if _within(mechanisms, epsilon):
         return DeltaInterval(0.0, 0.0, PROVED)
-    known = [one for one in mechanisms if one[2] == 1 or neighbours != "replace"]
     rest, least, seen = _hiding(mechanisms, epsilon)
     found = DeltaInterval(0.0, seen)
     if rest and seen < 1:
@@ -362,20 +333,13 @@ def _enclosed(
         except DesignError:  # doubles see no privacy loss: the sum of the rounds' total variations is left
             each = [n * q * t.count * _alone(t, 0.0).upper for terms, n, q in rest for t in terms]
             return DeltaInterval(0.0, min((sum(each) + seen) * (1 + ROUNDED), 1.0))
-        found = _refine(plan, least, lambda: _seen_at_once(known, epsilon), width, points, told_from, clock)
-        if isinstance(plan, SampledPlan) and found.width > width:
-            low, high = (plan.normal(least, pessimistic=up) for up in (False, True))
-            found = DeltaInterval(
-                max(found.lower, min(low, found.upper)), max(min(found.upper, high), found.lower)
-            )
+        found = _refine(plan, least, width, points, told_from, clock)
         if isinstance(plan, SampledPlan) and (real := plan.attained) is not None:
             lower = in_time(real, least, real.align(real.step / 4), clock, pessimistic=False)
             found = replace(found, lower=min(lower, found.upper))
         if seen:
             found = DeltaInterval(0.0, min(found.upper + seen, 1.0))
-    if found.lower >= found.upper / 2:
-        return found
-    return replace(found, lower=max(found.lower, min(_seen_at_once(known, epsilon), found.upper)))
+    return found
 
 
 def joint_upper(
@@ -401,8 +365,6 @@ def joint_upper(
         if cut <= 0.01 * width * found or plan.upper_tail <= FLOOR or clock.passed:
             break
         plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * found / cut, FLOOR))
-    if isinstance(plan, SampledPlan):
-        found = min(found, plan.normal(least, pessimistic=True))
     return min(found + seen, 1.0)
 
 
@@ -423,7 +385,6 @@ def in_time(
 def _refine(
     plan: GridPlan | SampledPlan,
     epsilon: float,
-    least: Callable[[], float],
     width: float,
     points: int,
     told_from: float,
@@ -448,7 +409,6 @@ def _refine(
             return best
         cut = plan.upper_tail * plan.count
         if plan.upper_tail > FLOOR and cut > 0.01 * gap:  # δ is smaller than planned
-            best = replace(best, lower=max(best.lower, min(least(), best.upper)))
             guess = min(gap, math.sqrt(best.lower) * math.sqrt(best.upper) or 1e-4 * gap * gap / plan.count)
             plan = replace(plan, upper_tail=max(1e-4 * guess / plan.count, FLOOR))
             if cut > 0.3 * gap:
@@ -493,10 +453,7 @@ def lower_delta(
     plan = _plan([asked.rounds], asked.high, width, asked.neighbours)
     if isinstance(plan, SampledPlan):
         plan = plan.attained or plan
-    lower = in_time(plan, asked.high, plan.step, Deadline.of(deadline), pessimistic=False)
-    if isinstance(plan, SampledPlan):
-        lower = max(lower, plan.normal(asked.high, pessimistic=False))
-    return asked.lower(lower)
+    return asked.lower(in_time(plan, asked.high, plan.step, Deadline.of(deadline), pessimistic=False))
 
 
 def verified_delta(terms: Terms, epsilon: float, *, deadline: Deadline | None = None, **seen: Any) -> float:

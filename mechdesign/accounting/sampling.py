@@ -8,11 +8,6 @@ A record takes part in a round with probability s. If (P, Q) dominates the round
 (Zhu, Dong and Wang, *Optimal accounting of differential privacy via characteristic function*, 2022). The K
 coordinates of a round share the sample, so they are convolved first and sampled together.
 
-**Tiny losses.** A test accepts beyond t under symmetric noise of density g and survival function S; a round at rate s and distance r moves
-its probability by :math:`s (S(t - r) - S(t)) = s r \bar g`, a mean of g over [t − r, t]. Where log g varies by at most v over any R > r, these means differ by
-at most v in their logarithm. So a round at rate s' and distance R dominates if :math:`s r e^{v} \le s' R`, and is dominated if :math:`s r e^{-v} \ge s' R`,
-up to a tail that bounds t. Doubles hold the losses at R to many digits, while those at r are lost in rounding.
-
 **Replacing a record**, under normal noise N of covariance I: let a record move the answer by u and its replacement by v, both of norm at most C,
 and let u − v have norm at most D ≤ 2C. Given who else takes part, the laws of the answer are :math:`P_u = (1 - s) N + s N(u)` and :math:`P_v`.
 At :math:`x \ge 1` the worst pair, in any dimension, is u = C and v = C − D on one line:
@@ -75,11 +70,10 @@ from mechdesign.accounting.losses import (
     in_sigmas,
     loss_of,
 )
-from mechdesign.accounting.many_rounds import Round, normal_delta
 from mechdesign.doubles import LARGEST_POWER, TINY
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.problem.law_moments import inverse_of, is_gaussian, law_variance
+from mechdesign.problem.law_moments import inverse_of, is_gaussian
 from mechdesign.typing import Array, Numbers
 
 _ROUNDED = 1e-15
@@ -91,11 +85,7 @@ _PLANNED = 2**20
 _LOOKED_AT = 4000
 """Outcomes of a round from which its tilt and its spread are estimated."""
 _MOST_CELLS = 2**20
-_MANY = 10**7
-"""Rounds whose sum is nearly normal, and too wide for a grid as fine as one round."""
 _EXTREME = 1e100
-_SMALL = 1e-6
-"""A loss for which rounding errors are negligible."""
 
 
 def _points_of_one(most: int) -> int:
@@ -139,10 +129,6 @@ class SampledRounds:
     rate : float
     base : GridPlan, optional
         The grid of a round of several coordinates, before it is sampled.
-    own : SampledRounds, optional
-        The rounds that these replace if losses are tiny, with a rate known up to `spread`.
-    spread : float
-        Error of the logarithm of the rate.
     replaced : float
         Sampling rate if neighbours replace a record, which changes the answer by the terms' sensitivity, as adding or removing one does by
         their `own`; `rate` is 1 then. 0 for other neighbours.
@@ -156,8 +142,6 @@ class SampledRounds:
     base: GridPlan | None = None
     replaced: float = 0.0
     attained: bool = False
-    own: SampledRounds | None = None
-    spread: float = 0.0
 
     @classmethod
     def of(
@@ -172,27 +156,11 @@ class SampledRounds:
         if neighbours == "replace" and rate < 1:
             return cls(terms, rounds, 1.0, replaced=rate)
         found = cls(terms, rounds, rate)
-        if (loss := found.single(pessimistic=True)) is not None:
-            return found._magnified(loss)
+        if found.single(pessimistic=True) is not None:
+            return found
         # The losses that matter in a round lie below the one that reaches ε by itself.
         reachable = 0.5 * sum(largest(loss_of(t.law, t.sensitivity), TINY) * t.count for t in terms)
         return replace(found, base=plan_grid(terms, min(loss_before(epsilon, rate) / 2, reachable), 1e-3))
-
-    def _magnified(self, loss: Loss) -> SampledRounds:
-        """Return rounds of larger losses at a smaller rate, if these are tiny and the noise is continuous and unbounded."""
-        # rounding adds up with the rounds, the error of the rate does not
-        wanted = _SMALL * self.rounds**0.25
-        if not (isinstance(loss, CentredLoss) and isinstance(self.terms[0].law.dist, stats.rv_continuous)):
-            return self
-        unit, distance = math.sqrt(law_variance(loss.law)), loss.sensitivity
-        if loss.edge < math.inf or not distance <= wanted * unit < math.inf:
-            return self
-        far = wanted * unit * wanted / largest(loss_of(loss.law, wanted * unit), TINY)
-        if far < 4 * distance or self.rate * distance < TINY * far:
-            return self
-        term = NoiseTerm(loss.law, far)
-        spread = largest(loss_of(loss.law, far), TINY) * (1 + 1e-6) + 1e-14
-        return SampledRounds((term,), self.rounds, self.rate * distance / far, own=self, spread=spread)
 
     def single(self, *, pessimistic: bool) -> Loss | None:
         """Return the loss of a single coordinate, to which normal ones reduce (μ² = ΣΔ²/σ², rounded up or down); None for several."""
@@ -245,8 +213,6 @@ class SampledRounds:
     def largest(self) -> float:
         """Largest finite loss of all rounds, rounded up: removing a record loses more than adding one."""
         loss = self.single(pessimistic=True)
-        if self.own is not None:
-            return self.own.largest
         if loss is None:
             return math.inf
         with np.errstate(invalid="ignore"):  # NaN if there is no largest one
@@ -305,8 +271,7 @@ class SampledRounds:
             )
             return both, both
         if isinstance(loss, CentredLoss):
-            rate = self.rate * math.exp(self.spread if pessimistic else -self.spread)
-            return _on_grids(loss, rate, step, tail, largest_loss, pessimistic=pessimistic, most=most)
+            return _on_grids(loss, self.rate, step, tail, largest_loss, pessimistic=pessimistic, most=most)
         remove, add = self.atoms(step, tail, largest_loss, pessimistic=pessimistic, most=most)
         if float(np.ptp(remove.values)) > step * most:
             raise DesignError.of("rounds", self.rounds, "need more grid points than there is time for")
@@ -370,7 +335,7 @@ class ReplacedLoss(CentredLoss):
         """Return lower bounds of the losses of two records in both orders, with outcomes merged into cells."""
         far = float(self.isf(FLOOR))
         near = np.linspace(-far, far, _LOOKED_AT + 1)
-        fine = self.inverse(np.geomspace(_SMALL**2, float(self.loss(far)), _LOOKED_AT))
+        fine = self.inverse(np.geomspace(1e-12, float(self.loss(far)), _LOOKED_AT))
         x = np.unique(np.concatenate([near, near - self.gap, fine, -fine, [-np.inf, np.inf]]))
         p, q, p_error, q_error = self._mixed(x, *cell_masses(self.sf, x + self.gap))
 
@@ -613,34 +578,10 @@ class SampledPlan:
         span = max(float(max(np.ptp(v), v.max())) for v in kept)  # a single loss: down to 0
         return max(span, min(span * self.count, self.window)) / points
 
-    def normal(self, epsilon: float, *, pessimistic: bool) -> float:
-        """Bound δ(ε) by a normal law if there are many rounds, all sampled, of continuous noise; trivially for others."""
-        parts = [(part, part.single(pessimistic=pessimistic)) for part in self.parts]
-        best = 1.0 if pessimistic else 0.0
-        if self.count < _MANY or any(part.rate == 1 for part in self.parts):
-            return best
-        # rare losses may as well be infinite: some would be all of a tilted law
-        for tail in (*(10.0**-k for k in range(3, 20) if pessimistic), self.upper_tail):
-            rounds = []
-            for part, loss in parts:
-                if not isinstance(loss, CentredLoss) or loss.edge < math.inf:
-                    return best
-                rate = part.rate * math.exp(part.spread if pessimistic else -part.spread)
-                rounds.append(Round.of(loss, rate, part.rounds, tail, pessimistic=pessimistic))
-            found = normal_delta(rounds, epsilon, pessimistic=pessimistic)
-            if pessimistic and best < 1 and found > 0.999 * best:
-                return min(found, best)
-            best = min(found, best) if pessimistic else found
-        return best
-
     def delta(self, epsilon: float, step: float, *, pessimistic: bool, most: int = MOST) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; on a wider grid if it has too many points."""
         if sum(part.largest for part in self.parts) <= epsilon:
             epsilon = math.inf  # no finite loss reaches ε, but points of a grid above them may
-        sign = 1 if pessimistic else -1
-        left_out = sign * 4 * TINY * sum(part.rounds for part in self.parts if part.spread)
-        if len(self.parts) == 1:  # atoms move with the rate
-            step *= math.exp(sign * self.parts[0].spread)
         tail, top = self.upper_tail, self.most
         pairs = [v.grids(step, tail, top, pessimistic=pessimistic, most=most) for v in self.parts]
         found = 0.0
@@ -648,4 +589,4 @@ class SampledPlan:
             if found < 1:
                 rounds = [(grid, v.rounds) for grid, v in zip(grids, self.parts)]
                 found = max(found, composed_delta(rounds, epsilon, most=most))
-        return min(max(found + left_out, 0.0), 1.0)
+        return found

@@ -85,7 +85,6 @@ _SIMPLEX = (
 _VERTICES = 5_000  # variables up to which that method ends within half a minute: it closes gaps of 1e-5
 _ROWS = 5_000_000  # variables times reports from which the simplex method has too many rows to check
 _SEED = 1.2  # stretch of the spanner that gives the interior-point method's first rows
-_RARE = 1e-3  # expected share of reports of a nearest item below which an optimum is far below a distance
 _FIRST = 1e-2  # tolerance of the first rounds, and of parts of the program
 _ENTRIES = 30_000_000  # most entries of the interior-point method's blocks: 240 MB, rounds of half a minute
 _CALIBRATED = 200  # items up to which a page calibrates the exponential mechanism
@@ -264,9 +263,6 @@ class MetricChannel(TableDesign):
     def _by_orbits(self, orbits: Symmetry, clock: Clock) -> Iterator[Law | Bound]:
         declared, notes = self.declared, tuple[str, ...]()
         if self.spanner is None:
-            apart = self.space.distances + np.diag(np.full(len(self.weights), np.inf))
-            if self.weights @ np.exp(-self.alpha * apart.min(axis=1)) < _RARE:
-                yield from self.problem().in_units_of_cells(clock, orbits)
             program = Program(declared, clock, symmetry=orbits)
         else:
             distances = self.space.distances

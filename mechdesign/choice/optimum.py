@@ -268,9 +268,6 @@ class PrivateChoice(Choosing, TableDesign):
             if not Face(self.declared, frozenset()).broken(columns):
                 yield law
 
-    def exactly(self, clock: Clock) -> Iterator[Law | Bound]:
-        yield from () if self.largest is None else super().exactly(clock)
-
     def _own_way(self, solver: str | None) -> bool:
         return self.largest is None and solver is None
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -34,7 +34,6 @@ from flint import fmpq
 from scipy import sparse
 
 from mechdesign.checks import refuse
-from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
 from mechdesign.evidence.vipr import LinearBound
@@ -55,7 +54,6 @@ Entry = tuple[Any, Any, Any]
 Block = tuple[Any, Any, Any, Any]
 """Rows, columns, numbers and losses of coefficients; a coefficient without a loss has nan."""
 _HIGH = 144  # fractional bits of e^ε from above
-_SHORT = 64  # fractional bits, more at small ε, of e^ε in pivots
 _TYPICAL = 4  # ratio of a row's largest loss to a typical one
 
 
@@ -105,13 +103,6 @@ class Part:
     def high(self, pair: int) -> fmpq:
         """Return a rational at least e^ε."""
         return self._enclosed(1, pair)
-
-    def short(self, pair: int, *, above: bool) -> fmpq:
-        """Return a rational of few digits above or below e^ε, near it relative to e^ε - 1."""
-        exact = self.high(pair) if above else self.low(pair)
-        bits = _SHORT + max(0, -math.frexp(float(min(exact - 1, fmpq(1))))[1])
-        scaled = exact * (1 << bits)
-        return fmpq(scaled.ceil() if above else scaled.floor(), 1 << bits)
 
     def _enclosed(self, end: int, pair: int) -> fmpq:
         key = end, self._listed[1][pair]
@@ -347,32 +338,6 @@ class Declared(Linear):
         return self.cell(j) if j < self.cells else f"t{j - self.cells + 1}"
 
     @cached_property
-    def likely(self) -> Array:
-        """Powers of two near the cells of an optimum, in which a solver counts them: 1 until known."""
-        return np.ones(self.cells)
-
-    @property
-    def least(self) -> float:
-        """The smallest unit of a cell."""
-        return float(self.likely.min())
-
-    @property
-    def scaled(self) -> bool:
-        """Whether cells are counted in units of their own."""
-        return self.least < 1
-
-    decayed: ClassVar[Any] = 0.0
-    """Least masses of noise near its optimum; none of tables."""
-    worth: ClassVar[float] = math.inf
-    """Cost of a table near an optimum, where cells have units."""
-
-    def counted(self, likely: Array, worth: float = math.inf) -> Declared:
-        """Return the same problem with cells in these units, and the cost of a table near an optimum."""
-        found = replace(self)
-        vars(found).update(likely=likely, worth=worth, zeros=self.zeros)
-        return found
-
-    @cached_property
     def _sizes(self) -> tuple[Array, Array]:
         """Sizes of rows and columns: a cell's is 1, a row's that of its largest term, a further column's that of its largest row divided by its coefficient there.
 
@@ -380,7 +345,7 @@ class Declared(Linear):
         """
         (i, j), a = self.places.T, np.abs(self.coefficients)
         rows: Array = np.zeros(len(self.family))
-        columns: Array = np.append(self.likely, np.zeros(self.width - self.cells))
+        columns: Array = np.repeat([1.0, 0.0], [self.cells, self.width - self.cells])
         held = (j >= self.cells) & np.isin(self.family, [self.labels.index(f) for f in self.curved])[i]
         heights, slopes = np.abs(self.offsets), rows.copy()
         np.maximum.at(slopes, i, a)
@@ -411,7 +376,7 @@ class Declared(Linear):
         The cost of a further column is shared among its rows, as a prior's is: the optimum is then near 1, and the simplex method takes
         a quarter of the steps for a bounded count of 300.
         """
-        columns = np.append(self.likely, power_of_two(self._sizes[1][self.cells :]))
+        columns = np.append(np.ones(self.cells), power_of_two(self._sizes[1][self.cells :]))
         sizes, where = np.abs(self.cost * columns), self.places[:, 1]
         rows_each = np.bincount(where, minlength=self.width)[self.cells :]
         sizes[self.cells :] /= _TYPICAL * np.maximum(rows_each, 1)
@@ -436,8 +401,6 @@ class Declared(Linear):
             for point in asked.points:
                 found.append(self._part(asked, point, first))
                 first = found[-1].end
-                if self.scaled:
-                    found[-1].most = LARGEST_POWER
         return found
 
     def _part(self, asked: Any, point: tuple[float, float], first: int) -> Part:

@@ -1,7 +1,7 @@
 r"""Exact repair, for all tables: turn a solver's doubles into a law that meets the requirement, and into multipliers that prove a bound.
 
 1. **Two solves.** One at ε(1 − 10⁻¹²), δ(1 − 10⁻¹²) for the law, with a step of iterative refinement if rows are broken, and from its basis the program as stated for the multipliers. Privacy rows
-   are generated as they are broken; if one ratio holds for all pairs, floors take their place. At large ε cells are counted in units of their own (`steep`).
+   are generated as they are broken; if one ratio holds for all pairs, floors take their place.
 2. **Projection** onto the equalities, exactly; each cell moves in proportion to its size. A row that depends on earlier ones to 10⁻⁹ is
    omitted, and holds to a residual that the audit states.
 3. **Mixture.** If a row is still broken, mix with an interior point, the table of largest common slack, by the least share that repairs all
@@ -28,10 +28,9 @@ from mechdesign.doubles import LARGEST_POWER, TINY
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import LARGEST, fraction, least_kept, rational, round_down
 from mechdesign.evidence.proofs import PROVED, Claim, RowsBound
-from mechdesign.model.declared import Declared, Part, power_of_two
+from mechdesign.model.declared import Declared, Part
 from mechdesign.model.expressions import ZERO, OwnRows, Row
-from mechdesign.model.program import Pivots, Program, multipliers, small
-from mechdesign.model.symmetry import Symmetry
+from mechdesign.model.program import Program
 from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline, limited, pause
 from mechdesign.solvers.linear_program import LinearProgram
@@ -46,7 +45,7 @@ RESIDUAL = 1e-12
 """Largest residual of a dependent equality, relative to the row's size."""
 _IMPLIED = 1e-7  # least multiplier, of all that sum to 1, of a row that is tight everywhere
 _NONE: Any = np.zeros(0, dtype=np.int64)
-_BITS = 110  # fractional bits kept of doubles, in units of the least likely cell
+_BITS = 109  # fractional bits kept of doubles
 _LEAST = 1e-11  # least common slack
 SURE = 1e-13
 """A slack in doubles above this, relative to its terms, is positive in exact arithmetic."""
@@ -56,9 +55,6 @@ _EMPTY, _FLOOR = (
     2.0**-68,
 )  # largest column that is a solver's zero, and least cell of others, whose digits are kept
 _ROUNDED = 0.1  # of what is left to rounding: the most of sums
-_STEEP = 7.0  # loss from which cells may be counted in units of their own
-_CHEAP = 1e-3  # cost of an optimum, in units of costs, below which they are
-_SOLVED = 1e-9  # least cell of a cheapest table without privacy
 Exact = list[fmpq]
 
 
@@ -301,8 +297,7 @@ class Face:
     def point(self, columns: Array) -> Exact:
         """Return the exact point on all equalities next to a solver's."""
         d = self.declared
-        bits = _BITS - math.frexp(d.least)[1]
-        near = [rational(_kept(max(0.0, x), bits)) for x in columns[: d.cells].tolist()]
+        near = [rational(_kept(max(0.0, x))) for x in columns[: d.cells].tolist()]
         near += [rational(x) for x in columns[d.cells :].tolist()]
         for j in self.zeros:
             near[j] = ZERO
@@ -388,9 +383,9 @@ def row_claims(declared: OwnRows, v: Exact, sizes: Exact | None = None) -> Itera
         yield Claim(f"{who} hold{exact}", PROVED, min(float(least), 0.0), holds)
 
 
-def _kept(x: float, bits: int) -> float:
-    """Round a double to this many fractional bits: more digits would make denominators long."""
-    return math.ldexp(round(math.ldexp(x, bits)), -bits) if abs(x) < math.ldexp(1.0, 53 - bits) else x
+def _kept(x: float) -> float:
+    """Round a double to `_BITS` fractional bits: more digits would make denominators long."""
+    return math.ldexp(round(math.ldexp(x, _BITS)), -_BITS) if abs(x) < math.ldexp(1.0, 53 - _BITS) else x
 
 
 def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[Face, Array]:
@@ -443,33 +438,6 @@ def near(
     return found
 
 
-def unbound(declared: Declared, symmetry: Symmetry, clock: Deadline) -> Array | None:
-    """Return the cheapest columns without privacy, near which those at large ε are; None at small ε, or if there are none."""
-    if all(part.losses.max(initial=0.0) < _STEEP for part in declared.parts):
-        return None
-    labels = frozenset(asked.label for asked in declared.privacy)
-    program = Program(declared, clock, without=labels, zeros=declared.zeros, symmetry=symmetry)
-    program.solve()
-    return program.columns()
-
-
-def steep(declared: Declared, columns: Array, symmetry: Symmetry) -> Declared | None:
-    """Return the problem with cells in units near these columns, raised to privacy, if their cost is far below the cost coefficients: solvers' tolerances are absolute.
-
-    No unit is below the cost of these, as reduced costs are exact to the tolerance over the unit only.
-    """
-    cells = columns[: declared.cells].reshape(declared.n, declared.m)
-    table = _raised(declared, np.where(cells > _SOLVED, cells, 0.0)).ravel()
-    further = [ZERO] * (declared.width - declared.cells)
-    whole = Face(declared, frozenset()).lowered([*map(rational, table.tolist()), *further])
-    worth = abs(float(declared.value(whole)))
-    if not 0 < worth < _CHEAP * declared.units[0]:
-        return None
-    units = np.zeros(table.size)
-    np.maximum.at(units, symmetry.cells, np.clip(table, worth / declared.units[0], 1.0))
-    return declared.counted(power_of_two(units[symmetry.cells] / 2), worth)
-
-
 def _decays(part: Part) -> Array:
     """Return e^(-ε) of each pair, slightly less steep."""
     losses = np.minimum(part.losses, LARGEST_POWER)
@@ -478,8 +446,6 @@ def _decays(part: Part) -> Array:
 
 def _raised(declared: Declared, table: Array) -> Array:
     """Return the least table above this one that is private, with this one's excess: cells are raised to e^(-ε) times others."""
-    if declared.n < 2:  # of noise
-        return np.asarray(np.maximum(table, declared.decayed))
     held = list[tuple[Any, ...]]()
     for part in declared.parts:
         (a, b), rates = part.pairs.T, _decays(part)[:, None]
@@ -499,8 +465,8 @@ def closed(declared: Declared, columns: Array) -> Array:
 
     The remainder is private once enough is added to all inputs.
     """
-    table, least = np.maximum(columns[: declared.cells].reshape(declared.n, declared.m), 0.0), declared.least
-    table = np.where(table.max(axis=0) > _EMPTY * least, np.maximum(table, _FLOOR * least), 0.0)
+    table = np.maximum(columns[: declared.cells].reshape(declared.n, declared.m), 0.0)
+    table = np.where(table.max(axis=0) > _EMPTY, np.maximum(table, _FLOOR), 0.0)
     table, decay = _raised(declared, table), np.zeros((declared.n, declared.n))
     for part in declared.parts:
         a, b = part.pairs.T
@@ -650,11 +616,6 @@ def _refuted(declared: Declared, clock: Deadline, without: frozenset[str] = froz
             bound = declared.linear_bound(*held, costs=False, zeros=program.zeros)
             if bound.admissible and bound.bound > 0:
                 return every if program.zeros else frozenset(map(declared.family_of, held[0].tolist()))
-    if small(declared):
-        exact = Pivots(declared, above=True, costs=False, without=without)
-        if (line := exact.solve()) is not None:
-            rows = multipliers(line)[0].tolist()
-            return every if declared.zeros and not without else frozenset(map(declared.family_of, rows))
     return frozenset()
 
 

@@ -28,7 +28,6 @@ from flint import fmpq
 from scipy import sparse
 
 from mechdesign.checks import one_of, positive, refuse
-from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import rational
@@ -318,13 +317,6 @@ class LatticeDeclared(Declared):
         else:
             found = np.where(out, -1, found)
         return found, kinds + (len(self.masses) // 2 if self.mirrored else 0) * (inside != 0)
-
-    @property
-    def decayed(self) -> Array:
-        """Masses that decrease by e^ε from sensitivity to sensitivity."""
-        steps = np.ceil(np.abs(np.arange(-self.side, self.side + 1)) / self.change)
-        least = min(part.losses[0] for part in self.parts)
-        return np.asarray(np.exp(-np.minimum(least * steps, LARGEST_POWER))[None])
 
     def point_masses(self, cells: list[Any]) -> list[Any]:
         """Return the masses of the points within the reach, from entries."""

@@ -1,33 +1,22 @@
-r"""The linear program of a declaration: in doubles for a solver, and in rationals if it is small.
-
-**In doubles** it has one variable for each orbit of cells, and privacy rows are generated as they are broken.
+r"""The linear program of a declaration in doubles: one variable for each orbit of cells, and privacy rows that are generated as they are broken.
 
 Under a metric the rows along a thin spanner come first (losses add up along a path, so that few other rows can be broken); if one ε holds for all
 pairs, floors replace the rows, or inputs next to each other come first; listed pairs come all at once. Rows of pure privacy are balanced by :math:`e^{-\varepsilon d/2}` for the solver.
-
-**In rationals**, as doubles do not see e^(-ε) at large ε, nor the little that tiny ε or δ leave open, each basic variable, and the cost, is an affine function
-of the others. The criss-cross method (Terlaky 1985) pivots at the first variable, in a fixed order, that is infeasible or would lower the cost: from any basis, to an
-optimum or to a row that proves that there is no table.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator
-from fractions import Fraction
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from flint import fmpq
 from scipy import sparse
 
-from mechdesign.doubles import LARGEST_POWER
-from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.exact import fraction, rational
+from mechdesign.errors import DesignError
 from mechdesign.model.declared import Block, Declared, Part
-from mechdesign.model.expressions import ZERO
 from mechdesign.model.symmetry import Symmetry
-from mechdesign.solvers.deadline import Deadline, pause
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.spaces.space import greedy_spanner
 from mechdesign.typing import Array, Indices
@@ -39,11 +28,6 @@ MOST_CELLS = 300_000
 SEED = 1.2
 """Stretch of the spanner whose rows come first."""
 _LISTED = 20_000  # most rows of listed pairs that come all at once
-_COSTLY = 2.0**30
-"""Largest cost of a cell, in units of the optimum, that is handed to a solver which failed at the range of costs: a cell that costs more has next to no mass."""
-_FINE, _SURPLUS, _SEEN = 2.0**10, 3e-10, 1e-14
-"""Where cells have units: costs in those of the optimum, how much less of them unlikely cells pay, more than a solver's tolerance, and the least
-coefficient that it sees. The reduced costs of unlikely cells, which may cost nothing at inputs that are not the worst, are then no less than those of likely ones."""
 _SMALL = 1e-3  # an optimum below this is computed again in units of its own
 
 
@@ -97,14 +81,10 @@ class Program:
         interior: bool = False,
         **options: Any,
     ) -> None:
-        if room and declared.scaled:
-            declared = declared.counted(np.ones(declared.cells))
         self.declared, self.margin, self.room, self.tight, self.grow = declared, margin, room, tight, grow
         self.zeros = frozenset(zeros) | (frozenset() if without else declared.zeros)
         self.parts = [part for part in declared.parts if part.label not in without]
         self.symmetry = Symmetry.of(declared) if symmetry is None else symmetry
-        if declared.scaled:
-            options |= {"small_matrix_value": 1e-12}
         self.lp = LinearProgram(
             "program of the table", solver=solver, deadline=clock, interior=interior, **options
         )
@@ -114,13 +94,9 @@ class Program:
             largest = f"are too many to be solved: at most {MOST_CELLS}, cells that symmetries map onto each other once; merge labels"
             raise DesignError.of("cells", count, largest)
         self._gathered = sparse.csr_array((np.ones(n * m), (np.arange(n * m), orbits)), shape=(n * m, count))
-        (self._unit, self._units), self._most = declared.units, math.inf
-        if declared.scaled:
-            self._unit, self._most = self._unit / _FINE, _COSTLY
+        self._unit, self._units = declared.units
         self._costs = costs and not room
-        self._likely = likely = np.ones(count)
-        likely[orbits] = declared.likely
-        upper = np.where(likely < 1, np.inf, 1.0)
+        upper = np.ones(count)
         upper[orbits[list(self.zeros)]] = 0.0
         self.lp.add_columns("P", np.zeros(count), upper=upper)
         if width > declared.cells:
@@ -161,16 +137,14 @@ class Program:
     # -- rows ------------------------------------------------------------------------------------------------
 
     def _add_sums(self) -> None:
-        """Add the sums of inputs, one for each orbit, in units in which HiGHS sees their smallest coefficients."""
+        """Add the sums of inputs, one for each orbit."""
         first = np.unique(np.diag(self.symmetry.pairs), return_index=True)[1]
         sums = sparse.kron(
             sparse.eye_array(self.declared.n, format="csr")[first],
             np.ones((1, self.declared.m)),
             format="csr",
         )
-        one = min(_FINE, self.declared.least**-0.5)  # it omits those below 1e-12
-        counted = sums @ self._gathered @ sparse.diags_array(one * self._likely)
-        self.lp.add_rows("sums", {"P": counted}, lower=one, upper=one)
+        self.lp.add_rows("sums", {"P": sums @ self._gathered}, lower=1.0, upper=1.0)
 
     def _own(self, name: str, rows: Indices) -> None:
         """Add own rows; room is left in inequalities."""
@@ -245,18 +219,9 @@ class Program:
         high, low = part.ends(places, np.arange(self.declared.cells))
         return ~(zero[high] & zero[low])
 
-    def _entries(self, part: Part, places: Indices) -> Block:
-        """Return the block of privacy rows (pair, output), in the units of cells."""
-        rows, columns, stated, losses = part.entries(places, self.symmetry.cells)
-        return rows, columns, stated * self._likely[columns], losses
-
     def _scale(self, part: Part, places: Indices) -> Array:
         """Return the factors that balance rows (pair, output)."""
-        losses = np.minimum(part.losses[places // part.m], part.most)
-        if not self.declared.scaled:
-            return np.asarray(np.exp(-losses / 2))
-        high, low = (self._likely[side] for side in part.ends(places, self.symmetry.cells))
-        return np.asarray(1 / np.maximum(high, low * np.exp(losses)))
+        return np.asarray(np.exp(-np.minimum(part.losses[places // part.m], part.most) / 2))
 
     def _add_ratios(self, part: Part, places: Indices) -> None:
         """Add rows (pair, output) of pure privacy."""
@@ -264,7 +229,7 @@ class Program:
             return
         self._add(
             part.first + places,
-            {"P": self._entries(part, places)},
+            {"P": part.entries(places, self.symmetry.cells)},
             self._scale(part, places),
             0.0,
             self._seen(part, places),
@@ -277,15 +242,11 @@ class Program:
         places = part.rows_of(pairs, self.symmetry.cells)
         k = np.searchsorted(pairs, places // part.m)
         i, size, nan = np.arange(len(places)), len(places), np.full(len(places), np.nan)
-        name, ones, whole = f"{part.first}.{len(self.lp.columns)}", np.ones(size), 1.0
-        scale = ones
-        if self.declared.scaled:
-            scale, whole = self._scale(part, places), 1 / part.delta
-            ones = np.minimum(1 / scale, part.delta)
+        name, ones = f"{part.first}.{len(self.lp.columns)}", np.ones(size)
         self.lp.add_columns(name, np.zeros(size))
-        blocks = {"P": self._entries(part, places), name: (i, i, -ones, nan)}
-        self._add(part.first + places, blocks, scale, 0.0, 0.0)
-        self._add(part.sums + pairs, {name: (k, i, ones, nan)}, whole, part.delta, part.delta)
+        blocks = {"P": part.entries(places, self.symmetry.cells), name: (i, i, -ones, nan)}
+        self._add(part.first + places, blocks, 1.0, 0.0, 0.0)
+        self._add(part.sums + pairs, {name: (k, i, ones, nan)}, 1.0, part.delta, part.delta)
 
     def _add_floors(self, part: Part) -> None:
         """Add the floors, and their rows, one for each orbit of cells."""
@@ -295,22 +256,9 @@ class Program:
         i, nan = np.arange(len(j)), np.full(len(j), np.nan)
         cells, floors = self.symmetry.cells[j], outputs[j % part.m]
         seen = ~np.isin(j, list(self.zeros))
-        mine, least = self._likely[cells], np.ones(int(outputs.max()) + 1)
-        np.minimum.at(least, floors, mine)
-        loss = min(part.losses[0], part.most)
-        scale = 1 / np.maximum(mine, least[floors] * math.exp(loss)) if self.declared.scaled else 1.0
-        above = {
-            "P": (i, cells, mine, nan),
-            name: (i, floors, least[floors], np.full(len(j), loss)),
-        }
-        self._add(part.upper + j, above, scale, 0.0, seen)
-        self._add(
-            part.lower + j,
-            {"P": (i, cells, -mine, nan), name: (i, floors, least[floors], nan)},
-            1 / mine,
-            0.0,
-            0.0,
-        )
+        ones, loss = np.ones(len(j)), np.full(len(j), min(part.losses[0], part.most))
+        self._add(part.upper + j, {"P": (i, cells, ones, nan), name: (i, floors, ones, loss)}, 1.0, 0.0, seen)
+        self._add(part.lower + j, {"P": (i, cells, -ones, nan), name: (i, floors, ones, nan)}, 1.0, 0.0, 0.0)
 
     def _first(self, part: Part) -> Indices:
         """Return the pairs to begin with: listed ones, inputs next to each other if all have the same ε; under a metric, those of a spanner."""
@@ -348,20 +296,13 @@ class Program:
         self.solution = self.lp.answer()
         yield
         while self.grown() or self._focused():
-            try:
-                self.solution = self.lp.answer()
-            except SolverError as error:
-                if error.status == "limit" or not self._costs or self._most < math.inf:
-                    raise
-                self._most = _COSTLY
-                self._state_costs()
-                self.solution = self.lp.answer()
+            self.solution = self.lp.answer()
             yield
 
     def _focused(self) -> bool:
         """Change costs to units of the optimum, once, if it is small, as a solver's tolerances are absolute; return whether they changed."""
         size = abs(float(self.solution.value)) if self._costs else 0.0
-        if self.declared.scaled or not (size < _SMALL and size * self._unit > 1e-300):
+        if not (size < _SMALL and size * self._unit > 1e-300):
             return False
         self._unit *= math.ldexp(1.0, math.frexp(size)[1])
         self._state_costs()
@@ -371,12 +312,6 @@ class Program:
         cells = self.declared.cells
         with np.errstate(over="ignore"):
             held = self.declared.cost * self._units / self._unit
-        held[:cells] = np.minimum(held[:cells], self._most)
-        if self.declared.scaled:
-            likely = self.declared.likely
-            unseen = np.where(likely < _SEEN, 2 * self.declared.worth * likely / self._unit, 0.0)
-            less = np.where(likely < 1, unseen + _SURPLUS, 0.0)
-            held[:cells] -= less
         self.lp.change_costs("P", self._gathered.T @ held[:cells])
         if "e" in self.lp.columns:
             self.lp.change_costs("e", held[cells:])
@@ -438,8 +373,7 @@ class Program:
         held = [numbers[: len(found[name])] for name, numbers in self._numbers.items()]
         rows = np.concatenate([np.zeros(0, dtype=np.int64), *held])  # no report but one: no rows
         values = np.concatenate([np.zeros(0), *found.values()])
-        if not self.declared.scaled:
-            values[np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)] = 0.0
+        values[np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)] = 0.0
         own = rows < len(self.declared.family)
         with np.errstate(over="ignore"):
             values[own] /= self.declared.row_units[rows[own]]
@@ -503,141 +437,3 @@ def _among(labels: Indices, of: Indices, values: Array, first: int = 0) -> tuple
     share = np.bincount(of, values, size) / np.maximum(np.bincount(labels, minlength=size), 1)
     members = np.flatnonzero(share[labels]) if size else np.zeros(0, dtype=np.int64)
     return first + members, share[labels[members]]
-
-
-# -- in rationals --------------------------------------------------------------------------------------------------
-
-_MOST_ENTRIES = 16_000
-"""Largest number of rows times columns, and four times that where each pair has a δ, whose slacks keep numbers short: a program of seconds."""
-_ONE = "1"
-Line = dict[Hashable, fmpq]
-"""An affine function: coefficients by variable, and its constant."""
-
-
-def small(declared: Declared) -> bool:
-    """Return whether pivots take seconds at most."""
-    rows = len(declared.rows) + declared.n
-    columns = declared.width
-    known = type(declared) is Declared and all(
-        part.losses.max(initial=0.0) <= LARGEST_POWER for part in declared.parts
-    )
-    for part in declared.parts if known else ():
-        rows += len(part.numbers)
-        columns += part.m * (len(part.pairs) if part.delta else part.floors)
-    return known and rows * columns <= _MOST_ENTRIES * (
-        4 if all(part.delta for part in declared.parts) else 1
-    )
-
-
-class Pivots:
-    """The program of a small table by its basis.
-
-    Parameters
-    ----------
-    declared : Declared
-    above : bool
-        Whether e^ε is rounded up, for a bound, or down, for a law.
-    costs : bool
-        If false, any feasible table is optimal.
-    without : set of str
-        Families to omit.
-    """
-
-    def __init__(
-        self, declared: Declared, *, above: bool, costs: bool = True, without: Iterable[str] = ()
-    ) -> None:
-        d, omitted = declared, frozenset(without)
-        self.declared, zeros = d, frozenset[int]() if omitted else d.zeros
-        self.free = frozenset(range(d.cells, d.width))
-        lines, line = dict[Hashable, Line](), Line()
-        for i, row in enumerate(d.rows):
-            if row.label not in omitted:
-                lines["row", i] = {j: -a for j, a in row.terms if j not in zeros} | {_ONE: -row.offset}
-        for p, part in enumerate(d.parts):
-            for number in () if part.label in omitted else part.numbers:
-                entries, pair = part.row(number)
-                line = {_ONE: rational(part.delta) if part.delta and number >= part.sums else ZERO}
-                for key, fixed, rate in entries:
-                    if key not in zeros:
-                        place = key if isinstance(key, int) else (p, *key)
-                        line[place] = (part.short(pair, above=above) if rate else ZERO) * rate - fixed
-                lines["row", number] = line
-        for x in range(d.n):
-            cells = range(x * d.m, (x + 1) * d.m)
-            lines["sum", x] = {j: fmpq(-1) for j in cells if j not in zeros} | {_ONE: fmpq(1)}
-        equal = (("row", i) for i, row in enumerate(d.rows) if row.equal)
-        self.fixed = {*equal, *(("sum", x) for x in range(d.n))}
-        self.cost: Line = {j: c for j, c in enumerate(d.costs) if costs and c and j not in zeros}
-        self.cost[_ONE] = ZERO
-        self.lines = lines
-        names = dict.fromkeys(key for line in (*lines.values(), self.cost) for key in line)
-        self._order = {key: k for k, key in enumerate([*names, *lines])}
-
-    def pivot(self, out: Hashable, into: Hashable) -> None:
-        """Exchange a basic variable for another."""
-        pause("exact table")
-        line = self.lines.pop(out)
-        a = line.pop(into)
-        found = {key: -value / a for key, value in line.items()} | {out: 1 / a}
-        for other in (*self.lines.values(), self.cost):
-            if (c := other.pop(into, None)) is not None:
-                for key, value in found.items():
-                    other[key] = other.get(key, ZERO) + c * value
-                    if not other[key] and key != _ONE:
-                        del other[key]
-        self.lines[into] = found
-
-    def enter(self, basis: Iterable[Hashable]) -> None:
-        """Make these variables basic, as far as others than these leave."""
-        wanted = list(basis)
-        for key in wanted:
-            if key not in self.lines:
-                some = [i for i, line in self.lines.items() if i not in wanted and key in line]
-                if some:
-                    self.pivot(min(some, key=lambda i: (i not in self.fixed, len(self.lines[i]))), key)
-
-    def solve(self) -> Line | None:
-        """Pivot to an optimum; return the function that is negative wherever the other rows hold if there is no table, else None."""
-        first = self._order.__getitem__
-        while wrong := [*(dear := [*self._cheaper()]), *self._infeasible()]:
-            place, sign = min(wrong, key=lambda one: first(one[0]))
-            if (line := self.lines.get(place)) is not None:
-                others = [j for j, c in line.items() if self._enters(j) and (sign * c > 0 or j in self.free)]
-                if not others:
-                    return {key: -sign * c for key, c in line.items()} | {place: fmpq(sign)}
-                steps = {j: ZERO if dear else abs(self.cost.get(j, ZERO) / line[j]) for j in others}
-                self.pivot(place, min(others, key=lambda j: (steps[j], first(j))))
-            else:
-                leaving = [i for i, line in self.lines.items() if place in line and i not in self.free]
-                others = [i for i in leaving if sign * self.lines[i][place] < 0 or i in self.fixed]
-                if not others:
-                    message = "the costs of the table have no least value"
-                    raise SolverError(message, solver="pivots", status="defect")
-                self.pivot(min(others, key=first), place)
-        return None
-
-    def _enters(self, key: Hashable) -> bool:
-        return key != _ONE and key not in self.fixed
-
-    def _infeasible(self) -> Iterator[tuple[Hashable, int]]:
-        """Yield basic variables below 0, and those of equalities other than 0, with the sign of the change they need."""
-        for key, line in self.lines.items():
-            if key not in self.free and (line[_ONE] < 0 or (line[_ONE] and key in self.fixed)):
-                yield key, 1 if line[_ONE] < 0 else -1
-
-    def _cheaper(self) -> Iterator[tuple[Hashable, int]]:
-        """Yield other variables whose change lowers the cost, with the sign of the change."""
-        for key, cost in self.cost.items():
-            if self._enters(key) and (cost < 0 or (cost and key in self.free)):
-                yield key, 1 if cost < 0 else -1
-
-    @property
-    def columns(self) -> list[fmpq]:
-        """The columns of the program at this basis."""
-        return [self.lines[j][_ONE] if j in self.lines else ZERO for j in range(self.declared.width)]
-
-
-def multipliers(line: Line) -> tuple[Indices, tuple[Fraction, ...]]:
-    """Return the multipliers of rows in a cost, or in a function that is negative."""
-    held = sorted((key[1], c) for key, c in line.items() if isinstance(key, tuple) and key[0] == "row" and c)
-    return np.array([row for row, _ in held], dtype=np.int64), tuple(fraction(c) for _, c in held)

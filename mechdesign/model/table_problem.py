@@ -32,7 +32,6 @@ from mechdesign.model.exactly import (
     MARGIN,
     Exact,
     Face,
-    bound_of,
     closed,
     contradiction,
     least_epsilon,
@@ -40,13 +39,11 @@ from mechdesign.model.exactly import (
     proved_bounds,
     repaired,
     row_claims,
-    steep,
-    unbound,
     weights_of,
 )
 from mechdesign.model.expressions import ZERO, rows_of
 from mechdesign.model.problem import Problem, Unknown, named, unmet
-from mechdesign.model.program import Pivots, Program, multipliers, small
+from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Private, Table, TableMechanism, shown_label
 from mechdesign.model.tangents import CURVED, Tangents
@@ -65,7 +62,6 @@ from mechdesign.solvers.deadline import limited
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Figure, Indices, Weights
 
-_PASSES = 3  # most programs with units of cells, each from the last one's cells
 _POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
 MOST_ROWS = 400_000
 """Most privacy rows that `TableProblem.write` lists."""
@@ -134,20 +130,6 @@ class TableDesign(ModelledDesign):
         value, witness = declared.value(columns), tuple(map(fraction, columns[declared.cells :]))
         law = self.deployed(weights_of(declared, columns) if weights is None else weights)
         return Law(law, round_up(fraction(value)), (self.proof(witness),), report, notes)
-
-    def exactly(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield the vertex of least cost and its bound, by pivots in rationals from that basis, for a small table."""
-        declared, found = self.declared, list[Law | Bound]()
-        if declared.curved or not small(declared):
-            return
-        with suppress(SolverError), limited(clock):
-            low, high = Pivots(declared, above=False), Pivots(declared, above=True)
-            if low.solve() is None:
-                found.append(self.law_at(low.columns, SolveReport("pivots in rationals")))
-                high.enter(low.lines)
-                high.solve()
-                found += bound_of(declared, *multipliers(high.cost))
-        yield from found
 
     def linear_bound(self, rows: Indices, multipliers: Iterable[Any], given: Any = None) -> LinearBound:
         """Return the rows of the declared program with their multipliers, for `RowsBound`."""
@@ -260,21 +242,8 @@ class FiniteProblem(TableDesign, Problem):
         if solver is None and variables > _SIMPLEX and not options and _steep(declared):
             yield from self._by_rounds(clock, orbits, notes)
             return
-        if solver is None:
-            yield from self.in_units_of_cells(clock, orbits, notes)
         yield from self._solved(declared, clock, orbits, notes, solver, **options)
         yield from proved_bounds(declared)
-
-    def in_units_of_cells(
-        self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...] = ()
-    ) -> Iterator[Law | Bound]:
-        """Solve with cells in units of those of a cheap law, at large ε: solvers' tolerances are absolute, and they omit the smallest coefficients."""
-        with suppress(InfeasibleError, SolverError):
-            columns = unbound(self.declared, orbits, clock)
-            for _ in range(_PASSES):
-                if columns is None or (own := steep(self.declared, columns, orbits)) is None:
-                    break
-                columns = yield from self._solved(own, clock, orbits, notes)
 
     def _solved(
         self,

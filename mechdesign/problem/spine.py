@@ -163,10 +163,6 @@ class Design(Checked, metaclass=_Listed):
         """Yield laws and bounds that need no search; `solve` falls back on them when the clock stops `improve`."""
         yield from ()
 
-    def exactly(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield laws and bounds computed in rationals throughout, if the question is small enough; `solve` asks where `improve` leaves a gap."""
-        yield from ()
-
     def certified(self, law: Law, clock: Clock) -> Law:
         """Return the law with proofs and exact numbers.
 
@@ -258,7 +254,7 @@ class Design(Checked, metaclass=_Listed):
         label = f"{type(self).__name__} of {noise}" if isinstance(noise, str) else type(self).__name__
         with progress_bar(label, None, shown=progress is not False) as step:
             try:
-                for found in self._attempts(clock, options):
+                for found in self.improve(clock, **options):
                     incumbent.take(found)
                     step(f", gap {incumbent.gap:.2%}" if math.isfinite(incumbent.gap) else "")
                     if progress:
@@ -286,23 +282,6 @@ class Design(Checked, metaclass=_Listed):
             if not incumbent.laws:
                 raise too_late(type(self).__name__)
             return self._result(incumbent, clock)
-
-    def _attempts(self, clock: Clock, options: Mapping[str, Any]) -> Iterator[Law | Bound]:
-        """Yield what `improve` finds, then, where no solver was named and it failed or left a gap, what `exactly` does."""
-        failure: SolverError | None = None
-        try:
-            yield from self.improve(clock, **options)
-        except SolverError as error:
-            failure = error
-            if error.status == "limit" or options.get("solver") is not None:
-                raise
-        for found in self.exactly(clock) if clock.certify and options.get("solver") is None else ():
-            if failure is not None and isinstance(found, Law):
-                clock.failed(failure, "the optimum in rationals")
-                failure = None
-            yield found
-        if failure is not None:
-            raise failure
 
     @staticmethod
     def _show(progress: Callable[[Incumbent], None], incumbent: Incumbent) -> None:

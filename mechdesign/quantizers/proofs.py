@@ -51,7 +51,7 @@ from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior, prior_words
 from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP, never_sent
-from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.spine import Bound, Design, Law
 from mechdesign.quantizers.biased import BiasedQuantizer
 from mechdesign.quantizers.dual_pieces import Asked, DualPieces, OutputSpace, bound_words
 from mechdesign.quantizers.mechanism import Quantizer, duchi
@@ -109,10 +109,6 @@ class QuantizerDesign(Design):
     max_mse: float | None = None
     pair: ClassVar[Any] = ""
     """The inputs between which privacy holds, in words, if not any two."""
-
-    def exactly(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Yield nothing: a declared table is the question on a grid or at given bins only."""
-        yield from ()
 
     def with_outputs(self, which: str) -> str:
         """Describe in words the mechanisms with such outputs that meet the design's requirements."""

@@ -274,13 +274,6 @@ class OutputSpace:
         """Whether the multipliers' bound holds for the whole space."""
         return duals.outputs is not None and (duals.between or not self.between) and duals.cover(self.points)
 
-    def with_ends(self, inner: Array) -> Array:
-        """Return the listed outputs, or those of a grid inside the range together with its ends."""
-        if not self.between:
-            return np.array(self.points)
-        low, high = self.points
-        return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
-
 
 def bound_words(duals: object) -> str:
     """Describe the outputs for which a lower bound holds."""

@@ -350,8 +350,6 @@ def newton(
 
 # -- which method finds the floors ----------------------------------------------------------------------------------
 
-Method = Callable[..., FloorSolution]
-METHODS: dict[str, Method] = {"newton": newton, "cutting-planes": cutting_planes, "exchange": cutting_planes}
 LEAST_GAP = 1e-13
 """Least gap asked of a method: below it the margins for rounding dominate."""
 
@@ -389,7 +387,7 @@ def uncapped(
     gap : float
         Relative gap between value and lower bound at which to stop.
     method : {"newton", "cutting-planes", "exchange"}, optional
-        The only method to try; by default those that fit, in order.
+        The only method to try; by default Newton's where it applies, then cutting planes if the gap is not reached.
     start : ndarray (m,), optional
         Floors from which cutting planes start.
     deadline : Deadline, optional
@@ -411,36 +409,16 @@ def uncapped(
         raise DesignError.of("solver", method, '"exchange" is for objective="worst", which needs it')
     if method == "newton" and not problem.has_density:
         raise DesignError.of("solver", method, 'needs a prior with a density; "cutting-planes" takes samples')
-    found: FloorSolution | None = None
-    failure: Any = None
-    for attempt in _methods(problem, method, start is not None):
-        begin = start if found is None or not np.isfinite(found.value) else found.floors
-        try:
-            guess = {} if attempt is newton else {"start": begin}
-            found = attempt(problem, gap=gap, deadline=deadline, **guess, **options).merged(found)
-        except (SolverError, InfeasibleError) as error:
-            failure = error
-            if isinstance(error, InfeasibleError):  # the outermost outputs decide, and were checked before
-                words = f"{attempt.__name__} calls feasible floors infeasible ({error.reason})"
-                failure = SolverError(words, solver=attempt.__name__, status="defect")
-            continue
-        if found.gap <= gap or patience(found.value, found.lower_bound, found.margin) == 1 or deadline.passed:
-            break
-    if found is None:
-        raise failure
-    if failure is not None:
-        deadline.failed(failure, f"{' + '.join(dict.fromkeys(found.methods))} found the floors instead")
-    return found
-
-
-def _methods(problem: FloorProblem, method: str | None, guessed: bool) -> list[Method]:
-    """Return the methods to try, in order; only cutting planes can use a guess."""
-    if method is not None:
-        return [METHODS[method]]
     # With point masses only the loss is piecewise linear, which planes fit and Newton's quadratics do not.
-    if problem.objective == "worst" or problem.bias > 0 or not problem.has_density:
-        return [cutting_planes]
-    return [cutting_planes, newton] if guessed else [newton, cutting_planes]
+    linear = problem.objective == "worst" or problem.bias > 0 or not problem.has_density
+    if method != "newton" and (method is not None or linear or start is not None):
+        return cutting_planes(problem, gap=gap, start=start, deadline=deadline, **options)
+    found = newton(problem, gap=gap, deadline=deadline, **options)
+    enough = found.gap <= gap or patience(found.value, found.lower_bound, found.margin) == 1
+    if method is not None or enough or deadline.passed:
+        return found
+    begin = found.floors if math.isfinite(found.value) else None
+    return cutting_planes(problem, gap=gap, start=begin, deadline=deadline, **options).merged(found)
 
 
 def expected(problem: FloorProblem, floors: Array) -> float:
@@ -530,8 +508,8 @@ def best_floors(
 
 # -- the lower bound for all mechanisms ----------------------------------------------------------------------
 
-_COARSE, _FINE = 32, 192  # cells of the input range, on the first grid and at most
-_SHARE = 0.1  # width of a cell relative to the expected error
+_FEWEST, _MOST = 32, 192  # cells of the input range on a grid of outputs
+_SHARE = 0.05  # width of a cell relative to how far outputs reach beyond the range, about twice the expected error
 _ATOMS = 64  # most point masses that are outputs of the grid
 _POINTS = 10_000  # most point masses: more take seconds to verify
 _ENTRIES = 300_000  # most cells times point masses
@@ -548,57 +526,47 @@ def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> D
     bins : array
         The mechanism's outputs, to which the bound is limited if nothing is searched.
     deadline : Deadline
-        Time limit: given outputs take half of the rest, the fine grid all of it; the coarse one is solved to its gap in a tenth of a second.
+
+    Raises
+    ------
+    InfeasibleError
+        No mechanism exists with these outputs.
     """
     if not design.loss.polynomial or len(design.prior.atoms[0]) > _POINTS:
         return None
-    try:
-        return _multipliers_of_space(design, design.output_space, bins, deadline)
-    except InfeasibleError:  # no mechanism exists, so there is nothing to bound
+    space = design.output_space
+    if space is None:
+        outputs = bins
+    else:
+        outputs = _grid(design, space) if space.between else space.points
+    found = _solved(design, outputs, deadline)
+    if found is None:
         return None
-    except MechdesignError as error:
-        deadline.failed(error, "no lower bound is stated of mechanisms with any such outputs")
-        return None
+    duals, rho = found
+    if space is None:
+        return replace(duals, outputs=None)
+    return _lowered(design, replace(duals, between=True), rho) if space.between else duals
 
 
 def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> Iterator[Bound]:
     """Yield the lower bound for all mechanisms that a `QuantizerDesign` may choose, if one above 0 is proved; `bins` as in `any_outputs`."""
-
-    def proved(part: Deadline) -> Iterator[Bound]:
-        duals = any_outputs(design, bins, part)
-        if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
-            yield bound
-
     try:
-        with limited(deadline):
-            found = list(proved(deadline.part(0.5)))
-    except SolverError as error:
-        if error.status != "limit":
-            raise
-        found = list(proved(Deadline(1e-3)))  # few multipliers are proved at once
-    yield from found
-
-
-def _multipliers_of_space(
-    design: QuantizerDesign, space: OutputSpace | None, bins: Numbers, deadline: Deadline
-) -> DualPieces | None:
-    if space is None or not space.between:
-        found = _solved(design, bins if space is None else space.points, deadline.part(0.5))
-        return found and (replace(found[0], outputs=None) if space is None else found[0])
-    (low, high), most = design.input_range, _ENTRIES // max(1, len(design.prior.atoms[0]))
-    found = _solved(design, _grid(design, space, (high - low) / min(_COARSE, most)), Deadline(None))
-    if found is None:
-        return None
-    cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / min(_FINE, most))
-    if cell < (high - low) / _COARSE and not deadline.passed:
-        found = _solved(design, _grid(design, space, cell), deadline) or found
-    return _lowered(design, replace(found[0], between=True), found[1].rho)
+        with limited(deadline.late):
+            duals = any_outputs(design, bins, deadline.part(0.5))
+            found = None if duals is None else proved_bound(design, duals, bins)
+    except InfeasibleError:  # no mechanism exists, so there is nothing to bound
+        return
+    except MechdesignError as error:
+        deadline.failed(error, "no lower bound is stated of mechanisms with any such outputs")
+        return
+    if found is not None and found.value > 0:
+        yield found
 
 
 def _solved(
     design: QuantizerDesign, bins: Numbers, deadline: Deadline
-) -> tuple[DualPieces, FloorProblem, float] | None:
-    """Return multipliers with these outputs, the problem on the floors in its own units, and its value."""
+) -> tuple[DualPieces, float] | None:
+    """Return multipliers with these outputs, and ρ."""
     outputs = check_outputs(bins)
     bias = design.largest_bias(outputs.tolist())
     lower, upper = check_range(design.input_range, outputs)
@@ -612,38 +580,31 @@ def _solved(
     proof = solution.proof
     if len(problem.atoms[0]) > _ATOMS:  # one line for each, instead of one per cut
         proof = fill_proof(problem, solution.floors, solution.multipliers) or proof
-    return replace(proof.in_units(*units), outputs=outputs), problem, solution.value
+    return replace(proof.in_units(*units), outputs=outputs), problem.rho
 
 
-def _error(loss: Loss, value: float) -> float:
-    """Return the error whose loss is `value`; 0 if rounding makes the loss negative."""
-    if value <= 0:
-        return 0.0
-    first, second = loss.absolute, loss.squared
-    return 2 * value / (first + math.sqrt(first * first + 4 * second * value))
-
-
-def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
+def _grid(design: QuantizerDesign, space: OutputSpace) -> Array:
     """Return a grid of outputs: even on the input range; for a squared loss even for some way beyond it, then with growing cells."""
     low, high = design.input_range
-    half = (high - low) / 2
-    inner = np.linspace(low, high, 1 + math.ceil((high - low) / cell))
-    atoms = design.prior.atoms[0]
+    (first, last), half, atoms = space.points, (high - low) / 2, design.prior.atoms[0]
+    # how far beyond the range outputs of the least squared error are
+    beyond = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1)
+    cells = min(max(_FEWEST, 2 * half / max(_SHARE * beyond, 2 * half / _MOST)), _ENTRIES // max(1, len(atoms)))
+    cell = 2 * half / cells
+    inner = np.linspace(low, high, 1 + math.ceil(cells))
     if len(atoms) <= _ATOMS:
         inner = np.union1d(inner, atoms[(atoms > low) & (atoms < high)])
         inner = inner[np.diff(inner, prepend=-math.inf) > 1e-9 * half]
     if design.loss.squared:
-        farthest = max(low - space.points[0], space.points[-1] - high)
-        # outputs of the least squared error, and 16 even cells more
-        used = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1) + 16 * cell
-        even = max(cell, used / _COARSE)
+        farthest = max(low - first, last - high)
+        used = beyond + 16 * cell
+        even = max(cell, used / _FEWEST)
         steps, place = [], 0.0
         while place < farthest:
             place += max(even, 0.1 * (place - used))  # cells grow from there on
             steps.append(place)
-        beyond = np.array(steps)
-        inner = np.concatenate([low - beyond[::-1], inner, high + beyond])
-    found = space.with_ends(inner)
+        inner = np.concatenate([low - np.array(steps)[::-1], inner, high + np.array(steps)])
+    found = np.concatenate([[first], inner[(inner > first) & (inner < last)], [last]])
     return found.compress(np.concatenate([[True], np.diff(found[:-1]) > 1e-9 * half, [True]]))
 
 

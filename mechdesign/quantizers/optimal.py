@@ -58,14 +58,10 @@ from mechdesign.quantizers.exact_law import exact_law, widened
 from mechdesign.quantizers.floors import (
     FloorProblem,
     FloorSolution,
-    fill_proof,
-    lines,
-    multipliers_of,
-    pieces,
 )
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
-from mechdesign.quantizers.newton import METHODS, best_floors, check_feasible, expected
+from mechdesign.quantizers.newton import best_floors, check_feasible
 from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.table import (
     check_bins,
@@ -131,7 +127,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     input_range: Any = None
 
     default_gap = 1e-6
-    algorithms: ClassVar[tuple[str, ...]] = tuple(METHODS)
+    algorithms: ClassVar[tuple[str, ...]] = ("newton", "cutting-planes", "exchange")
 
     def _post_check(self) -> None:
         allowed = "must be md.PureDP(epsilon); md.MetricQuantizer takes metric and approximate privacy"
@@ -278,7 +274,8 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             found = replace(found, lower_bound=-math.inf)
         solution = best_floors(fixed.floor_problem, 0.5 * clock.gap, method, start, clock).merged(found)
         if self.privacy.epsilon > fixed.solved_epsilon:
-            solution = _without_privacy(fixed.floor_problem, solution, self.privacy.epsilon)
+            # a bound at a smaller ε is none at this one
+            solution = replace(solution, lower_bound=-math.inf, proof=None)
         if not math.isfinite(solution.value):
             raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
         yield from fixed._bound(solution, clock)
@@ -400,29 +397,6 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         table = program.columns()[: declared.cells].reshape(declared.n, declared.m)
         answer = program.solution
         return table.min(axis=0), (f"{answer.solver} on {len(table)} knots", *answer.fallbacks)
-
-
-_LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
-
-
-def _without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:
-    """Return the solution with a bound for any larger budget: the loss without privacy.
-
-    Its lines are chords through neighbouring outputs, so that no reduced cost is negative and ρ multiplies none.
-    """
-    if not problem.loss.polynomial or epsilon > _LARGEST:
-        return replace(solution, lower_bound=-np.inf, proof=None)
-    floors = np.full(len(problem.bins), 1.0 / (problem.rho - 1.0))
-    nothing = np.zeros_like(solution.multipliers)
-    value, proof = expected(problem, floors), fill_proof(problem, floors, nothing)
-    if problem.objective == "worst":
-        fill = pieces(problem, floors)
-        value, x = largest_loss(fill.table, problem.loss)
-        at = np.array([x])
-        line = lines(problem, at, np.ones(1), *problem.slopes(at, *fill.outputs(at)))
-        proof = multipliers_of(problem, [line], nothing)
-    margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))
-    return replace(solution, lower_bound=value - margin, proof=proof, multipliers=nothing)
 
 
 def _multipliers(solution: FloorSolution) -> pd.DataFrame:

@@ -59,7 +59,7 @@ from mechdesign.model.table_problem import TableDesign, TableProblem, audit_of_r
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
-from mechdesign.problem.spine import Bound, Clock, Incumbent, Law
+from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
 from mechdesign.quantizers.pairwise import PairwisePrivacy
@@ -91,10 +91,8 @@ CELLS = (
 
 _MOST = 40_000  # most inputs times outputs of a program
 _MOST_PAIRED = 2_500  # the same for a program to which violated pairs are added
-_LESS = (1 - 1e-12, 0.999, *(0.7**k for k in range(1, 12)))
-"""Shares of an ε at which doubles may resolve a program."""
-_RESOLVED = 1e-3
-"""Gap of a grid's program from which smaller ε are tried."""
+_LESS = (1 - 1e-12, 0.999, 0.9, 0.5)
+"""Shares of an ε whose mechanism is tried where that of ε exceeds it by rounding, or doubles do not resolve it."""
 _ROUNDS = 30
 _MOST_INPUTS = 257  # most inputs, or ends of cells, of a program that gives a bound on a continuum
 
@@ -306,62 +304,29 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         most = _MOST if self.notion.neighbours or isinstance(self.privacy, PureDP) else _MOST_PAIRED
         if (size := len(lattices[0]) * len(self.bins)) > most:
             raise DesignError(f"inputs: {size} inputs times outputs are too many, at most {most} are taken")
-        every, ends = [(1.0, self), *((share, self._with_less(share)) for share in _LESS)], self.knots(2)
-        asked = [one for one in every if one[1] is self or outermost_private(one[1].notion, self.bins, ends)]
+        less = (replace(self.privacy, epsilon=self.privacy.epsilon * share) for share in _LESS)
+        smaller = [replace(self, privacy=privacy) for privacy in less if not self.continuum]
+        exist = [one for one in smaller if outermost_private(one.notion, self.bins, self.knots(2))]
         for lattice in lattices:
             if len(lattice) * len(self.bins) > most:
                 return
-            best, failed, latest = Incumbent(), None, math.inf
-            for share, less in asked:
+            for solved in (self, *exist):
                 try:
-                    for found in self._at(less, share, lattice, clock, solver, options):
-                        best.take(found)
-                        latest = found.value if isinstance(found, Law) else latest
+                    for found in solved._solved(self, lattice, clock, solver, options):
+                        if solved is not self and isinstance(found, Bound):
+                            found = self._bound(instance("proof", found.proof, RowsBound))
                         yield found
-                except (InfeasibleError, SolverError) as error:  # feasible, but not resolved by doubles
-                    failed = failed or error
-                    if clock.passed:
-                        break
-                    continue
-                resolved = self.continuum or best.gap <= max(clock.gap, _RESOLVED)
-                if resolved or clock.passed or latest > best.laws[0].value * (1 + 1e-9):
                     break
-            if failed and not best.laws:
-                clock.failed(failed, f"the best mechanism found without {len(lattice)} rows is used")
-                if clock.passed or len(asked) == 1:  # at the least ε of all mechanisms more rows fail too
-                    return
-
-    def _with_less(self, share: float) -> MetricQuantizer:
-        return replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * share))
-
-    def _at(
-        self,
-        less: MetricQuantizer,
-        share: float,
-        knots: Array,
-        clock: Clock,
-        solver: str | None,
-        options: dict[str, Any],
-    ) -> Iterator[Law | Bound]:
-        """Yield laws designed for a share of ε, which are private at ε too, and the bounds of their programs' multipliers.
-
-        If doubles do not resolve ε, the only other law uses the two outermost outputs, and its value is up to 60 times as large.
-        The share 1 − 1e-12 makes up for distances that are rounded up.
-        """
-        if share == 1:
-            yield from self._solved(self, knots, clock, solver, options)
-            return
-        note = f"doubles do not resolve epsilon = {self.privacy.epsilon:g}: the mechanism of epsilon = {less.privacy.epsilon:g} is used; ask for this one, or name another solver"
-        for found in less._solved(self, knots, clock, solver, options):
-            if isinstance(found, Law):
-                yield replace(found, notes=(*found.notes, *[note] * (share < _LESS[0])))
+                except (InfeasibleError, SolverError) as error:  # feasible, but not resolved by doubles
+                    failure = error
             else:
-                yield self._bound(instance("proof", found.proof, RowsBound))
+                clock.failed(failure, f"the best mechanism found without {len(lattice)} rows is used")
+                return
 
     def _solved(
         self, asked: MetricQuantizer, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
     ) -> Iterator[Law | Bound]:
-        """Solve with rows at these knots: yield laws of `asked`, this design or one of larger ε, and bounds of this design."""
+        """Solve with rows at these knots: yield laws of `asked`, this design or one of slightly larger ε, and bounds of this design."""
         if self.objective == "worst" and not self.continuum:
             yield from self._worst(asked, knots, clock, solver, options)
             return

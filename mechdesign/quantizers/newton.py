@@ -27,7 +27,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, optimize
@@ -509,7 +509,9 @@ def best_floors(
 # -- the lower bound for all mechanisms ----------------------------------------------------------------------
 
 _FEWEST, _MOST = 32, 192  # cells of the input range on a grid of outputs
-_SHARE = 0.05  # width of a cell relative to how far outputs reach beyond the range, about twice the expected error
+_SHARE = (
+    0.05  # width of a cell relative to how far outputs reach beyond the range, about twice the expected error
+)
 _ATOMS = 64  # most point masses that are outputs of the grid
 _POINTS = 10_000  # most point masses: more take seconds to verify
 _ENTRIES = 300_000  # most cells times point masses
@@ -563,9 +565,7 @@ def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> I
         yield found
 
 
-def _solved(
-    design: QuantizerDesign, bins: Numbers, deadline: Deadline
-) -> tuple[DualPieces, float] | None:
+def _solved(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> tuple[DualPieces, float] | None:
     """Return multipliers with these outputs, and ρ."""
     outputs = check_outputs(bins)
     bias = design.largest_bias(outputs.tolist())
@@ -589,7 +589,9 @@ def _grid(design: QuantizerDesign, space: OutputSpace) -> Array:
     (first, last), half, atoms = space.points, (high - low) / 2, design.prior.atoms[0]
     # how far beyond the range outputs of the least squared error are
     beyond = half * (1 / math.tanh(design.privacy.epsilon / 4) - 1)
-    cells = min(max(_FEWEST, 2 * half / max(_SHARE * beyond, 2 * half / _MOST)), _ENTRIES // max(1, len(atoms)))
+    cells = min(
+        max(_FEWEST, 2 * half / max(_SHARE * beyond, 2 * half / _MOST)), _ENTRIES // max(1, len(atoms))
+    )
     cell = 2 * half / cells
     inner = np.linspace(low, high, 1 + math.ceil(cells))
     if len(atoms) <= _ATOMS:

@@ -67,7 +67,6 @@ from mechdesign.quantizers.table import (
     check_bins,
     check_outputs,
     check_range,
-    largest_loss,
     smallest_epsilon,
     solved_epsilon,
     units_of,

@@ -28,7 +28,7 @@ from fractions import Fraction
 from functools import cached_property
 from importlib import import_module
 from itertools import count as naturals
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -276,26 +276,6 @@ class CodedMechanism(Saved, ABC):
             raise ResultFormatError("message: the number of its first vector is too large")
         return codes, checked_seed(seed), tail
 
-    @overload
-    def aggregate(
-        self,
-        messages: Iterable[bytes],
-        *,
-        seed: int | None = None,
-        vectors: int | None = None,
-        skip_damaged: Literal[False] = False,
-    ) -> tuple[Array, int]: ...
-
-    @overload
-    def aggregate(
-        self,
-        messages: Iterable[bytes],
-        *,
-        seed: int | None = None,
-        vectors: int | None = None,
-        skip_damaged: Literal[True],
-    ) -> tuple[Array, int, list[int]]: ...
-
     def aggregate(
         self,
         messages: Iterable[bytes],
@@ -303,7 +283,7 @@ class CodedMechanism(Saved, ABC):
         seed: int | None = None,
         vectors: int | None = None,
         skip_damaged: bool = False,
-    ) -> tuple[Array, int] | tuple[Array, int, list[int]]:
+    ) -> tuple[Any, ...]:
         """Return the sum of all estimates in these messages, and their number of vectors.
 
         Vectors with equal seed and number share their randomness: their codes are counted and the counts decoded once,

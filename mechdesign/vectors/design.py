@@ -69,7 +69,13 @@ from mechdesign.typing import Array, Figure, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, power_of_e
 from mechdesign.vectors.sampled import LARGEST_BITS as MOST_SIGNS
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, coordinate_epsilon
-from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, RandomDirections, SphereQuantizer
+from mechdesign.vectors.sphere import (
+    LARGEST_BITS,
+    LARGEST_FRAME,
+    RandomDirections,
+    SphereQuantizer,
+    chi_mean,
+)
 
 
 def cap_mass(d: int, w: float, more: float = 0.0, more_below: float = 0.0) -> float:
@@ -82,16 +88,8 @@ def cap_mean(d: int, w: float) -> float:
     if w <= 0:
         return 0.0
     squared = math.log1p(-((1 - 2 * w) ** 2)) if w > 0.25 else math.log(4 * w) + math.log1p(-w)
-    whole = (
-        math.exp(-special.betaln((d - 1) / 2, 0.5)) if d < 300 else _mean_length(d - 1) / math.sqrt(math.tau)
-    )
+    whole = chi_mean(d - 1) / math.sqrt(math.tau)
     return whole / (d - 1) * math.exp((d - 1) / 2 * squared)
-
-
-def _mean_length(d: int) -> float:
-    """Return the mean length of a standard normal vector in many dimensions, where a difference of logarithms of Γ loses eight digits."""
-    x = 1 / d
-    return math.sqrt(d) * (1 - x / 4 + x**2 / 32 + 5 * x**3 / 128 - 21 * x**4 / 2048)
 
 
 def _shrinkage(d: int, gain: float, w: float) -> tuple[float, float]:

@@ -25,7 +25,6 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cached_property
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -128,17 +127,9 @@ class _OnCells(Saved):
         """E[T]."""
         if self.symmetric:
             return 0.0
-        law = self.cells
-        middles = [
-            Fraction(law.start) + Fraction(law.width) * Fraction(2 * j + 1, 2) for j in range(law.count)
-        ]
-        total = sum(map(mul, law.weights, middles), Fraction(0))
-        if r := law.decay:
-            n, length = law.cells_per_shift, Fraction(law.width) * law.cells_per_shift
-            for part, sign in ((slice(n), -1), (slice(-n, None), 1)):
-                total += r / (1 - r) * sum(map(mul, law.weights[part], middles[part]))
-                total += r / (1 - r) ** 2 * sign * length * sum(law.weights[part])
-        return float(total / self.total)
+        law, (masses, _) = self.cells, self.cells.extended
+        repeats = (len(masses) - law.count) // 2
+        return float(masses @ (law.start + law.width * (np.arange(len(masses)) - repeats + 0.5)))
 
     def var(self) -> float:
         """Variance."""

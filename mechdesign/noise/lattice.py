@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, get_args
@@ -40,6 +40,7 @@ from flint import fmpq
 from mechdesign.checks import UP, field, instance, integer, one_of, positive, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence import proofs
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import rational, round_down, round_up
 from mechdesign.evidence.proofs import RowsBound, every
 from mechdesign.evidence.results import Result, SolveReport
@@ -161,6 +162,13 @@ class NoiseQuestion(Design):
     def unit(self, cells: int) -> Fraction:
         """Return the width of a cell at so many cells a sensitivity; 1 for whole numbers."""
         return Fraction(1) if self.integer else Fraction(self.sensitivity) / integer("cells", cells, 1)
+
+    @cached_property
+    def resolved(self) -> NoiseQuestion:
+        """The question whose law a program in doubles finds: of several pairs a δ below 5e-9, which their margins hide, counts as 0."""
+        seen = {(e, d if not e or d >= 5e-9 else 0.0) for e, d in self.points}
+        kept = [p for p in seen if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in seen)]
+        return self if len(self.points) == 1 else replace(self, privacy=TradeOff(tuple(kept)))
 
     @property
     def moved(self) -> int:
@@ -511,7 +519,7 @@ class SearchLattice:
 
     def priced(self) -> LatticeDeclared:
         """Return the problem of the law: densities on these cells, with geometric tails if some δ is 0."""
-        q, n = self.question, self.cells
+        q, n = self.question.resolved, self.cells
         pure = min((e for e, d in q.points if not d), default=None)
         decay = Fraction(0) if pure is None else outward_decay(pure)
         width = round_width(q.unit(n))
@@ -554,7 +562,6 @@ def refined(
     cells: int | None = None,
     max_cells: int = 64,
     known: bool = False,
-    bounds_alone: bool = False,
 ) -> Iterator[Law | Bound]:
     """Yield bound and law on lattices that become twice as fine, and wider where mass lies beyond their reach.
 
@@ -570,10 +577,8 @@ def refined(
     max_cells : int
     known : bool
         Whether a law is known: then a lattice that is too large ends the search without an error.
-    bounds_alone : bool
-        Whether the laws come from elsewhere.
     """
-    n, window = cells or 1, reach(question)
+    n, window = cells or 1, reach(question.resolved)
     for attempt in range(14):
         side = max(math.ceil(window * n), n + 1)
         if 2 * side > MOST_CELLS:
@@ -587,12 +592,7 @@ def refined(
             hidden = lattice.hidden
             yield (bound := lattice.bound())
             wider = hidden * lattice.farthest > max(clock.gap / 10, 1e-9) * bound.value
-            if bounds_alone:
-                wider = (
-                    wider or not bound.value
-                )  # doubles did not resolve this program, and may resolve another
-            else:
-                yield lattice.law()
+            yield lattice.law()
             known = True
         except InfeasibleError as error:  # one pair may need slow decay, another little mass far out
             if len(question.points) == 1:

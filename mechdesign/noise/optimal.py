@@ -39,7 +39,6 @@ import pandas as pd
 from mechdesign.checks import instance, integer, refuse
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
-from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -177,8 +176,7 @@ def several(
     try:
         if starts is None:
             found += _calibrated(question, clock)
-        if question.integer and question.alone:
-            found += _split(question, clock)
+        found += _split(question, clock)
     except KeyboardInterrupt:  # with the families so far
         yield from ranked(found)
         raise
@@ -204,13 +202,14 @@ def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLa
 
 
 def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
-    """Return the optimum of one coordinate at (ε/c, δ/c), which basic composition allows; nothing if ε/c is too small for a program."""
-    shares = (round_down(Fraction(v) / question.moved) for v in (question.epsilon, question.delta))
+    """Return the optimum of one whole number at its share of ε and δ, which basic composition allows; of several pairs at that of the least ε."""
+    epsilon, delta = (round_down(Fraction(min(v)) / question.moved) for v in zip(*question.points))
+    if not epsilon or not question.integer:
+        return []
+    share = ApproximateDP(epsilon, delta) if question.alone else PureDP(epsilon)
     try:
-        best = noise_bounds.one_number(question, ApproximateDP(*shares), 1).solve(
-            time_limit=clock.limit(most=1.0, least=0.1)
-        )
-    except DesignError:  # ε/c is too small for a program
+        best = noise_bounds.one_number(question, share, 1).solve(time_limit=clock.limit(most=1.0, least=0.1))
+    except DesignError:  # the share of ε is too small for a program
         return []
     except MechdesignError as error:
         clock.failed(error, "the optimum of one coordinate was not tried")
@@ -384,15 +383,14 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             yield from several(self, clock, starts)
             return
         refuse(self.integer and cells is not None, "cells", cells, "is for numbers that are not whole")
-        known = self.given_loss.polynomial and cells is None and self.alone
+        known = held = self.given_loss.polynomial and cells is None and self.alone
         yield from ranked(started(self, starts or {}))
-        strict = self._stricter() if cells is None else []
-        kept = False
-        for question in strict:
-            with suppress(SolverError):  # then the question's own program is left
-                for found in self._kept_by(question, clock, solver, max_cells):
-                    kept = True
-                    yield found
+        least = min(epsilon for epsilon, _ in self.points)
+        if cells is None and self.given_loss.polynomial and len(self.points) > 1 and least > 0:
+            # doubles may not resolve the program of all pairs, which pure noise at the least ε keeps
+            pure = staircase(replace(self, privacy=PureDP(least)), clock)
+            yield from (found for found in pure if isinstance(found, Law))
+            held = True
         uniform = self.points[0][0] == 0 < self.points[0][1] and len(self.points) == 1
         if uniform and self.integer:
             # uniform noise on Δ/η whole numbers, of total variation η
@@ -420,41 +418,9 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
                 solver,
                 cells=cells,
                 max_cells=max_cells,
-                known=known or kept,
-                bounds_alone=kept,
+                known=held,
             )
         yield from stairs if later else ()
-
-    def _stricter(self) -> list[OptimalNoise]:
-        """Return questions whose answers keep all pairs, where programs in doubles do not resolve the pairs themselves.
-
-        The margins of programs hide a δ below 5e-9, which counts as 0, and the odds of an ε above 14, which counts as 14; where every ε
-        is above it, noise for the least ε and the least δ keeps all pairs.
-        """
-        unseen, steep = 5e-9, 14.0
-        if len(self.points) == 1:
-            return []
-        seen = [(min(e, steep), d if not e or d >= unseen else 0.0) for e, d in self.points]
-        kept = [p for p in {*seen} if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in seen)]
-        found: list[Pointwise] = [TradeOff(tuple(kept))] if seen != [*self.points] else []
-        positive, least = min((e for e, _ in self.points if e), default=0.0), min(d for _, d in self.points)
-        if positive > steep:
-            found.append(ApproximateDP(positive, least) if least else PureDP(positive))
-        return [replace(self, privacy=privacy) for privacy in found]
-
-    def _kept_by(
-        self, question: OptimalNoise, clock: Clock, solver: str | None, max_cells: int
-    ) -> Iterator[Law]:
-        """Yield the answers to a stricter question that keep this one, up to the gap or for half of the time."""
-        value, bound, rest = math.inf, 0.0, clock.left / 2
-        for found in question.improve(clock, solver=solver, max_cells=max_cells):
-            if isinstance(found, Bound):
-                bound = max(bound, found.value)
-            elif proofs.Certificate(self, found.mechanism, found.value, None, found.proofs).verify():
-                value = min(value, found.value)
-                yield found
-            if bound >= (1 - clock.gap) * value or clock.left < rest:
-                return
 
     def certified(self, law: Law, clock: Clock) -> Law:
         """Check a named law, which the accounting on another grid may refuse; laws on cells were made private."""

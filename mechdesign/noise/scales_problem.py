@@ -468,8 +468,8 @@ class AllocationPage(ScalesDesign):
         several = self.bounds is not None or not isinstance(law, MixedNoise)
         if self.noise == "gaussian" or several or len(law.terms()) > LEVELS:
             return asked
-        terms, small = law.terms(), law.small
-        found = TradeOff.of_profile(lambda e: delta_at(terms, small, e)[0], at)
+        terms = law.terms()
+        found = TradeOff.of_profile(lambda e: delta_at(terms, e)[0], at)
         return TradeOff((*found.points, *asked.points))
 
     def shares(self, result: Result) -> Array:

@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import stats
 
 from mechdesign import checks
 from mechdesign.accounting.composition import composed_delta
@@ -277,7 +277,7 @@ class MixedNoise(PerCoordinate):
 
     def terms(self) -> tuple[NoiseTerm, ...]:
         r"""Return the terms to compose, rounded up: all Gaussian coordinates as one of :math:`\mu = \sqrt{\sum \lambda_i^2/\sigma_i^2}`, and
-        Laplace coordinates by their ratio λ/β, without those of `small`.
+        Laplace coordinates by their ratio λ/β.
         """
         ratio = self._ratio
         normal = (ratio > 0) & ~self.laplace
@@ -285,15 +285,10 @@ class MixedNoise(PerCoordinate):
         if normal.any():
             mu = math.sqrt(math.fsum(ratio[normal] ** 2)) * (1 + 1e-15)
             found.append(NoiseTerm(stats.norm(), mu, 1))
-        sizes, counts = np.unique(ratio[self._alone], return_counts=True)
+        sizes, counts = np.unique(ratio[(ratio > 0) & self.laplace], return_counts=True)
         unit = stats.laplace()  # SciPy takes a millisecond to freeze a law
         found += [NoiseTerm(unit, float(v), int(c)) for v, c in zip(sizes, counts)]
         return tuple(found)
-
-    @property
-    def small(self) -> float:
-        """Σ λ/β over the Laplace coordinates whose ratio is far below the largest, rounded up: their pure ε."""
-        return math.fsum(self._ratio[self.laplace & ~self._alone]) * (1 + 1e-15)
 
     @cached_property
     def _ratio(self) -> Array:
@@ -305,20 +300,14 @@ class MixedNoise(PerCoordinate):
         return np.asarray(np.ldexp(np.ceil(np.ldexp(mantissa, 48)), exponent - 48))
 
     @cached_property
-    def _alone(self) -> npt.NDArray[np.bool_]:
-        ratio = np.where(self.laplace, self._ratio, 0.0)
-        return np.asarray((ratio > 0) & (ratio >= 2.0**-16 * ratio.max()))
-
-    @cached_property
     def lattice(self) -> tuple[tuple[Indices, Array, ExactNoise], ...]:  # type: ignore[override]
-        """The Gaussian coordinates, the small Laplace ones, and the other Laplace ones by their ratio.
+        """The Gaussian coordinates, and the Laplace ones by their ratio.
 
-        Widening for the lattice keeps the sum that a part consumes. Only that sum counts for the first two parts; coordinates of
+        Widening for the lattice keeps the sum that a part consumes. Only that sum counts for the Gaussian ones; coordinates of
         one ratio are each as private as before.
         """
         ratio = self._ratio
-        groups = [~self.laplace, self.laplace & ~self._alone]
-        groups += [self._alone & (ratio == r) for r in np.unique(ratio[self._alone])]
+        groups = [~self.laplace, *(self.laplace & (ratio == r) for r in np.unique(ratio[self.laplace]))]
         kinds = ["gaussian"] + ["laplace"] * (len(groups) - 1)
         found = []
         for at, kind in ((np.flatnonzero(group), kind) for group, kind in zip(groups, kinds) if group.any()):
@@ -337,10 +326,10 @@ class MixedNoise(PerCoordinate):
     def composed(self, privacy: Pointwise) -> tuple[float, bool]:
         """Return δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it.
 
-        For a TradeOff it is the largest share of a δ. The coordinates of `small`, τ-DP together, leave ε − τ to the others.
+        For a TradeOff it is the largest share of a δ.
         """
         terms, points = self.terms(), pairs_of(privacy)
-        found = [delta_at(terms, self.small, epsilon, delta) for epsilon, delta in points]
+        found = [delta_at(terms, epsilon, delta) for epsilon, delta in points]
         units = [delta if isinstance(privacy, TradeOff) else 1.0 for _, delta in points]
         return max(used / unit for (used, _), unit in zip(found, units)), all(proved for _, proved in found)
 
@@ -349,48 +338,18 @@ LEVELS = 32
 """Largest number of different Laplace ratios: each is composed by itself."""
 
 
-def delta_at(
-    terms: tuple[NoiseTerm, ...], small: float, epsilon: float, delta: float = 0.0
-) -> tuple[float, bool]:
-    """Return δ at ε ≥ 0 and whether it is proved; basic composition is used alone if it gives at most `delta`.
-
-    Where `small` exceeds ε, less than 0 is left: as noise is symmetric, δ(−τ) = 1 − e^(−τ) (1 − δ(τ)).
-    """
-    left = math.nextafter(epsilon - small, -math.inf) if epsilon else -small
-    if left < 0:
-        at_zero, proved = delta_at(terms, 0.0, 0.0, delta)
-        return min((at_zero - math.expm1(left) * (1 - at_zero)) * (1 + 1e-15), 1.0), proved
+def delta_at(terms: tuple[NoiseTerm, ...], epsilon: float, delta: float = 0.0) -> tuple[float, bool]:
+    """Return δ at ε ≥ 0 and whether it is proved; basic composition is used alone if it gives at most `delta`."""
     if len(terms) == 1 and terms[0].count == 1:
-        found = delta_interval(terms, left)  # in closed form
+        found = delta_interval(terms, epsilon)  # in closed form
         return found.upper, found.how == PROVED
+    basic = 1.0
     if not any(is_gaussian(t.law) for t in terms):
-        total = (small + math.fsum(t.sensitivity * t.count for t in terms)) * (1 + 1e-15)
+        total = math.fsum(t.sensitivity * t.count for t in terms) * (1 + 1e-15)
         basic = -math.expm1(epsilon - total) * (1 + 1e-14) if total > epsilon else 0.0
         if basic <= delta or len(terms) > LEVELS:
             return basic, True
-        if 0 < total - epsilon <= 2 * min(t.sensitivity for t in terms):
-            return barely_above(total - epsilon, sum(t.count for t in terms)), False
-    return upper_delta(terms, left, width=3e-3), False
-
-
-def barely_above(excess: float, count: int) -> float:
-    r"""Return δ of Laplace noise whose ratios sum to ε plus `excess`, each ratio at least half the excess; rounded up.
-
-    The loss is :math:`\sum r_i - 2\sum \min(x_i^+, r_i)`, above ε only where no minimum is :math:`r_i`; :math:`x_i^+` is 0 or
-    exponential with probability ½ each, so that n of them that are not 0 sum to a gamma variable X of shape n:
-    :math:`\delta = \sum_n 2^{-K}\binom Kn E(1 - e^{2X - \text{excess}})^+`. A grid would need a step far below the excess.
-
-    Examples
-    --------
-    >>> round(barely_above(0.3, 1) / -math.expm1(-0.15), 9)  # one coordinate: 1 − exp((ε − Δ/β)/2)
-    1.0
-    """
-    n, half = np.arange(1, min(count, 200) + 1), excess / 2
-    density = np.exp(n * math.log(half) - special.gammaln(n + 1))
-    part = special.gammainc(n, half) - math.exp(-excess) * density * special.hyp1f1(n, n + 1, half)
-    chances = stats.binom.pmf(np.arange(len(n) + 1), count, 0.5)
-    left = float(special.gammainc(n[-1] + 1, half)) if count > len(n) else 0.0
-    return float(chances[0] * -math.expm1(-excess) + chances[1:] @ np.maximum(part, 0.0) + left) * (1 + 1e-11)
+    return min(basic, upper_delta(terms, epsilon, width=3e-3)), False
 
 
 # -- one cell law on every coordinate -----------------------------------------------------------------------------

@@ -549,7 +549,7 @@ def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -
             return delta_interval([normal], privacy.epsilon)
         found.append(normal)
     elif all(of_scipy(term.law.dist) == "laplace" for term in found):
-        return DeltaInterval(0.0, delta_at(tuple(found), 0.0, privacy.epsilon, privacy.delta)[0])
+        return DeltaInterval(0.0, delta_at(tuple(found), privacy.epsilon, privacy.delta)[0])
     return DeltaInterval(0.0, upper_bound(found, privacy, width))
 
 

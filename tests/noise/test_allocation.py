@@ -21,7 +21,6 @@ from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import separable
 from mechdesign.noise.scales_solving import mix_of, worst_mix
 from mechdesign.noise.separable import AllChanges, gini, layer_profile, majorizes
-from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify
 
@@ -312,15 +311,6 @@ def test_a_mix_beats_both_types(mixed):
     assert mixed.value == pytest.approx(mixed.mechanism.mse) and mixed.mechanism.composed(privacy)[0] <= 1e-6
     assert mixed.checks()["holds"].all() and (mixed.audit()["slack"] >= 0).all()
     assert mixed.alternatives()["relative"].min() == 1.0 and mixed.lower_bound is None
-
-
-def test_small_ones_are_composed_purely():
-    """A coordinate of ratio τ far below the others leaves ε − τ to them."""
-    law = MixedNoise([1.0, 1e9], [True, True], [1.0, 1.0])
-    assert law.small == pytest.approx(1e-9) and len(law.terms()) == 1
-    assert law.composed(md.ApproximateDP(1.0 + 2e-9, 1e-30)) == (0.0, True)
-    delta, basic = law.composed(md.ApproximateDP(1.0, 1e-8))
-    assert basic and delta == pytest.approx(5e-10, rel=1e-4)  # one coordinate: 1 − exp((ε − Δ/β)/2)
 
 
 # -- Several bounds at once for allocations and covariances --------------------------------------------------

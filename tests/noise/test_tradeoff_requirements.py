@@ -148,7 +148,7 @@ def test_the_bound_of_real_noise_is_that_of_its_lattice(pairs: list, pure: bool)
     ],
 )
 def test_pairs_that_doubles_do_not_resolve_are_met_by_stricter_ones(pairs: list) -> None:
-    result = md.OptimalNoise(md.TradeOff(pairs), 2, "squared", integer=True).solve()
+    result = md.OptimalNoise(md.TradeOff(pairs), 2, "squared", integer=True).solve(gap=1e-6)
     alone = [
         md.OptimalNoise(part, 2, "squared", integer=True).solve() for part in parts_of(md.TradeOff(pairs))
     ]

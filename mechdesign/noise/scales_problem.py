@@ -282,7 +282,7 @@ class ScalesProblem(ScalesDesign, Problem):
     """A problem on one vector of scales."""
 
     asks: ClassVar[str] = "numbers"
-    default_gap: ClassVar[float] = 1e-8
+    default_gap: ClassVar[float] = 1e-7
 
     numbers: ClassVar[Any] = DeclaredScales
 

@@ -6,8 +6,7 @@ rows, and the rest :math:`z_i` of each number's share:
 
 .. math:: (a_i/s_i)^m \le z_i + \sum_k \theta_k R_{ik}, \quad \sum_i z_i + \sum_k \theta_k r_k \le B .
 
-A small step towards the point of largest common slack makes the solver's scales meet every row exactly, as budgets and
-rows are convex in the scales. Its multipliers prove a lower bound within 1e-8 of the loss.
+Rows and budgets are a little stricter in the program than stated, so that the solver's scales meet every one exactly. Its multipliers prove a lower bound within 1e-8 of the loss.
 
 **Several bounds.** The worst mix of changes is found by prices of the bounds. Least loss is a saddle point, and the
 worst mix maximises the concave :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), over the rows of the bounds. At
@@ -50,6 +49,8 @@ from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 
+_ROOMS = (3e-10, 2e-9, 2e-8, 2e-7, 2e-6)
+"""Slack of rows and budgets, relative to their sizes, in the program; the first at which the scales keep all of them exactly is used."""
 _ACTIVE = 1e-8
 """Share below which what a row's multiplier pays does not name it as a reason for infeasibility."""
 
@@ -106,8 +107,8 @@ class ScalesProgram:
         return found
 
     def constraints(self, room: Any = 0.0, most: Any = 1.0) -> list[cp.Constraint]:
-        """Return limits, coupled rows and budgets, each with slack of `room` relative to its size, and with budgets multiplied by `most`."""
-        found = [*self._limits(room)]
+        """Return limits, and coupled rows and budgets with slack of `room` relative to their sizes; budgets are multiplied by `most`."""
+        found = [*self._limits()]
         matrix, offsets, equal, ratio = self.asked.coupling
         scaled = matrix[:, self.moved] * self.reference[self.moved]
         for k, (size, offset) in enumerate(zip(self.sizes.tolist(), offsets.tolist())):
@@ -122,14 +123,14 @@ class ScalesProgram:
             found += self._budget(r, room, most)
         return found
 
-    def _limits(self, room: Any) -> list[cp.Constraint]:
+    def _limits(self) -> list[cp.Constraint]:
         found = []
         for limit, sign in zip(self.asked.limits, (1, -1)):
             over = limit[self.moved] / self.reference[self.moved]
             near = np.flatnonzero((over > 0) & np.isfinite(over))
             if near.size:
                 level = np.log(over[near]) if self.logarithmic else over[near]
-                found.append(sign * (self.variable[near] - level) >= room)
+                found.append(sign * (self.variable[near] - level) >= 0)
         return found
 
     def _budget(self, r: int, room: Any, most: Any) -> list[cp.Constraint]:
@@ -183,17 +184,6 @@ def priced(changes: AllChanges, name: str = "") -> tuple[cp.Expression, cp.Expre
     return paid + level, cp.sum(free) + cp.sum(theta), [level <= most, *curves]
 
 
-def answered(
-    program: cp.Problem, solver: str | None, deadline: Deadline, options: dict[str, Any]
-) -> Solution:
-    """Solve a program that is known to be feasible."""
-    try:
-        return solvers.solve(program, solver, fallback=solver is None, deadline=deadline, **options)
-    except InfeasibleError as error:
-        words = f"{solver} calls a feasible program infeasible ({error.reason})"
-        raise SolverError(words, solver=str(solver), status="defect") from None
-
-
 def solve_scales(
     asked: DeclaredScales, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> tuple[Array, Multipliers, SolveReport]:
@@ -201,15 +191,18 @@ def solve_scales(
     program = ScalesProgram(asked)
     if solver in (None, "clarabel"):  # at closer tolerances it sometimes stalls
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
-    try:
-        solution = solvers.solve(
-            cp.Problem(cp.Minimize(program.loss), program.constraints()), solver, deadline=deadline, **options
-        )
-    except InfeasibleError:
-        raise explained(asked, deadline) from None
-    groups, prices = mended(asked, (program.scales(), program.prices(solution)), deadline)
-    found = replace(_multipliers(program, solution), prices=prices)
-    return groups[asked.member], found, SolveReport.of(solution)
+    for room in _ROOMS:
+        model = cp.Problem(cp.Minimize(program.loss), program.constraints(room))
+        try:
+            solution = solvers.solve(model, solver, deadline=deadline, **options)
+        except InfeasibleError:
+            raise explained(asked, deadline) from None
+        groups, prices = levelled(asked, program.scales()), program.prices(solution)
+        if within(asked, (groups, prices)):
+            found = replace(_multipliers(program, solution), prices=prices)
+            return groups[asked.member], found, SolveReport.of(solution)
+    message = "no scales were found that pass their own checks: rows may contradict each other, by less than the solver tells"
+    raise SolverError(message, solver=solution.solver, status="check")
 
 
 def _multipliers(program: ScalesProgram, solution: Solution, unit: float | None = None) -> Multipliers:
@@ -261,22 +254,6 @@ def _used(rows: list[Row], entries: Any, x: Array, z: Array) -> Array:
     return np.array([e @ taken[row.name] for row, e in zip(rows, entries)])
 
 
-def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> ScalesPoint:
-    """Return scales that keep every row exactly: those found, or a mixture with those of largest common slack."""
-    groups, prices = levelled(asked, start[0]), start[1]
-    if within(asked, (groups, prices)):
-        return groups, prices
-    inner, part = _of_largest_slack(asked, deadline), 1e-16
-    while part < 1:  # the least part, to a factor of 4, with which a mixture keeps all rows
-        part = min(part * 4, 1.0)
-        priced_at = None if prices is None or inner[1] is None else (1 - part) * prices + part * inner[1]
-        mixed = levelled(asked, groups + part * (inner[0] - groups)), priced_at
-        if within(asked, mixed):
-            return mixed
-    message = "no scales were found that pass their own checks: rows may contradict each other, by less than the solver tells"
-    raise SolverError(message, solver="clarabel", status="check")
-
-
 def levelled(asked: DeclaredScales, groups: Array) -> Array:
     """Return scales within their limits, moved onto the equalities in proportion to their sizes."""
     low, high = asked.limits
@@ -301,15 +278,6 @@ def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
     prices = [None] * len(asked.privacy) if point[1] is None else point[1].tolist()
     kept = all(slack(one, scales, price) >= 0 for one, price in zip(asked.privacy, prices))
     return kept and all(claim.holds for claim in row_claims(asked, exact, exact))
-
-
-def _of_largest_slack(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
-    """Return scales near the reference with large common slack of budgets and rows, relative to their sizes."""
-    program, room = ScalesProgram(asked), cp.Variable(name="room")
-    near = cp.sum_squares(program.variable - (0.0 if program.logarithmic else 1.0)) / program.variable.size
-    inner = cp.Problem(cp.Minimize(1e-3 * near - room), [*program.constraints(room), room <= 0.5])
-    solution = answered(inner, "clarabel", deadline, {})
-    return program.scales(), program.prices(solution)
 
 
 def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | SolverError:
@@ -447,5 +415,5 @@ def best_prices(changes: AllChanges, scales: Array) -> tuple[float, Prices]:
         kept, total, limits = priced(changes)
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
         solver = "clarabel" if rows[-1].degree == 2 else None
-        prices = _in_units(changes, answered(program, solver, Deadline(), {}).primal["prices "] * size)
+        prices = _in_units(changes, solvers.solve(program, solver).primal["prices "] * size)
     return float(changes.consumed(scales, prices)), prices

@@ -356,11 +356,11 @@ class Stream:
         DataError.when(held.ndim > 1, "counts: must be one number, or a list of numbers")
         if held.size > self.law.size - self.done:
             raise DataError(f"counts: are more than the {self.law.size} that the noise was made for")
-        given, out = held.ravel(), np.empty(held.size)
+        given = held.reshape(-1)  # a copy of the data, whose place the answers take
         for k in range(0, held.size, _BLOCK):
             block = given[k : k + _BLOCK]
-            out[k : k + _BLOCK] = self._answered(_in_steps(block, self.law.step), self._draw(len(block)))
-        return out if held.ndim else float(out[0])
+            block[:] = self._answered(_in_steps(block, self.law.step), self._draw(len(block)))
+        return held if held.ndim else float(held)
 
     def _draw(self, size: int) -> list[int]:
         """Return the noise of the next steps; a block of it is drawn at a time."""

@@ -183,7 +183,7 @@ class Calibration(Design):
     @cached_property
     def query(self) -> search.Query:
         """Sensitivity, dimension, rounds and sampling."""
-        return search.Query.of(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
+        return search.Query(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
     @cached_property
     def requirement(self) -> search.Target:

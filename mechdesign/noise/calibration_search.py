@@ -122,24 +122,14 @@ def consumed(
 def _composed(
     cases: WorstCases, epsilon: float, delta: float, deadline: Deadline, **rounds: Any
 ) -> DeltaInterval:
-    """Enclose δ of several coordinates or rounds, on finer grids while the upper end is over the budget."""
+    """Enclose δ of several coordinates or rounds, by the search's own grids where the upper end is over the budget."""
     sampled = rounds["sampling_rate"] < 1 and rounds["rounds"] > 1  # one round needs none of it
-    coarse, searched = (1.7e-2, 5e-3) if sampled else (7.3e-3, 1e-3)
-    points = 2**20 if sampled else 2**16
-    options = {"closed_form": False, "points": points, "deadline": deadline}
-    found = cases.delta_interval(epsilon, width=coarse, **options, **rounds)
+    width, points = (1.7e-2, 2**20) if sampled else (7.3e-3, 2**16)
+    options = {"closed_form": False, "width": width, "points": points, "deadline": deadline}
+    found = cases.delta_interval(epsilon, **options, **rounds)
     if found.upper > delta:
-        # grids as small as the search's last ones are worth their time even if none is left
-        uppers = [verified_delta(terms, epsilon, **rounds) for terms in cases.alternatives]
-        if min(uppers) > delta and not deadline.passed:
-            seen = {**rounds, "width": searched, "deadline": deadline}
-            uppers += [upper_delta(terms, epsilon, **seen) for terms in cases.alternatives]
-        upper = min(found.upper, *uppers)
+        upper = min(found.upper, *(verified_delta(terms, epsilon, **rounds) for terms in cases.alternatives))
         found = replace(found, lower=min(found.lower, upper), upper=upper)
-    if found.upper > delta and not deadline.passed:
-        width, points = (1.3e-3, 2**20) if sampled else (3e-3, 2**17)
-        finer = cases.delta_interval(epsilon, width=width, points=points, deadline=deadline, **rounds)
-        found = DeltaInterval(max(found.lower, finer.lower), min(found.upper, finer.upper), finer.how)
     return found
 
 
@@ -233,31 +223,22 @@ class Query:
     dimension : int
     rounds : int
     sampling_rate : float
-    top : float
-        Largest change of one coordinate.
-    different : bool
-        Whether some change moves numbers by different amounts.
     """
 
     sensitivity: float | Sensitivity
     dimension: int
     rounds: int
     sampling_rate: float
-    top: float
-    different: bool
-
-    @classmethod
-    def of(cls, sensitivity: float | Sensitivity, dimension: int, rounds: int, sampling_rate: float) -> Query:
-        """Return the question with what follows from the changes allowed."""
-        changes = Sensitivity.of(sensitivity)
-        different = any(len(change) > 1 for change in changes.attained(dimension))
-        top = changes.largest_linf(dimension)
-        return cls(sensitivity, dimension, rounds, sampling_rate, top, different)
 
     @property
     def changes(self) -> Sensitivity:
         """The changes allowed."""
         return Sensitivity.of(self.sensitivity)
+
+    @cached_property
+    def top(self) -> float:
+        """Largest change of one coordinate."""
+        return self.changes.largest_linf(self.dimension)
 
     def noise(self, law: FrozenLaw) -> AdditiveNoise:
         """Return noise of this law on every number, in all rounds."""
@@ -364,9 +345,9 @@ class Target:
         """A function that bounds the budget a law consumes, fast enough for a search."""
         return _meter(self.privacy, self.query, self.deadline)
 
-    def final(self, law: FrozenLaw, grid: str = "") -> float:
+    def final(self, law: FrozenLaw) -> float:
         """Return the budget that the returned law consumes, from above."""
-        return used(self.query.noise(law), self.privacy, grid, self.deadline)
+        return used(self.query.noise(law), self.privacy, deadline=self.deadline)
 
 
 def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
@@ -393,12 +374,11 @@ def _of_points(privacy: TradeOff, parts: list[Target]) -> Target:
     )
 
 
-def used(
-    noise: AdditiveNoise, privacy: CentralPrivacy, grid: str = "", deadline: Deadline | None = None
-) -> float:
-    """Return an upper bound on what all rounds consume, by a "coarse" grid that is faster for sampled rounds, or a "fine" one, the verifier's; `consumed` adds a lower bound."""
+def used(noise: AdditiveNoise, privacy: CentralPrivacy, *, coarse: bool = False, deadline: Deadline) -> float:
+    """Return an upper bound on what all rounds consume, by a coarse grid for sampled rounds or the verifier's; `consumed` adds a lower bound."""
     if isinstance(privacy, TradeOff):
-        return max(used(noise, part, grid, deadline) / budget_of(part) for part in parts_of(privacy))
+        parts = parts_of(privacy)
+        return max(used(noise, part, coarse=coarse, deadline=deadline) / budget_of(part) for part in parts)
     if not getattr(privacy, "delta", 0.0):
         # the verifier encloses the moments of laws without a closed form on cells, off by less than this
         closed = is_gaussian(noise.law) or noise.law.dist.name == "discrete_gaussian"
@@ -406,7 +386,7 @@ def used(
         return consumed(noise, privacy).upper * (1 + room)
     epsilon, cases = privacy.epsilon, noise.worst_cases.alternatives  # type: ignore[union-attr]
     if noise.sampling_rate < 1:
-        bound = partial(upper_delta, width=0.03) if grid == "coarse" else verified_delta
+        bound = partial(upper_delta, width=0.03) if coarse else verified_delta
         return min(bound(terms, epsilon, **noise.in_rounds, deadline=deadline) for terms in cases)
 
     def one(terms: Terms) -> float:
@@ -415,8 +395,7 @@ def used(
         if len(terms) == terms[0].count == noise.rounds == 1:
             # in doubles: the certificate proves the one law that is left
             return profile_interval(noise.law, terms[0].sensitivity, epsilon)[1]
-        bound = verified_delta if grid == "fine" else upper_delta
-        return bound(terms, epsilon, rounds=noise.rounds, deadline=deadline)
+        return verified_delta(terms, epsilon, rounds=noise.rounds, deadline=deadline)
 
     return min(map(one, cases))
 
@@ -428,7 +407,7 @@ def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
         return lambda law: max(meter(law) / budget for meter, budget in parts)
     if getattr(privacy, "delta", 0.0) and query.sampling_rate == 1:
         return _planned(privacy, query, deadline)
-    return lambda law: used(query.noise(law), privacy, "coarse", deadline)
+    return lambda law: used(query.noise(law), privacy, coarse=True, deadline=deadline)
 
 
 def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:
@@ -470,29 +449,19 @@ def laws_of(family: Family, r: Target, loss: str, deadline: Deadline) -> Iterato
     SolverError
         No scale meets the requirement.
     """
-    known = False
-    pure, different = None, family.closed_form is not None and r.composed and r.query.different
-    several = (not family.scale_only or different) and r.exact and r.epsilon > 0
-    if family.closed_form is not None and (r.delta == 0 or several):
-        pure = _pure_law(family, family.closed_form, r, loss)
-        yield pure  # what is private without δ is so with it
+    shaped = not family.scale_only and r.exact and r.epsilon > 0
+    if family.closed_form is not None and (r.delta == 0 or shaped):
+        yield _pure_law(family, family.closed_form, r, loss)  # what is private without δ is so with it
         if r.delta == 0:
             return
-        known = True
-    if family.normal is not None and r.sigma is not None:
+    if known := family.normal is not None and r.sigma is not None:
         # the Gaussian member is known in closed form, so that the family never costs more
         shape, unit = family.normal
         yield family.make(shape, unit * r.sigma, r.query.top)
-        known = True
-    if not family.scale_only or different or not known:
+    if not family.scale_only or not known:
         try:
-            law = _searched(family, r, loss, deadline)
-            # grids hardly tell losses of different steps from their sum: the proof of the pure law is exact
-            if pure is None or not different or law_variance(law) < law_variance(pure) * (1 - 1e-4):
-                yield law
-        except (
-            SolverError
-        ) as error:  # there may be shapes that meet the requirement at every scale, or at none
+            yield _searched(family, r, loss, deadline)
+        except SolverError as error:  # no scale of a shape tried meets the requirement, or every one does
             if not known:
                 raise
             deadline.failed(error, "the closed form is used")
@@ -508,19 +477,10 @@ def _searched(family: Family, r: Target, loss: str, deadline: Deadline) -> Froze
     search = ShapeSearch(make, r, lambda law: cost_of(AdditiveNoise(law, 1.0), loss), deadline.part(0.5))
     starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.losses)
     shape, scale = search.best(starts)
-
     scale = scale_for(make, shape, r.final, r, scale, safe=True, deadline=deadline)
-    near, fine = make(shape, scale * (1 - 1e-3)), partial(r.final, grid="fine")
-    if not r.composed or is_gaussian(near):
-        return make(shape, scale)
-    finer = r.query.sampling_rate == 1 and not deadline.passed
-    finer = finer and not over_budget(r.query.noise(near), r.privacy, deadline)
-    if (
-        finer and fine(near) <= r.target
-    ):  # where few losses are large, so coarse a grid leaves most of the budget
-        scale = min(scale, scale_for(make, shape, fine, r, scale, safe=True, deadline=deadline))
     # the verifier's grid splits atoms that lie on points of the search's grid: its δ is that much larger
-    return make(shape, scale * (1 + 4.5e-7))
+    split = r.composed and not is_gaussian(make(shape, scale))
+    return make(shape, scale * (1 + 4.5e-7 * split))
 
 
 @np.errstate(under="ignore")
@@ -609,15 +569,16 @@ class ShapeSearch:
         -------
         shape, scale : float
         """
-        failed: SolverError | None = None
         for start in starts:
-            try:
-                if self.value(start) > 30 * min(cost for cost, _ in self.known.values()):
-                    break  # shapes that follow are worse still
-            except SolverError as error:  # another shape may have a scale that meets the requirement
-                failed = error
-        if failed and not self.known:
-            raise failed
+            if (
+                30 * min((cost for cost, _ in self.known.values()), default=math.inf)
+                < self.value(start)
+                < math.inf
+            ):
+                break  # shapes that follow are worse still
+        if not self.known:
+            words = "the search found no scale of this law that meets the requirement, or every scale does"
+            raise SolverError(words, solver="calibrate", status="unbounded")
         shapes = sorted(self.known)
         i = min(range(len(shapes)), key=lambda j: self.known[shapes[j]][0])
         self.spread = math.sqrt(law_variance(self.make(shapes[i], self.known[shapes[i]][1])))
@@ -634,10 +595,10 @@ class ShapeSearch:
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Return the cost of the law of this shape that consumes the budget; 1e200 past the deadline once a shape is known."""
+        """Return the cost of the law of this shape that consumes the budget; infinity if no scale does, or past the deadline once a shape is known."""
         shape = float(shape)
         if self.deadline.passed and self.known:
-            return 1e200
+            return math.inf
         guess = self.requirement.guess
         if self.spread > 0:
             # keep the standard deviation: neighbouring shapes need nearly the same
@@ -647,7 +608,12 @@ class ShapeSearch:
             allowed = "has unbounded privacy loss: it needs delta > 0"
             raise DesignError.of("noise", self.make(shape, guess).dist.name, allowed)
         r = self.requirement
-        scale = scale_for(self.make, shape, r.meter, r, guess, deadline=self.deadline)
+        try:
+            scale = scale_for(self.make, shape, r.meter, r, guess, deadline=self.deadline)
+        except SolverError:
+            if self.deadline.passed and not self.known:
+                raise
+            return math.inf
         law = self.make(shape, scale)
         self.spread = math.sqrt(law_variance(law))
         self.known[shape] = self.cost(law), scale

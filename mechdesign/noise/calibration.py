@@ -183,7 +183,8 @@ class Calibration(Design):
     @cached_property
     def query(self) -> search.Query:
         """Sensitivity, dimension, rounds and sampling."""
-        return search.Query(self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
+        top = Sensitivity.of(self.sensitivity).largest_linf(self.dimension)
+        return search.Query(self.sensitivity, self.dimension, self.rounds, self.sampling_rate, top)
 
     @cached_property
     def requirement(self) -> search.Target:

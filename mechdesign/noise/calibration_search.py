@@ -223,22 +223,20 @@ class Query:
     dimension : int
     rounds : int
     sampling_rate : float
+    top : float
+        Largest change of one coordinate.
     """
 
     sensitivity: float | Sensitivity
     dimension: int
     rounds: int
     sampling_rate: float
+    top: float
 
     @property
     def changes(self) -> Sensitivity:
         """The changes allowed."""
         return Sensitivity.of(self.sensitivity)
-
-    @cached_property
-    def top(self) -> float:
-        """Largest change of one coordinate."""
-        return self.changes.largest_linf(self.dimension)
 
     def noise(self, law: FrozenLaw) -> AdditiveNoise:
         """Return noise of this law on every number, in all rounds."""
@@ -449,15 +447,17 @@ def laws_of(family: Family, r: Target, loss: str, deadline: Deadline) -> Iterato
     SolverError
         No scale meets the requirement.
     """
-    shaped = not family.scale_only and r.exact and r.epsilon > 0
+    known, shaped = False, not family.scale_only and r.exact and r.epsilon > 0
     if family.closed_form is not None and (r.delta == 0 or shaped):
         yield _pure_law(family, family.closed_form, r, loss)  # what is private without δ is so with it
         if r.delta == 0:
             return
-    if known := family.normal is not None and r.sigma is not None:
+        known = True
+    if family.normal is not None and r.sigma is not None:
         # the Gaussian member is known in closed form, so that the family never costs more
         shape, unit = family.normal
         yield family.make(shape, unit * r.sigma, r.query.top)
+        known = True
     if not family.scale_only or not known:
         try:
             yield _searched(family, r, loss, deadline)

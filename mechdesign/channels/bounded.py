@@ -11,26 +11,25 @@ Sundararajan 2012) and for the worst case (Gupte and Sundararajan 2010): an orac
 halves the program.
 
 The question is declared on a table of counts (`BoundedCount.problem`), and solved, repaired and proved like every such table.
-Below δ = 10⁻⁹ the program is that of pure privacy, whose multipliers prove a bound under δ too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from mechdesign.channels.channel import Channel, check_prior, integer_rows, private_weights
+from mechdesign.channels.channel import Channel, check_prior, private_weights
 from mechdesign.checks import field, instance, integer, refuse, settle
 from mechdesign.errors import DesignError
-from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
+from mechdesign.evidence.proofs import MechanismClass, every
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.exactly import Exact, bound_of
+from mechdesign.model.exactly import Exact
 from mechdesign.model.problem import Minimize
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem
@@ -43,8 +42,6 @@ from mechdesign.typing import Array, Figure, Numbers, Weights
 
 _ROWS = 500_000
 """Most privacy constraints: a program of many minutes."""
-_SMALLEST = 1e-9
-"""δ below which the program is that of pure privacy: for n = 40 and ε = 3 the stated program costs 9e-3 more at δ = 1e-12, and finds no table at 1e-15."""
 
 
 @serializable("bounded-count", eq=False)
@@ -160,40 +157,16 @@ class BoundedCount(TableDesign):
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the best constant answer, the truncated geometric mechanism, and the bound from the least loss of each count."""
-        constant = np.zeros_like(self.losses)
-        costs = self.losses.max(axis=0) if self.prior is None else np.asarray(self.prior) @ self.losses
-        constant[:, costs.argmin()] = 1.0
-        yield self.law(integer_rows(constant), SolveReport("closed form"))
+        """Yield the truncated geometric mechanism, and the best constant answer."""
         places = np.arange(self.n + 1)
         apart = np.ceil(np.abs(places[:, None] - places) / self.sensitivity)
-        costs = self.losses / (self.n + 1)
-        geometric = private_weights(self._geometric, apart, self.privacy.epsilon, costs)
-        yield self.law(geometric, SolveReport("closed form"))
-        worst = np.arange(self.n + 1 if self.prior is None else 0)
-        yield from bound_of(self.declared, worst, [Fraction(1, self.n + 1)] * len(worst))
+        weights = private_weights(self._geometric, apart, self.privacy.epsilon, self.losses)
+        yield self.law(weights, SolveReport("closed form"))
+        yield from self.model.closed_forms()
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
         """Solve the declared problem; if the question is symmetric, with one variable for each cell and its mirror image."""
-        small = 0 < self.delta < _SMALLEST
-        asked = replace(self, privacy=PureDP(self.privacy.epsilon)) if small else self
-        for found in asked.model.improve(clock, symmetry="find"):
-            if isinstance(found, Bound) and isinstance(found.proof, RowsBound) and small:
-                yield from self._relaxed(found.proof)
-            else:
-                yield found
-
-    def _relaxed(self, pure: RowsBound) -> Iterator[Bound]:
-        """Yield a bound under δ from the multipliers of the pure program, whose rows have the same numbers: a pair costs δ times its largest multiplier."""
-        (part,), held = self.declared.parts, dict(zip(pure.rows.tolist(), pure.multipliers))
-        most: dict[int, Fraction] = {}
-        for number, value in held.items():
-            if number >= part.first:
-                k = part.sums + (number - part.first) // part.m
-                most[k] = max(value, most.get(k, value))
-        held |= most
-        rows = np.array(sorted(held), dtype=np.int64)
-        yield from bound_of(self.declared, rows, [held[number] for number in rows.tolist()])
+        yield from self.model.improve(clock, symmetry="find")
 
     # -- what a result says ------------------------------------------------------------------------------------
 

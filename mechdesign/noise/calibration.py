@@ -236,7 +236,7 @@ class Calibration(Design):
         spent, allowed = search.consumed(noise, privacy, clock), search.budget_of(privacy)
         if clock.passed and self.requirement.composed and spent.how == proofs.RECOMPUTED:
             spent = replace(spent, upper=max(min(spent.upper, allowed), spent.lower))
-        claims = search.evaluated(noise, privacy, self.loss, law.value, stated=spent, fresh=spent)
+        claims = search.evaluated(noise, privacy, stated=spent, fresh=spent)
         if failed := [claim.claim for claim in claims if not claim.holds]:
             found = f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {allowed:.6g} allowed"
             message = f"calibration check failed ({'; '.join(failed)}): {found}"
@@ -255,9 +255,10 @@ class Calibration(Design):
         fits = _fits(self, noise)
         if fits:  # a law for another question is not evaluated
             fresh = search.consumed(noise, self.privacy)
-            yield from search.evaluated(
-                noise, self.privacy, self.loss, stated.value, stated=given, fresh=fresh
-            )
+            yield from search.evaluated(noise, self.privacy, stated=given, fresh=fresh)
+            above = stated.value / search.cost_of(noise, self.loss) - 1
+            claim = f"the {self.loss} loss is {stated.value:.9g}"
+            yield proofs.Claim(claim, proofs.RECOMPUTED, 1e-6 - abs(above), -1e-12 <= above <= 1e-6)
         claim = "the law is of the family and for the query asked for"
         yield proofs.Claim(claim, proofs.PROVED, math.nan, fits, proofs.ABOUT_FILE)
 

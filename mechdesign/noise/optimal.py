@@ -116,7 +116,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
 
 
 def named_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterator[proofs.Claim]:
-    """Claim that a named law on every coordinate is private, composed on a grid that no search uses, and that its cost is its integral.
+    """Claim that a named law on every coordinate is private, composed on a grid that no search uses, and costs what its closed form says.
 
     `mechdesign.noise.Calibration.law_claims` says what the accounting proves and what it recomputes in doubles.
     """
@@ -134,7 +134,7 @@ def named_claims(question: NoiseQuestion, stated: proofs.Certificate) -> Iterato
     covers = room >= 0 and held.allows(((question.sensitivity, question.moved),))
     yield proofs.Claim("it holds for every change up to the sensitivity", proofs.PROVED, room, covers)
     spent = consumed(noise, question.privacy)
-    found = evaluated(noise, question.privacy, "squared", noise.variance, stated=spent, fresh=spent)
+    found = evaluated(noise, question.privacy, stated=spent, fresh=spent)
     yield from (claim for claim in found if claim.about == proofs.ABOUT_MECHANISM)
     # closed forms hold to the last digits of doubles, quadratures do not
     near = 1e-12 if question.given_loss.polynomial else 1e-9

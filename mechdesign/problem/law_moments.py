@@ -43,34 +43,6 @@ STAIRCASES = "staircase", "answering_staircase"
 FINITE = "must have a finite, positive variance: choose other units where doubles do not hold it"
 
 
-def integrated_cost(law: FrozenLaw, loss: str) -> float:
-    """Compute Var T = ∫ 4t P(T > t) dt or E|T| = ∫ 2 P(T > t) dt over t > 0, or sums over the integers."""
-    power = 2 if loss == "squared" else 1
-    deviation = math.sqrt(law_variance(law))
-    if not hasattr(law.dist, "_logpdf"):
-        # For a wide law every h-th integer suffices: the corner at 0 costs a relative error of (h/std)²/12.
-        h = max(int(deviation * 1e-4), 1) if law.dist.name in ("dlaplace", "discrete_gaussian") else 1
-        k = h * np.arange(1.0, math.ceil(60 * deviation / h) + 3)
-        return 2 * h * float(np.sum(k**power * law.pmf(k)))
-    top, order = min(float(law.support()[1]), 80 * deviation), 16
-    if staircase := law.dist.name in STAIRCASES:
-        (epsilon, gamma, *_), _, top = law.dist._parse_args(*law.args, **law.kwds)
-        edges, order = np.array([0.0, gamma * top, top]), 2  # exact: between the edges P(T > t) is a line
-    else:
-        edges = np.append(np.arange(0, top, deviation / 4), top)
-    edges = np.unique(edges)
-    nodes, weights = np.polynomial.legendre.leggauss(order)
-    width = np.diff(edges)[:, None]
-    t = edges[:-1, None] + width * (1 + nodes) / 2
-    mass = law.sf(t) * weights * width / 2
-    mean = float(np.sum(t ** (power - 1) * mass))
-    if staircase:  # a geometric series of steps, each e^-ε times the one before: too many to sum if ε is tiny
-        gone = -math.expm1(-epsilon)
-        before = 0.0 if power == 1 else top * math.exp(-epsilon) / gone * float(np.sum(mass))
-        mean = (before + mean) / gone
-    return 2 * power * mean
-
-
 def law_variance(law: FrozenLaw) -> float:
     """Return the variance; for discrete Laplace laws as 1/(2 sinh²(a/2)), as SciPy's formula cancels for wide ones.
 

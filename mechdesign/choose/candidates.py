@@ -270,18 +270,10 @@ def _correlated(q: questions.NumericQuery, privacy: Any) -> CorrelatedGaussian:
     refuse(q.dimension > _CORRELATED, "dimension", q.dimension, allowed)
     if q.changes is not None:
         return CorrelatedGaussian(q.changes, privacy)
-    if s.each is not None and s.l1 is None and s.l2 is None:
-        entries = q.dimension * s.corner_count(q.dimension)
-        if entries > _LISTED:
-            raise DesignError.of(
-                "sensitivity",
-                str(s),
-                f"has a list of corners of {entries:.3g} entries, more than the {_LISTED} compared: where nothing says how many "
-                "change, allocated gaussian noise is the least Gaussian noise; else solve CorrelatedGaussian.of_sensitivity",
-            )
-    elif s.l2 is not None and s.l1 is None and s.each is None and s.l0 is None and s.linf is None:
-        remedy = "is a ball: independent gaussian noise is the optimum, no covariance does better"
-        raise DesignError.of("l2", s.l2, remedy)
+    listed = s.each is not None and s.boxed(q.dimension)
+    many = listed and q.dimension * s.corner_count(q.dimension) > _LISTED
+    remedy = "has too many corners to be compared: solve CorrelatedGaussian.of_sensitivity"
+    refuse(many, "sensitivity", str(s), remedy)
     return CorrelatedGaussian.of_sensitivity(s, q.dimension, privacy)
 
 
@@ -444,13 +436,13 @@ def _exponential(space: MetricSpace, alpha: float, limit: float | None) -> Chann
     return Channel.exponential(space, alpha, time_limit=limit)
 
 
+def _planar(space: MetricSpace, alpha: float, _: float | None) -> Channel:
+    return planar_laplace(space, alpha)
+
+
 def _kary(space: MetricSpace, alpha: float, _: float | None) -> Response:
     apart = space.distances[~np.eye(space.size, dtype=bool)]
     return KaryResponse(space.size, alpha * float(apart.min()))
-
-
-def _planar(space: MetricSpace, alpha: float, _: float | None) -> Channel:
-    return planar_laplace(space, alpha)
 
 
 _PLACES = "places in the plane or on the sphere"

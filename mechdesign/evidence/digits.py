@@ -212,7 +212,6 @@ def tabulated(
     title: str | None = None,
     *,
     digits: int = 4,
-    width: int = _NARROW,
 ) -> Table:
     """Return a table that folds texts and never cuts numbers; markup in texts, which may come from a stranger's file, is shown as it is."""
     from rich import box
@@ -228,21 +227,12 @@ def tabulated(
         padding=(0, 1),
         collapse_padding=True,
     )
-    names = [str(name) for name in columns]
-    widest = [
-        max(map(len, " ".join([name, *(row[k] for row in cells)]).split()), default=0)
-        for k, name in enumerate(names)
-    ]
-    for least in (12, 8, 1):  # words are broken only where the page is too narrow for them
-        least_widths = [min(width, least) for width in widest]
-        if sum(least_widths) + 2 * (len(names) - 1) <= width:
-            break
-    for k, name in enumerate(names):
+    for k, name in enumerate(map(str, columns)):
         numeric = all(_number(row[k]) for row in cells)
         whole = numeric or (k == 0 and all(len(row[0]) <= 20 for row in cells))
         side = "right" if numeric and cells else "left"
         head = "\n".join(name.split()) if numeric else name
-        table.add_column(head, justify=side, no_wrap=whole, overflow="fold", min_width=least_widths[k])  # type: ignore[arg-type]
+        table.add_column(head, justify=side, no_wrap=whole, overflow="fold")  # type: ignore[arg-type]
     for row in cells:
         table.add_row(*map(Text, row))
     return table
@@ -250,8 +240,7 @@ def tabulated(
 
 def show(columns: Iterable[object], rows: Iterable[Iterable[object]], title: str | None = None) -> None:
     """Print a table."""
-    page = console()
-    page.print(tabulated(columns, rows, title, width=page.width))
+    console().print(tabulated(columns, rows, title))
 
 
 def _number(text: str) -> bool:

@@ -5,13 +5,12 @@ A command imports what it needs when it runs, so that help and lists appear at o
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,7 +68,7 @@ def study_run(
     out: Out = Path("results"),
     data_dir: DataDir = None,
     jobs: Jobs = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show a bar instead of tables.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show bars instead of tables.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The quick variant, into <study>/quick/.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Write each table as Markdown too.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Write each table as LaTeX too.")] = False,
@@ -77,20 +76,19 @@ def study_run(
 ) -> None:
     """Run studies and write their tables (CSV) and figures (SVG)."""
     from mechdesign.evidence.digits import console
-    from mechdesign.solvers.deadline import progress_bar
 
     further = [name for name, asked in (("markdown", markdown), ("latex", latex), ("png", png)) if asked]
-    run = functools.partial(run_study, out=out, data_dir=data_dir, jobs=jobs, quick=quick, further=further)
-    chosen = [study for study in _chosen(names) if study.quick or not quick or names != ["all"]]
-    if not quiet or len(chosen) == 1:
-        for study in chosen:
+    options: dict[str, Any] = {
+        "data_dir": data_dir,
+        "jobs": jobs,
+        "quick": quick,
+        "further": further,
+        "bars": True,
+    }
+    for study in _chosen(names):
+        if study.quick or not quick or names != ["all"]:
             shown = None if quiet else console(120)  # a study's tables are wide
-            run(study, console=shown, bars=True)
-        return
-    with progress_bar("studies", len(chosen)) as step:  # two bars cannot stand on one terminal
-        for study in chosen:
-            run(study)
-            step()
+            run_study(study, out, console=shown, **options)
 
 
 @study_app.command(

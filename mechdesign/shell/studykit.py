@@ -219,10 +219,7 @@ class Report:
         self._lines += [f"File: [{name}.csv]({name}.csv)", ""]
         if self.console is not None:
             rows = frame.head(show).itertuples(index=False)
-            width = self.console.width
-            self.console.print(
-                tabulated(frame.columns, rows, caption or name, digits=min(digits, 5), width=width)
-            )
+            self.console.print(tabulated(frame.columns, rows, caption or name, digits=min(digits, 5)))
             if show is not None and len(frame) > show:
                 self.console.print(f"… {len(frame) - show} more rows in {name}.csv")
 

@@ -117,7 +117,6 @@ def loss(value: float, scales: list[float], asked: Question, peaked: list[bool],
     """Check that Σ w E|T|^p is at most the value."""
     order, each = asked.order, zip(asked.weights, scales, peaked, strict=True)
     moments = {kind: moment(order, kind) for kind in set(peaked)}
-    account.charge((60 if order == int(order) else 1000) * len(scales))
     total = sum((Decimal(w) * power(Decimal(s), order) * moments[kind] for w, s, kind in each), ZERO)
     # a cost that a double holds exceeds itself by what decimals are rounded up by
     lost = Fraction(2 * (ROUND - 1)) if len(scales) <= EXACT else reading.LOST
@@ -173,7 +172,6 @@ def lower_bound(asked: Question, proof: Json, bound: float, value: float, accoun
         changes = None if need.bounds is None else changes_of(need.bounds, size)
         if changes is None or not binding(changes):
             continue
-        account.charge(20 * size, 500)
         profiles[k], share = mixes[k], None if shares is None else shares[k]
         reached = is_mix(changes, profiles[k], share, asked.exponent)
         account.add("the worst mix is one of changes", "proved" if size <= EXACT else "recomputed", reached)
@@ -181,7 +179,6 @@ def lower_bound(asked: Question, proof: Json, bound: float, value: float, accoun
             return
     among = " within these rows" if asked.rows else ""
     claim = f"no scales of this noise{among} cost less than {bound:.12g}"
-    account.charge((100 if asked.order == int(asked.order) else 1000) * size)
     found = separated(asked, proof, profiles, value)
     how = "claimed" if asked.curved else "proved"
     account.at_most(claim, Fraction(bound), min(Fraction(value), Fraction(found)), how)
@@ -455,7 +452,7 @@ def private(
                 sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
                 rest = [(Decimal(r.numerator) / r.denominator, 1) for r, kind in ratios if not kind]
                 terms = [Term("laplace", (), [*sizes.items()]), Term("norm", (), rest)]
-                left = Fraction(delta - composed_delta(terms, epsilon, delta, account))
+                left = Fraction(delta - composed_delta(terms, epsilon, delta))
             account.at_most(f"delta at most {d!r} at epsilon = {e!r}", 0, left)
     else:
         raise Refused(f"{noise} noise under {privacy['']}")
@@ -485,7 +482,7 @@ def smallest_beyond(privacy: Json) -> Fraction:
     return largest_square(privacy, 1)
 
 
-def composed_delta(terms: list[Term], epsilon: Decimal, delta: Decimal, account: Account) -> Decimal:
+def composed_delta(terms: list[Term], epsilon: Decimal, delta: Decimal) -> Decimal:
     """δ at ε of noise that sees everybody, from above; of a budget of about `delta`."""
     moved: dict[tuple[str, tuple[Decimal, ...]], Counter[Decimal]] = {}
     for name, shapes, shifts, rounds, _ in terms:
@@ -496,5 +493,5 @@ def composed_delta(terms: list[Term], epsilon: Decimal, delta: Decimal, account:
         epsilon -= shift * laplace.pop(shift) * ROUND
     alike = [Term(*law, sorted(shifts.items(), reverse=True)) for law, shifts in moved.items() if shifts]
     if epsilon < 0:  # as noise is symmetric, δ(−τ) = 1 − e^(−τ) (1 − δ(τ))
-        return 1 - epsilon.exp() * (1 - delta_of([alike], ZERO, delta, account)) + SLACK
-    return delta_of([alike], epsilon, delta, account)
+        return 1 - epsilon.exp() * (1 - delta_of([alike], ZERO, delta)) + SLACK
+    return delta_of([alike], epsilon, delta)

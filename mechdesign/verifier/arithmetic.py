@@ -12,9 +12,30 @@ from fractions import Fraction
 from operator import mul
 from typing import Any, TypeVar
 
-from mechdesign.verifier.reading import Json, NotCovered, refuse
+from mechdesign.verifier.reading import Json, NotCovered, TooLarge, refuse
 
 Number = TypeVar("Number", float, Decimal)
+OPERATIONS = 2_000_000
+"""Of those that are counted, what a slow processor does in a second."""
+
+
+class Work:
+    """The operations that are left of those that a file may ask for; without end where none is checked."""
+
+    left = math.inf
+
+
+def charge(operations: float, bits: int = 0) -> None:
+    """Count operations on numbers of so many bits before they are done, in additions of 1,000 bits; refuse what is too large at once."""
+    Work.left -= operations * (1 + bits / 1000)
+    if Work.left < 0:
+        seconds = math.ceil(min(-Work.left / OPERATIONS, 1e9))
+        raise TooLarge(f"too large to check: at least {seconds} s more work than is allowed; see --seconds")
+
+
+def charge_gcd(operations: float, bits: int) -> None:
+    """Count operations on fractions, whose common divisors take the square of their bits."""
+    charge(operations * (4 + 6 * (bits / 1000) ** 2))
 
 
 def exp_bounds(x: Json, bits: int = 320) -> tuple[Fraction, Fraction]:
@@ -94,7 +115,16 @@ def times(one: Matrix, other: Matrix) -> list[list[Any]]:
     """The product of two matrices; refused where their shapes do not fit."""
     refuse({*map(len, one)} != {len(other)}, "a matrix of another shape")
     columns = transposed(other)
+    charge(len(one) * len(other) * len(columns), digits(one) + digits(other))
     return [[sum(map(mul, row, column)) for column in columns] for row in one]
+
+
+def digits(matrix: Matrix) -> int:
+    """How many bits entries have: of whole numbers at most, of fractions as long as they take."""
+    entries = [x for row in matrix for x in row]
+    return max(
+        (x.bit_length() if isinstance(x, int) else 2000 * isinstance(x, Fraction) for x in entries), default=0
+    )
 
 
 def transposed(matrix: Matrix) -> list[list[Any]]:
@@ -105,6 +135,7 @@ def inverse(matrix: Matrix) -> list[list[float]]:
     """In doubles, by elimination with row exchanges; rows and columns are scaled first."""
     size = len(matrix)
     refuse(any(len(row) != size for row in matrix), "a matrix that is not square")
+    charge(2 * size**3)
     scale = [max(map(abs, row)) or 1.0 for row in matrix]
     rows = [
         [x / s for x in row] + [float(i == j) for j in range(size)]
@@ -137,6 +168,7 @@ def cholesky(matrix: Matrix) -> list[list[float]]:
 def singular_values(matrix: Matrix) -> list[float]:
     """By rotations of two columns at a time until all are orthogonal (Hestenes 1958): small ones are as accurate as large ones."""
     columns = transposed(matrix)
+    charge(10 * len(matrix) * len(columns) ** 2)
     for _ in range(40):
         turned = False
         for i in range(len(columns)):

@@ -39,7 +39,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 from mechdesign.verifier import composition, reading
-from mechdesign.verifier.arithmetic import between, decimal
+from mechdesign.verifier.arithmetic import between, charge, decimal
 from mechdesign.verifier.composition import HALF, ONE, ROUND, SLACK, WHOLE, ZERO, Cell, Grid, Losses
 from mechdesign.verifier.reading import STAIRS, Account, Json, NotCovered, Refused, TooLarge, refuse
 
@@ -112,7 +112,7 @@ def beyond(a: Fraction, s: Fraction, m: int, prices: list[Fraction]) -> Fraction
     return max(v * rate - three * v * v - one, Fraction(0))
 
 
-def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account) -> list[Shifts]:
+def worst_shifts(sensitivity: Json, dimension: int, name: str) -> list[Shifts]:
     """Lists of shifts and of how many coordinates move so far; each list alone is as bad as every change that is allowed.
 
     Sorted by size, the k-th coordinate of a change moves by at most its bound, by L₁/k and by L₂/√k. Under a log-concave law two
@@ -127,7 +127,6 @@ def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account)
         return [[(Decimal(int(size)) if counted else decimal(size), count)]]
     if dimension > MOST_BOUNDS:
         raise TooLarge(f"too large to check: bounds of more than {MOST_BOUNDS} coordinates")
-    account.charge(25 * dimension)
     if name == "norm":
         norms_of = [decimal(filled(sizes, l1)).sqrt(), *([] if l2 is None else [decimal(l2)])]
         return [[(min(norms_of) * ROUND, 1)]]
@@ -337,9 +336,10 @@ class Term(NamedTuple):
         self, grid: Grid, shift: Decimal, bend: Decimal, unit: Decimal, alone: bool
     ) -> tuple[Losses, Decimal]:
         """The loss of one coordinate less an origin, the second, such that few or alike losses, with no others, are points of the grid."""
-        if self.name == "laplace":
-            return composition.laplace_losses(grid, shift, unit), shift
-        origin, exact = ZERO, alone and self.name in (*WHOLE, *STAIRS)
+        origin = (
+            shift if self.name == "laplace" else ZERO
+        )  # where Σ r is just above ε, δ is the mass of the largest loss
+        exact = alone and self.name in (*WHOLE, *STAIRS)
         if exact and self.name == "dlaplace":
             origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
         elif exact and self.name == "discrete_gaussian":
@@ -359,10 +359,10 @@ class Term(NamedTuple):
             # tails of wide noise take longer
             each = 8 if self.name == "discrete_gaussian" and self.shapes[0] > composition.LISTED else 2
             cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), grid.points // each)
-            grid.account.charge(composition.EXPONENTIAL * len(cells))
+            charge(composition.EXPONENTIAL * len(cells))
             return cells, infinite
         law = composition.CONTINUOUS[self.name](*self.shapes)
-        grid.account.charge(law.work * grid.points / WIDTH)
+        charge(law.work * grid.points / WIDTH)
         return composition.continuous_cells(law, shift, grid.tail, bend, grid.points // WIDTH, rate)
 
     def alone(self, epsilon: Decimal) -> Decimal:
@@ -379,7 +379,7 @@ class Term(NamedTuple):
         return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
 
     def sampled(
-        self, cells: list[Cell], infinite: Decimal, added: bool, account: Account
+        self, cells: list[Cell], infinite: Decimal, added: bool
     ) -> tuple[list[Cell], Decimal, Decimal]:
         """A round that sees a sample, for removing or adding a record, of its cells and infinite loss before.
 
@@ -391,7 +391,7 @@ class Term(NamedTuple):
 
         @cache  # a cell ends where another one begins
         def seen(loss: Decimal) -> Decimal:
-            account.charge(3 * composition.EXPONENTIAL)
+            charge(3 * composition.EXPONENTIAL)
             return (rate * loss.exp() + rest).ln()
 
         if added:
@@ -434,7 +434,6 @@ def delta_on(
     terms: list[Term],
     epsilon: Decimal,
     delta: Decimal,
-    account: Account,
     points: int = 0,
     kept: dict[bool, Decimal] | None = None,
 ) -> Decimal:
@@ -445,7 +444,7 @@ def delta_on(
     first, *others = terms
     if not others and first.rate < 1 and first.rounds == 1:
         everybody = first._replace(rate=ONE)
-        part = delta_on([everybody], first.before(epsilon), delta / first.rate, account, points)
+        part = delta_on([everybody], first.before(epsilon), delta / first.rate, points)
         return first.rate * part
     terms = [term.together() for term in terms]
     count, total = sum(term.size for term in terms), sum(term.rounds for term in terms)
@@ -455,13 +454,13 @@ def delta_on(
         raise TooLarge(f"too large to check: a composition of more than {MOST_SHIFTS} different losses")
     if not others and terms[0].closed:
         return terms[0].alone(epsilon)
-    grid = Grid(delta * Decimal("1e-7") / (count * max(term.rounds for term in terms)), points, account)
+    grid = Grid(delta * Decimal("1e-7") / (count * max(term.rounds for term in terms)), points)
     if all(term.rate == 1 for term in terms):
         whole, origin = composed(grid, terms, epsilon)
         return grid.delta(whole, epsilon - origin)
     seen, kept = [term.round(grid, epsilon / total) for term in terms], {} if kept is None else kept
     for added in {False, True} - kept.keys():
-        direction = [term.sampled(*one, added, account) for term, one in zip(terms, seen)]
+        direction = [term.sampled(*one, added) for term, one in zip(terms, seen)]
         # what most outcomes lose is a grid point, as is the loss where δ bends
         level = epsilon - sum((term.rounds * origin for term, (*_, origin) in zip(terms, direction)), ZERO)
         several = []
@@ -473,7 +472,7 @@ def delta_on(
 
 
 def delta_of(
-    cases: list[list[Term]], epsilon: Decimal, delta: Decimal, account: Account, aim: Decimal | None = None
+    cases: list[list[Term]], epsilon: Decimal, delta: Decimal, aim: Decimal | None = None
 ) -> Decimal:
     """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
 
@@ -483,13 +482,13 @@ def delta_of(
     def consumed(points: int) -> Decimal:
         nonlocal held
         held = [(terms, {way: found for way, found in kept.items() if found <= aim}) for terms, kept in held]
-        found = [delta_on(terms, epsilon, delta, account, points, kept) for terms, kept in held]
+        found = [delta_on(terms, epsilon, delta, points, kept) for terms, kept in held]
         held = [held[found.index(min(found))]]
         return min(found)
 
     if all(len(terms) == 1 and terms[0].closed for terms in cases):
         return consumed(0)
-    return composition.refined(consumed, aim, account)
+    return composition.refined(consumed, aim)
 
 
 def joint(result: Json, account: Account) -> None:
@@ -508,8 +507,8 @@ def joint(result: Json, account: Account) -> None:
     account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
     spent, budget = reading.proofs_of(result)["law-proof"]["given"], budget_of(design["privacy"])
     epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
-    terms = [terms_of(noise, account)[0] for noise in noises]
-    found = delta_of([terms], epsilon, budget, account, aim)
+    terms = [terms_of(noise)[0] for noise in noises]
+    found = delta_of([terms], epsilon, budget, aim)
     account.bounds(f"delta at most {float(budget)!r} at epsilon = {float(epsilon)!r}", found, budget)
     enclosed(spent, budget, found, False, account)
 
@@ -533,7 +532,9 @@ def calibration(result: Json, account: Account) -> None:
     else:
         name, same = NAMES.get(wanted, wanted), True
     account.agrees("the noise is of the family asked for", name == law["name"] and same)
-    additive(noise, privacy, design["loss"], value, account, reading.proofs_of(result)["law-proof"]["given"])
+    spent = reading.proofs_of(result)["law-proof"]["given"]
+    refuse(spent is None, "no enclosure of what is consumed")
+    additive(noise, privacy, design["loss"], value, account, spent)
     if result["lower_bound"] is not None:
         claim = f"no private noise of this class ({reading.spoken_of(result)}) costs less than {result['lower_bound']!r}"
         account.claimed(claim)
@@ -614,7 +615,7 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
 
     `aim`: how little of the budget it should be seen to be, if it is.
     """
-    cases = terms_of(noise, account, privacy[""] == "zcdp")
+    cases = terms_of(noise, privacy[""] == "zcdp")
     name, _, _, rounds, rate = cases[0]
     if privacy[""] == "trade-off":
         shares = []
@@ -646,12 +647,12 @@ def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tupl
         account.at_most(f"privacy loss at most {e!r}", most, epsilon * ROUND)
         return most, len(cases) == 1
     # where no loss is above ε δ is 0
-    found = SLACK if most <= epsilon else delta_of([[case] for case in cases], epsilon, delta, account, aim)
+    found = SLACK if most <= epsilon else delta_of([[case] for case in cases], epsilon, delta, aim)
     account.bounds(f"delta at most {d!r} at epsilon = {e!r}", found, delta)
     return found, len(cases) == 1 and cases[0].closed
 
 
-def terms_of(noise: Json, account: Account, concentrated: bool = False) -> list[Term]:
+def terms_of(noise: Json, concentrated: bool = False) -> list[Term]:
     """Noise on the changes that it states: lists of shifts, `worst_shifts` in units of the scale, each as bad as every change.
 
     Under concentrated privacy discrete Gaussian noise consumes as normal noise does.
@@ -660,7 +661,7 @@ def terms_of(noise: Json, account: Account, concentrated: bool = False) -> list[
     if near(noise) == "replace" and rate < 1:
         raise NotCovered("samples of records of which one is replaced")
     alike = "norm" if concentrated and name == "discrete_gaussian" else name
-    stated = worst_shifts(noise["sensitivity"], noise["dimension"], alike, account)
+    stated = worst_shifts(noise["sensitivity"], noise["dimension"], alike)
     cases = ([(v / scale, count) for v, count in shifts] for shifts in stated)
     return [Term(name, shapes, shifts, noise["rounds"], rate) for shifts in cases]
 

@@ -13,13 +13,6 @@ composed by multiplying two big numbers with one slot a grid point (`decimal` mu
 compositions of more than so many `points` are composed their step is doubled, by the same split; tails are cut into the mass of
 infinite loss.
 
-Laplace noise moved by r scales loses l, −r ≤ l ≤ r: −r and r with the masses ½e^(−r) and ½, in between with the density ¼ e^((l − r)/2).
-On a grid of step h the split is the same for all cells but for the factor e^(l/2): of the cell from a to a + h, the mass
-
-    ½ e^((a − r)/2) ((e^(h/2) − 1) − (1 − e^(−h/2))) / (1 − e^(−h))
-
-moves to its upper end. Losses are counted from the largest one, which is a grid point then, as where Σ r is just above ε δ is its mass.
-
 **Laws**, at unit scale: tails, cells of the privacy loss, and what an error costs.
 
 A continuous law is symmetric and log-concave, at unit scale. Moved by r it has the loss L(s) = g(|s + r/2|) − g(|s − r/2|) at s from
@@ -45,8 +38,8 @@ from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from mechdesign.verifier.arithmetic import between, exp_bounds, series
-from mechdesign.verifier.reading import Account, Json, Refused, TooLarge, refuse
+from mechdesign.verifier.arithmetic import between, charge, exp_bounds, series
+from mechdesign.verifier.reading import Json, Refused, TooLarge, refuse
 
 PI = Decimal(
     "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211"
@@ -68,33 +61,24 @@ POINTS, DECISIVE = (2**10, *(2**n for n in range(12, 19))), 2**15
 """Of the grid; the one that is tried where none seems to be fine enough."""
 
 
-def refined(consumed: Callable[[int], Decimal], aim: Decimal, account: Account) -> Decimal:
-    """δ from above, on two coarse grids and on the first ones that should show the aim.
+def refined(consumed: Callable[[int], Decimal], aim: Decimal) -> Decimal:
+    """δ from above, on the first grids that should show the aim, as errors fall with the square of the points.
 
-    The error falls with the square of the points, and work grows with them: both are known after two grids, so that what is too large
-    is not begun. What is above the aim is returned, as a claim that does not hold, only where it stays so if errors fall with the points alone.
+    What is above the aim is returned, as a claim that does not hold, only where it stays so if errors fall with the points alone.
     """
-    found, error, slow, last, cost = ONE, ZERO, ZERO, 0, 0.0
-    for points in POINTS:
-        if error:
-            here, finest = (found - error + error * Decimal(last / n) ** 2 for n in (points, POINTS[-1]))
-            if here > aim and (finest <= aim or points < DECISIVE):
-                continue
-            if points > DECISIVE and found - slow > aim:
-                return found
-        if last and (lacking := cost * points / last - account.left) > 0:
-            raise account.too_large(lacking)
-        left, before = account.left, found
-        found = min(found, consumed(points))
-        slow = (before - found) / (points // last - 1) if last else slow
-        error = slow / (points // last + 1) if last else error
-        cost, last = left - account.left, points
-        if found <= aim:
-            return found
-    if found - slow <= aim:
-        raise TooLarge(
-            "too large to check: the finest grid does not tell whether delta is above what is stated"
-        )
+    last, found = POINTS[0], consumed(POINTS[0])
+    slow = error = found
+    while found > aim:
+        finer = [n for n in POINTS if n > last]
+        if not finer or (last >= DECISIVE and found - slow > aim):
+            break
+        near = (n for n in finer if found - error + error * Decimal(last / n) ** 2 <= aim)
+        points = next(near, max(DECISIVE, finer[0]))
+        before, found = found, min(found, consumed(points))
+        slow = (before - found) / (points // last - 1)
+        error, last = slow / (points // last + 1), points
+    if found > aim >= found - slow:
+        raise TooLarge("too large to check: no grid tells whether delta is above what is stated")
     return found
 
 
@@ -148,8 +132,8 @@ class Grid:
         Counts the work.
     """
 
-    def __init__(self, tail: Decimal, points: int, account: Account) -> None:
-        self.tail, self.points, self.account = tail, points, account
+    def __init__(self, tail: Decimal, points: int) -> None:
+        self.tail, self.points = tail, points
         self.digits = 9 - tail.adjusted()
         self.unit = 10**self.digits
 
@@ -171,10 +155,10 @@ class Grid:
 
         @cache  # most cells are shorter than a step
         def growth(steps: int) -> Decimal:
-            self.account.charge(EXPONENTIAL)
+            charge(EXPONENTIAL)
             return (steps * step).exp()
 
-        self.account.charge(EXPONENTIAL * len(cells) / 4)
+        charge(EXPONENTIAL * len(cells) / 4)
         at: dict[int, int] = {}
         for p, q, low, high in cells:
             i = math.floor(low / step + SLACK)
@@ -184,7 +168,7 @@ class Grid:
             for place, mass in ((j, above), (i, max(whole - above, 0) + 1)):
                 at[place] = at.get(place, 0) + mass
         first, last = min(at), max(at)
-        self.account.charge(last - first)
+        charge(last - first)
         masses = [at.get(i, 0) for i in range(first, last + 1)]
         return self.trimmed(Losses(step, first, masses, self.up(infinite)))
 
@@ -232,7 +216,7 @@ class Grid:
         kinds = (one,) if one == other else (one, other)  # squares take a third less
         factors = [Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in kinds]
         count = len(one.masses) + len(other.masses) - 1
-        self.account.charge(slot * count / (16 - 4 * len(kinds)))
+        charge(slot * count / (16 - 4 * len(kinds)))
         digits = format(HUGE.multiply(factors[0], factors[-1]), "f").zfill(slot * count)
         masses = [-(-int(digits[i : i + slot]) // self.unit) for i in range(0, slot * count, slot)]
         # masses may be slightly more than 1 in all
@@ -262,42 +246,13 @@ class Grid:
 
     def delta(self, found: Losses, epsilon: Decimal) -> Decimal:
         """δ at ε, from above; up to 10⁹ losses may have been rounded by `SLACK` steps each."""
-        self.account.charge(EXPONENTIAL * len(found.masses))
+        charge(EXPONENTIAL * len(found.masses))
         epsilon -= 10**9 * SLACK * found.step
         total: Decimal = Decimal(found.infinite)
         for i, mass in enumerate(found.masses, found.first):
             if mass and (loss := i * found.step) > epsilon:
                 total += mass * (1 - (epsilon - loss).exp())
         return Decimal(total / self.unit * (1 + SLACK))
-
-
-def laplace_losses(grid: Grid, ratio: Decimal, unit: Decimal) -> Losses:
-    """The loss of one Laplace coordinate less its largest value r, on a step that is the unit times a power of 2."""
-    step = short(unit)
-    while step > 2 * ratio / grid.points:
-        step /= 2
-    while step <= ratio / grid.points:
-        step *= 2
-    whole = math.floor(2 * ratio / step)  # cells between −r and r; of another one there is a rest
-    grid.account.charge(20 * whole)
-    shrink, half = (-step).exp(), (step / 2).exp()
-    moved = HALF * ((half - 1) - (1 - 1 / half)) / (1 - shrink)
-    kept = HALF * (half - 1) - moved
-    masses = [0] * (whole + 2)  # of −(whole + 1), …, 0 steps
-    masses[-1] = grid.up(HALF)
-    growth = 1 / half
-    for j in range(1, whole + 1):
-        masses[-j] += grid.up(moved * growth)
-        masses[-j - 1] += grid.up(kept * growth)
-        growth /= half
-    rest, least = 2 * ratio - whole * step, (-ratio).exp()
-    rim = HALF * least * ((rest / 2).exp() - 1)  # of the losses from −r on, as far as the first cell
-    low = ratio - (whole + 1) * step
-    for p, q in ((rim, HALF * (1 - (-rest / 2).exp())), (HALF * least, HALF)):
-        above = min(max((p - low.exp() * (q - SLACK)) / (1 - shrink), ZERO), p)
-        masses[1] += grid.up(above)
-        masses[0] += grid.up(p - above)
-    return grid.trimmed(Losses(step, -whole - 1, masses, 0))
 
 
 class Law(NamedTuple):
@@ -428,9 +383,8 @@ def continuous_cells(
 ) -> tuple[list[Cell], Decimal]:
     """Cells of the loss at a shift, and the mass of at most `tail`, or beyond the support, whose loss is taken as infinite.
 
-    No cell reaches across the loss `bend`, the share of this coordinate where all losses together are ε. So δ moves with a cell of
-    loss L as e^{θL}, θ such that losses tilted by it have this mean. Halved are the cells that weigh most, by their tilted mass and
-    the square of their range of losses, both as a sample at this rate has them: first with θ = 0, then, of an eighth of `count`, with the θ that they tell.
+    No cell reaches across the loss `bend`, the share of this coordinate where all losses together are ε. Halved are the cells that weigh
+    most, by the square of their range of losses and the root of their mass, both as a sample at this rate has them: what counts are tails.
     """
     half = last = shift / 2
     while law.above(last - half) > tail:
@@ -444,12 +398,22 @@ def continuous_cells(
         return [Cell(ZERO, ONE, ZERO, ZERO)], ONE
     bends = {s for t in law.bends for s in (abs(t - half), t + half)}
     points = [look(s) for s in sorted({ZERO, last, *bends, *law.around(bend, shift)}) if s <= last]
-    pairs, theta = list(pairwise(points)), 0.0
-    for most in (count // 8, count):
-        pairs = halved(pairs, look, theta, most, float(rate))
-        theta = tilt([Cell(a.p - b.p, a.q - b.q, a.loss, b.loss) for a, b in pairs], bend, float(rate))
+
+    def weighed(a: Look, b: Look) -> tuple[float, Decimal, Look, Look]:
+        wide = seen(float(b.loss), share) - seen(float(a.loss), share)
+        mass = share * float(max(a.p - b.p, ZERO)) + (1 - share) * float(max(a.q - b.q, ZERO))
+        return -(wide**2) * math.sqrt(mass), a.s, a, b
+
+    share = float(rate)
+    heap = [weighed(a, b) for a, b in pairwise(points)]
+    heapq.heapify(heap)
+    for _ in range(len(heap), count):
+        *_, a, b = heap[0]
+        middle = look((a.s + b.s) / 2)
+        heapq.heapreplace(heap, weighed(a, middle))
+        heapq.heappush(heap, weighed(middle, b))
     cells = []
-    for a, b in pairs:
+    for *_, a, b in sorted(heap, key=lambda cell: cell[1]):
         p, q = a.p - b.p, a.q - b.q
         cells += [Cell(p, q, a.loss, b.loss), Cell(q, p, -b.loss, -a.loss)]
     beyond = points[-1]
@@ -457,52 +421,9 @@ def continuous_cells(
     return [*cells, Cell(beyond.q, ZERO, -beyond.loss, -beyond.loss)], beyond.p
 
 
-def halved(
-    pairs: list[tuple[Look, Look]], look: Callable[[Decimal], Look], theta: float, count: int, rate: float
-) -> list[tuple[Look, Look]]:
-    """Neighbouring points, until there are `count` pairs: one more between those that weigh most."""
-    top = seen(float(pairs[-1][1].loss), rate)
-
-    def weight(a: Look, b: Look) -> float:
-        low, high = seen(float(a.loss), rate), seen(float(b.loss), rate)
-        mass = rate * float(max(a.p - b.p, ZERO)) + (1 - rate) * float(max(a.q - b.q, ZERO))
-        return -((high - low) ** 2) * mass * math.exp(max(theta * (high - top), -700.0))
-
-    heap = [(weight(a, b), i, a, b) for i, (a, b) in enumerate(pairs)]
-    heapq.heapify(heap)
-    for i in range(len(heap), count):
-        _, _, a, b = heap[0]
-        middle = look((a.s + b.s) / 2)
-        heapq.heapreplace(heap, (weight(a, middle), 2 * i, a, middle))
-        heapq.heappush(heap, (weight(middle, b), 2 * i + 1, middle, b))
-    return sorted(((a, b) for _, _, a, b in heap), key=lambda pair: pair[0].s)
-
-
 def seen(loss: float, rate: float) -> float:
     """About what a loss becomes where a sample at this rate is seen."""
     return loss if rate == 1 else math.log1p(rate * math.expm1(min(loss, 700.0)))
-
-
-def tilt(cells: list[Cell], mean: Decimal, rate: float) -> float:
-    """θ ≥ 0 at which the losses of a sample, tilted by e^{θL}, have this mean, about."""
-    losses = [
-        (seen(sign * float(a + b) / 2, rate), rate * float(one) + (1 - rate) * float(other))
-        for p, q, a, b in cells
-        for sign, one, other in ((1, p, q), (-1, q, p))
-    ]
-    top, sought = max(loss for loss, _ in losses), seen(float(mean), rate)
-
-    def above(theta: float) -> bool:
-        tilted = ((loss, mass * math.exp(max(theta * (loss - top), -700.0))) for loss, mass in losses)
-        return sum((loss - sought) * mass for loss, mass in tilted) >= 0
-
-    low, high = 0.0, 1.0
-    while not above(high) and high < 2**30:
-        low, high = high, 2 * high
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (low, middle) if above(middle) else (middle, high)
-    return low
 
 
 LISTED = 5000

@@ -58,7 +58,7 @@ from typing import NamedTuple
 
 from mechdesign.verifier import arithmetic
 from mechdesign.verifier.allocation import largest_square, smallest_beyond
-from mechdesign.verifier.arithmetic import root_above, times, transposed, whole
+from mechdesign.verifier.arithmetic import charge, root_above, times, transposed, whole
 from mechdesign.verifier.composition import PLACES, ROUND
 from mechdesign.verifier.local_report import answers
 from mechdesign.verifier.reading import Account, Json, Refused, asked, counts_of, flat, proofs_of, refuse
@@ -80,7 +80,6 @@ def listed(result: Json, account: Account) -> None:
     vectors, rows, lift = design["changes"], law["whitening"], law["lift"]
     size = len(vectors[0])
     held = coordinates_of(law, size, account)
-    account.charge(len(vectors) * len(held) ** 2, 200)
     if not all(holds for *_, holds in account.rows):
         return
     budget_is_kept(design["privacy"], law["budget"], account)
@@ -110,7 +109,6 @@ def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
     """Return the coordinates that get noise; check that the whitening is of these."""
     held: list[int] = list(range(size)) if law["coordinates"] is None else law["coordinates"]
     rank, rows = len(held), law["whitening"]
-    account.charge(8 * rank**3 + size * size * rank, 200)
     placed = all(a < b for a, b in zip(held, held[1:])) and held and held[0] >= 0 and held[-1] < size
     every = law["lift"] is not None or rank == size
     account.agrees("the coordinates are some of the answer's", placed and every)
@@ -177,7 +175,6 @@ def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -
     kept = [[math.sqrt(y / top) * x for x in v] for y, v in zip(weights, changes, strict=True) if y]
     moved = times(kept, transposed(answers))
     moved = moved if len(moved[0]) <= len(moved) else transposed(moved)
-    account.charge(10 * len(moved) * len(moved[0]) ** 2)
     trace = math.fsum(arithmetic.singular_values(moved))
     most = float(largest_square(result["design"]["privacy"])) * (1 + 1e-15)
     found = trace * trace * top / (most * math.fsum(weights))
@@ -194,7 +191,6 @@ def counts(result: Json, account: Account) -> None:
     refuse(not 1 <= c <= n <= 10_000 or len(rows) != n, "noise of other counts than the design's")
     if rows[0][0] < rows[0][-1]:
         rows.reverse()
-    account.charge(n * n)
     off = Fraction(rows[0][-1]) if n > 1 else Fraction(0)
     p, q = Fraction(rows[0][0]) - off, off
     same = all(
@@ -242,9 +238,6 @@ def covariance_problem(result: Json, account: Account) -> None:
     square = len(r) == n and all(len(row) == n for row in (*r, *changes))
     if not plain or not square or not design["privacy"]:
         raise Refused("noise of other numbers than the problem's, or a problem without privacy")
-    account.charge(
-        len(changes) * n * n + 8 * n**3 + len(design["cost"]) + 4 * len(design["coefficients"]), 200
-    )
     for one in design["privacy"]:
         budget_is_kept(one["privacy"], law["budget"], account)
     account.bounds("no change consumes more than the budget", most_of(r, changes), law["budget"])
@@ -324,7 +317,6 @@ def problem_bound(
     fits = len(proof["roots"]) == len(contraction) == k and all(len(row) == m for row in contraction)
     if not fits or len(multipliers) != len(rows) or any(len(row) != n for row in factor):
         raise Refused("multipliers of other rows or changes than the problem's")
-    account.charge(2 * k * m * (n + m) + 4 * m * n * n, 400)
     total, constant = list(costs), Fraction(design["constant"])
     for nu, row in zip(multipliers, rows):
         refuse(nu < 0 and not row.equal, "a multiplier of an inequality that is negative")
@@ -376,16 +368,14 @@ def strategy(result: Json, account: Account) -> None:
     if not rows or any(len(row) != count for row in rows) or design["weights"] is not None or design["span"]:
         raise Refused("a strategy on other counts than the workload")
     budget_is_kept(design["privacy"], law["budget"], account)
-    account.charge(len(rows) * count, 100)
     changes, vectors = design["changes"], design["changes"]
     if isinstance(changes, dict):
         asked = changed(changes, count)
         (r, bits), most = whole(rows), changes["most"]
-        spent = Fraction(largest_of(r, asked, account), 4**bits) * Fraction(most) ** 2
+        spent = Fraction(largest_of(r, asked), 4**bits) * Fraction(most) ** 2
         alone = asked.most == 1
         vectors = [[float(most) * (i == j) for j in range(count)] for i in range(count)] if alone else None
     else:
-        account.charge(len(changes) * len(rows) * count, 200)
         spent = most_of(rows, changes)
     account.bounds("no change consumes more than the budget", spent, law["budget"])
     errors(result, account)
@@ -399,16 +389,15 @@ def strategy(result: Json, account: Account) -> None:
     saddle_bound(result, vectors, asked_of, account)
 
 
-def largest_of(r: list[list[int]], asked: Changed, account: Account) -> int:
+def largest_of(r: list[list[int]], asked: Changed) -> int:
     """Return the largest ‖R d‖² over corners d: in closed form if R is falling or banded, else by listing."""
     count = len(r[0])
     if falling(r) and not asked.exactly:
         return sum(sum(row[: asked.most * asked.apart : asked.apart]) ** 2 for row in r)
     if asked.most == 1 or (banded(r, asked.apart) and not asked.exactly):
-        account.charge(asked.most * count, 100)
+        charge(asked.most * count, 100)
         return most_apart([sum(map(mul, column, column)) for column in transposed(r)], asked)
-    account.charge(len(r) * count * count, 100)
-    return largest_change(times(transposed(r), r), asked, account)
+    return largest_change(times(transposed(r), r), asked)
 
 
 class Changed(NamedTuple):
@@ -458,11 +447,11 @@ def most_apart(squares: list[int], asked: Changed) -> int:
     return best[0]
 
 
-def largest_change(gram: list[list[int]], asked: Changed, account: Account) -> int:
+def largest_change(gram: list[list[int]], asked: Changed) -> int:
     """The largest ‖R d‖² over corners d of the counts that change."""
     size, (most, signed, apart, every, exactly) = len(gram), asked
     corners = ((size * comb(ways(size, k, apart, every), k - 1), k) for k in range(1, most + 1))
-    account.charge(sum(count * k * (2 ** (k - 1) if signed else 1) for count, k in corners), 100)
+    charge(sum(count * k * (2 ** (k - 1) if signed else 1) for count, k in corners), 100)
     best = 0
 
     def extend(chosen: list[tuple[int, int]], total: int) -> None:
@@ -498,7 +487,6 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
     if asked is None or rank**3 > MOST_WORK:
         account.claimed("the answers are unbiased")
         return None
-    account.charge(2 * len(asked) * len(rows[0]) * rank + 4 * rank**3, 200)
     square = rank == len(rows[0])
     back = (
         arithmetic.inverse(rows)
@@ -555,12 +543,12 @@ def stream(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows):
         return
     budget_is_kept(design["privacy"], law["budget"], account)
-    account.charge(often["times"] * len(law["poles"]) ** 2, 256)
+    charge(often["times"] * len(law["poles"]) ** 2, 256)
     moved = shift(law, Fraction(design["most"]), often["times"], apart)
     spent = (moved * Fraction(law["step"]) / Fraction(law["deviation"])) ** 2
     account.bounds("no change consumes more than the budget, rounding counted", spent, law["budget"])
     largest, stated = design["loss"] == "largest", result["value"]
-    account.charge(steps * len(law["poles"]))
+    charge(steps * len(law["poles"]))
     cost = toeplitz_loss(law, largest) * Fraction(law["deviation"]) ** 2
     account.bounds(f"the {design['loss']} error is at most {stated:.12g}", cost, stated)
     if result["lower_bound"] is None:
@@ -570,7 +558,7 @@ def stream(result: Json, account: Account) -> None:
     if not largest and steps > MOST_STEPS:
         account.claimed(claim)
         return
-    account.charge(steps if largest else 200 * steps)
+    charge(steps if largest else 200 * steps)
     least = least_largest(steps) if largest else least_total(steps)
     most = smallest_beyond(design["privacy"])
     account.bounds(claim, result["lower_bound"], least * Fraction(design["most"]) ** 2 / most)

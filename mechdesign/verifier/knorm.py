@@ -40,7 +40,7 @@ from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier import calibration
-from mechdesign.verifier.arithmetic import between, hypergeometric
+from mechdesign.verifier.arithmetic import between, charge, hypergeometric
 from mechdesign.verifier.calibration import widths
 from mechdesign.verifier.composition import HALF, ONE, PI, PLACES, left_after
 from mechdesign.verifier.reading import LOST, Account, Json, Refused, refuse
@@ -69,14 +69,13 @@ class Planes:
 
     sound = True
 
-    def __init__(self, law: Json, account: Account) -> None:
+    def __init__(self, law: Json) -> None:
         self.rows: list[tuple[list[int], int]] = [(plane, 2**24) for plane in law["planes"] or ()]
-        self.account = account
         self.work, self.bits = 0.25, 0  # of a product with one of 24 bits, and of its digits
 
     def most(self, points: list[list[Fraction]]) -> Fraction:
         """The largest norm of points."""
-        self.account.charge(self.work * len(self.rows) * len(points) * len(points[0]), self.bits)
+        charge(self.work * len(self.rows) * len(points) * len(points[0]), self.bits)
         top = Fraction(0)
         for point in points:
             over = math.lcm(*(x.denominator for x in point))
@@ -91,15 +90,15 @@ class Planes:
 class Hull(Planes):
     """The norm of the hull of a law's vertices and their negatives, by its faces; `sound` if ridges have as many on either side."""
 
-    def __init__(self, law: Json, account: Account) -> None:
-        super().__init__(law, account)
+    def __init__(self, law: Json) -> None:
+        super().__init__(law)
         exact = [[Fraction(x) for x in v] for v in law["vertices"]]
         ordered = [sorted(face, key=abs) for face in law["simplices"]]
         self.d, faces = len(exact[0]), [face if face[0] > 0 else [-i for i in face] for face in ordered]
         self.unit = max(x.denominator for v in exact for x in v)
         self.whole = [[int(x * self.unit) for x in v] for v in exact]
         bits = math.log2(self.unit)
-        account.charge(1.5 * len(faces) * self.d**3, round(bits * self.d / 2))
+        charge(1.5 * len(faces) * self.d**3, round(bits * self.d / 2))
         self.work, self.bits = 1.0, round(bits * self.d)
         self.sizes, self.corners = list[int](), list[list[list[int]]]()
         sides = Counter[tuple[int, ...]]()
@@ -124,7 +123,7 @@ class Hull(Planes):
     def moments(self, order: int) -> list[Fraction]:
         """E|u_i|^p of every coordinate, of the simplices."""
         total = [Fraction(0)] * self.d
-        self.account.charge(len(self.rows) * self.d**2 * (1 if order == 2 else 2.5 * self.d), self.bits)
+        charge(len(self.rows) * self.d**2 * (1 if order == 2 else 2.5 * self.d), self.bits)
         for size, corner in zip(self.sizes, self.corners):
             for j, column in enumerate(zip(*corner)):
                 if order == 2:
@@ -184,24 +183,24 @@ def knorm(result: Json, account: Account) -> None:
         and ((plain and not listed) or design["norm"] is None)
     )
     if law["vertices"] is not None and not listed:
-        changes = corners_listed(changes, k, account)
+        changes = corners_listed(changes, k)
     allowed = allowed and (isinstance(changes, list) if hulled else plain or not listed)
     account.agrees("the norm is one that is allowed", allowed and fits(law))
     if not all(holds for *_, holds in account.rows):
         return
     bounds, l1, l2 = (bounds_of_list if listed else calibration.bounds_of)(design["sensitivity"], k)
-    account.charge(10 * len(bounds) + (0 if plain else 10 * k), 3000)
-    account.charge(16 * k if design["loss"] == "absolute" else 0)
+    charge(10 * len(bounds) + (0 if plain else 10 * k), 3000)
+    charge(16 * k if design["loss"] == "absolute" else 0)
     refuse(law["largest"] is None, "noise that does not say for which changes it is")
     scale, largest = Fraction(law["scale"]), Fraction(law["largest"])
     widths = law["widths"] and tuple(map(Fraction, law["widths"]))
-    hull = Hull(law, account) if law["vertices"] else None
+    hull = Hull(law) if law["vertices"] else None
     shape = Shape(norm, cap and Fraction(cap), law["signed"], widths, hull)
     if hull is not None:
         account.agrees("the faces are all that the hull has", hull.sound)
         account.agrees("the vertices of the hull are changes", of_the_list(law, changes))
     if hulled:
-        body = hull or Planes(law, account)
+        body = hull or Planes(law)
         top = reached_by_list(widths, body, changes, k) if body.sound else Fraction(0)
         beyond = largest - top if top > 0 else Fraction(-1)
     elif plain:
@@ -232,7 +231,7 @@ def costs(result: Json, shape: Shape, largest: Fraction, account: Account) -> No
         radial = math.prod(size + i for i in range(1, order + 1)) * scale**order
         account.costs(claim, unit(shape, k, design["loss"]) * radial, stated)
     else:
-        stairs = Stairs(size, float(largest / scale), account)
+        stairs = Stairs(size, float(largest / scale))
         found = stairs.moment(order, law["gamma"]) * unit(shape, k, design["loss"]) * largest**order
         account.at_most(claim, found, stated * (1 + LOST), "recomputed")
 
@@ -245,7 +244,7 @@ def within_budget(design: Json, loss: Fraction, radial: bool, account: Account) 
     if left < 0 and radial and counts_delta(design):
         epsilon, most = profile(design)
         claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' if rounds > 1 else ''} is"
-        left = Fraction(most - round_delta(design["dimension"], loss, epsilon, account) * SUMMED)
+        left = Fraction(most - round_delta(design["dimension"], loss, epsilon) * SUMMED)
     account.at_most(f"{claim} private as asked", 0, left)
 
 
@@ -300,12 +299,12 @@ def plain_and_hulls(
     return tried
 
 
-def corners_listed(sensitivity: Json, dimension: int, account: Account) -> list[list[float]] | None:
+def corners_listed(sensitivity: Json, dimension: int) -> list[list[float]] | None:
     """List the corners of few coordinates that change; None if other bounds cut them off."""
     if not isinstance(sensitivity, dict) or sensitivity["l1"] is not None or sensitivity["l2"] is not None:
         return None
     each = widths(sensitivity, dimension)
-    account.charge(10 * dimension * box(each, sensitivity)[2])
+    charge(10 * dimension * box(each, sensitivity)[2])
     return [[*map(float, corner)] for corner in corners(each, sensitivity)]
 
 
@@ -323,7 +322,7 @@ def least(result: Json, account: Account, tried: list[tuple[Shape, Fraction]]) -
     k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
     epsilon, left = most_epsilon(design["privacy"]), math.inf
     for shape, largest in tried:
-        stairs = Stairs(moving(shape, k), epsilon / design["rounds"], account)
+        stairs = Stairs(moving(shape, k), epsilon / design["rounds"])
         asked = float(bound * NEARLY / largest**order / unit(shape, k, design["loss"]))
         asked *= float(shape.hull.slack) ** (2 * moving(shape, k) + 2) if shape.hull else 1.0
         left = min(left, stairs.left_above(order, asked) * float(bound) / (asked or 1.0))
@@ -331,7 +330,7 @@ def least(result: Json, account: Account, tried: list[tuple[Shape, Fraction]]) -
             radial = bound * NEARLY / unit(shape, k, design["loss"])
             scale = float(radial / math.prod(k + i for i in range(1, order + 1))) ** (1 / order)
             counted, most = profile(design)
-            found = round_delta(k, largest / Fraction(scale), counted, account)
+            found = round_delta(k, largest / Fraction(scale), counted)
             left = left if found > most * SUMMED else -float(bound)
     names = "; ".join(named(shape) for shape, _ in tried)
     claim = f"no radial noise of norm {names} costs less than {result['lower_bound']!r}"
@@ -382,10 +381,10 @@ def profile(design: Json) -> tuple[Decimal, Decimal]:
         return Decimal(epsilon) / rounds, Decimal(delta) / rounds
 
 
-def round_delta(d: int, change: Fraction, epsilon: Decimal, account: Account) -> Decimal:
+def round_delta(d: int, change: Fraction, epsilon: Decimal) -> Decimal:
     """δ at ε of the density ∝ e^(−‖z‖₂) for a change of this norm."""
     size = min(change, Fraction(10**9))
-    account.charge(100 * (d + 8 * (128 + float(size))), 4 * int(size) + 300)
+    charge(100 * (d + 8 * (128 + float(size))), 4 * int(size) + 300)
     with localcontext(prec=PLACES + math.ceil(change)):
         t = Decimal(change.numerator) / change.denominator
         x, edge, half = t / 2, epsilon / t, Decimal(d - 1) / 2
@@ -552,19 +551,19 @@ def ratio_of_gammas(k: int) -> Decimal:
 class Stairs:
     """The sums S_n of d coordinates at this ε, and E R^p at Δ = 1."""
 
-    def __init__(self, dimension: int, epsilon: float, account: Account) -> None:
-        self.dimension, self.epsilon, self.account = dimension, epsilon, account
+    def __init__(self, dimension: int, epsilon: float) -> None:
+        self.dimension, self.epsilon = dimension, epsilon
         self.spread = (12 * math.sqrt(dimension + 2) + 60) / epsilon + 4
 
     def start(self) -> None:
         d, centre = self.dimension, self.dimension / self.epsilon
-        self.account.charge(10 * self.spread)
+        charge(10 * self.spread)
         self.places = range(max(0, math.floor(centre - self.spread)), math.ceil(centre + self.spread) + 1)
         self.top = max(d * math.log(j + 1) - self.epsilon * j for j in self.places)
 
     def sums(self, gamma: float, *orders: int) -> list[float]:
         """S_n(γ), all over one number that does not depend on γ."""
-        self.account.charge(2 * len(self.places))
+        charge(2 * len(self.places))
         found, d = [0.0] * len(orders), self.dimension
         for j in self.places:
             x = j + gamma

@@ -34,7 +34,7 @@ from itertools import product
 from operator import mul
 
 from mechdesign.verifier import arithmetic
-from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.arithmetic import charge, charge_gcd, exp_bounds
 from mechdesign.verifier.quantizer import left_of_ratio
 from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of, refuse
 
@@ -49,7 +49,7 @@ def local_report(result: Json, account: Account) -> None:
     refuse(law[""] not in ("linear-report", "subset-report"), "a law of something else than local reports")
     worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
     account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
-    outputs, left, cost = (subsets if law[""] == "subset-report" else tables)(result, account)
+    outputs, left, cost = subsets(result) if law[""] == "subset-report" else tables(result, account)
     spare = (design["outputs"] or outputs) - outputs
     account.agrees("no more outputs than asked for", spare >= 0, spare)
     words = f"every report at most e^{epsilon!r} times likelier for one category than for another"
@@ -59,12 +59,12 @@ def local_report(result: Json, account: Account) -> None:
     if result["lower_bound"] is None:
         return
     claim = f"no unbiased local report costs less than {result['lower_bound']!r}"
-    (diagonal, sums), below = gram(law["workload"], account, full=False)
+    (diagonal, sums), below = gram(law["workload"], full=False)
     constant = Fraction(0) if worst else Fraction(sum(diagonal), below * len(diagonal))
     if "closed-bound" in proofs:
-        bound = below_histograms(law["workload"], diagonal, sums, below, epsilon, account)
+        bound = below_histograms(law["workload"], diagonal, sums, below, epsilon)
     else:
-        found, scale = centred(*gram(law["workload"], account))
+        found, scale = centred(*gram(law["workload"]))
         bound = below_all(proofs["linear-bound"], found, scale, epsilon, worst, account)
     account.bounds(claim, result["lower_bound"], bound + constant)
 
@@ -75,9 +75,9 @@ def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
     refuse(law["prior"] is not None and not worst, "a decoder for other data than the design's")
     rows = table(law, account)
-    full, below = gram(law["workload"], account)
+    full, below = gram(law["workload"])
     found, scale = centred(full, below)
-    seen = squares(rows, law["prior"], found, scale, account)
+    seen = squares(rows, law["prior"], found, scale)
     size, constant = len(rows), Fraction(sum(full[x][x] for x in range(len(rows))), below * len(rows))
     lost = [Fraction(found[x][x], scale) for x in range(size)]
     cost = (
@@ -86,21 +86,21 @@ def tables(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
     return len(rows[0]), left_of_ratio(rows, Fraction(epsilon)), cost
 
 
-def subsets(result: Json, account: Account) -> tuple[int, Fraction, Fraction]:
+def subsets(result: Json) -> tuple[int, Fraction, Fraction]:
     """Return the number of sets of categories (0 if no limit is asked), their slack of e^ε, and their loss."""
     design, law = result["design"], result["mechanism"]
     (high, low), number = levels(law), 0
     size = counts_of(law["workload"])
     if design["outputs"] is not None:
-        account.charge(size * len(law["sizes"]), size)
+        charge(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
     left = exp_bounds(design["privacy"]["epsilon"])[0] - Fraction(high, low)
-    (diagonal, sums), below = gram(law["workload"], account, full=False)
+    (diagonal, sums), below = gram(law["workload"], full=False)
     entries = [
         Fraction(size * (size * g - 2 * r) + sum(sums), below * size**2) for g, r in zip(diagonal, sums)
     ]
     trace = sum(entries, Fraction(0))
-    scale, (low_end, high_end) = moments_of_sets(law, size, [min(entries), max(entries)], trace, account)
+    scale, (low_end, high_end) = moments_of_sets(law, size, [min(entries), max(entries)], trace)
     cost = max(low_end - min(entries), high_end - max(entries))
     if design["data"] != "worst":
         cost = trace / scale - trace / size + Fraction(sum(diagonal), below * size)
@@ -115,14 +115,14 @@ def levels(law: Json) -> tuple[int, int]:
 
 
 def moments_of_sets(
-    law: Json, size: int, entries: list[Fraction], trace: Fraction, account: Account
+    law: Json, size: int, entries: list[Fraction], trace: Fraction
 ) -> tuple[Fraction, list[Fraction]]:
     """A lower bound of a, and upper bounds of Σ_y Q(y|x)|v_y|² of categories with these entries of G."""
     sizes, shares, (high, low) = law["sizes"], law["shares"], levels(law)
     good = sizes and len(shares) == len(sizes) and min(shares) > 0 and 0 < sizes[0] < size >= sizes[-1]
     if not good or any(a >= b for a, b in zip(sizes, sizes[1:])):
         raise Refused("sizes of sets that are none, or shares of other sizes")
-    account.charge_gcd(20 * len(sizes), 4 * sum(map(int.bit_length, (high, max(shares), size))))
+    charge_gcd(20 * len(sizes), 4 * sum(map(int.bit_length, (high, max(shares), size))))
     scale, found, people = 0, [0] * len(entries), sum(shares)
     for s, share in zip(sizes, shares):
         total = s * high + (size - s) * low
@@ -139,15 +139,15 @@ def moments_of_sets(
     return Fraction(scale, UNIT), [Fraction(each * UNIT, scale**2) for each in found]
 
 
-def gram(workload: Json, account: Account, *, full: bool = True) -> tuple[Whole, int]:
+def gram(workload: Json, *, full: bool = True) -> tuple[Whole, int]:
     """WᵀW as integers over a common denominator; not in `full`, its diagonal and its row sums alone."""
     size = counts_of(workload)
     total, common = [[0] * size for _ in range(size if full else 2)], 1
     for block in workload["blocks"]:
-        account.charge((size if full else 4) * size * len(block), 200)
+        charge((size if full else 4) * size * len(block), 200)
         found, below = [[1]] if full else [[1], [1]], 1
         for part in block:
-            entry, sums, unit = part_gram(part, full, account)
+            entry, sums, unit = part_gram(part, full)
             places, below = range(part["size"]), below * unit
             own = [[entry(i, j) for j in places] for i in places if full] or [
                 [entry(i, i) for i in places],
@@ -162,11 +162,11 @@ def gram(workload: Json, account: Account, *, full: bool = True) -> tuple[Whole,
     return total, common
 
 
-def part_gram(part: Json, full: bool, account: Account) -> tuple[Callable[[int, int], int], list[int], int]:
+def part_gram(part: Json, full: bool) -> tuple[Callable[[int, int], int], list[int], int]:
     """The entries of WᵀW along one attribute, the sums of its rows, and the denominator of both."""
     n, kind = part["size"], part["kind"]
     if kind == "matrix":
-        account.charge((n if full else 4) * len(part["matrix"]) * n, 200)
+        charge((n if full else 4) * len(part["matrix"]) * n, 200)
         refuse(not part["matrix"] or any(len(row) != n for row in part["matrix"]), "queries on other counts")
         rows, bits = arithmetic.whole(part["matrix"])
         columns, totals = arithmetic.transposed(rows), [sum(row) for row in rows]
@@ -189,7 +189,7 @@ KINDS: dict[str, tuple[Callable[[int, int, int], int], Callable[[int, int], int]
 
 
 def below_histograms(
-    workload: Json, diagonal: list[int], sums: list[int], below: int, epsilon: float, account: Account
+    workload: Json, diagonal: list[int], sums: list[int], below: int, epsilon: float
 ) -> Fraction:
     """The bound of the mean variance where all categories are alike."""
     kinds = [{part["kind"] for part in block if part["size"] > 1} for block in workload["blocks"]]
@@ -197,7 +197,6 @@ def below_histograms(
         raise Refused("a histogram's bound for another question")
     size, growth = len(diagonal), exp_bounds(epsilon)[1]
     step = Fraction(-(-growth.numerator * 2**64 // growth.denominator), 2**64) - 1
-    account.charge_gcd(size, 400)
     most = size * step**2 * max(Fraction(s * (size - s)) / (s * step + size) ** 2 for s in range(1, size))
     trace = Fraction(size * sum(diagonal) - sum(sums), below * size)
     return trace * (size - 1) / most - trace / size
@@ -210,7 +209,6 @@ def table(law: Json, account: Account) -> Whole:
         raise Refused("a table of another size than the workload")
     prior = law["prior"]
     refuse(prior is not None and (len(prior) != size or min(prior) <= 0), "a prior that is none")
-    account.charge(size * len(rows[0]), 200)
     totals = [*map(sum, rows)]
     off = 1 - Fraction(max(totals), min(totals) or 1)
     account.agrees("rows sum to 1", not off and min(map(min, rows)) >= 0, off)
@@ -266,16 +264,14 @@ def centred(found: Whole, common: int) -> tuple[Whole, int]:
     return rows, common * size**2
 
 
-def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account) -> list[Fraction]:
+def squares(rows: Whole, prior: Json, found: Whole, scale: int) -> list[Fraction]:
     """Upper bounds of Σ_y Q(y|x)|v_y|² for every category, v of W(I − 11ᵀ/k); refused where M is not shown to be invertible."""
     size, total, unit = len(rows), sum(rows[0]), 1 << BITS
-    account.charge(size * size * (2 * len(rows[0]) + 15 * size), 520)
     chances = [1] * size if prior is None else arithmetic.whole([prior])[0][0]
     tops = [sum(map(mul, chances, column)) for column in zip(*rows)]
     # fixed point: entries of u are low by less than one unit, of M by less than two, as rows of Q sum to 1
     columns = [[w * sum(chances) * unit // top for w in column] for column, top in zip(zip(*rows), tops)]
-    spread = arithmetic.transposed(columns)
-    moments = [[sum(map(mul, row, other)) // total for other in spread] for row in rows]
+    moments = [[x // total for x in row] for row in arithmetic.times(rows, columns)]
     held = [
         [int(x * 2**60) << (BITS - 60) for x in row]
         for row in arithmetic.inverse([[m / unit for m in row] for row in moments])
@@ -309,7 +305,6 @@ def below_all(
     size = len(found)
     if len(proof["prices"]) != size or {*map(len, proof["inverse"])} != {size}:
         raise Refused("multipliers of another number of categories")
-    account.charge(2 * size**3, 260)
     (prices,), price_bits = arithmetic.whole([proof["prices"]])
     near, bits = arithmetic.whole(proof["inverse"])
     prior = arithmetic.whole([proof["prior"]])[0][0] if worst else [1] * size
@@ -324,17 +319,16 @@ def below_all(
         two = 2 * sum(prior) << price_bits
         pairs = [[(a * q + b * p) * unit for b, q in zip(prices, prior)] for a, p in zip(prices, prior)]
         rows = [[x - two * y for x, y in zip(*pair)] for pair in zip(pairs, form)]
-        account.at_most("the prices of all rays are enough", 0, least_ray(rows, growth, account))
+        account.at_most("the prices of all rays are enough", 0, least_ray(rows, growth))
     refuse(cost <= 0, "prices that are not positive")
     trace = Fraction(sum(sum(map(mul, row, column)) for row, column in zip(found, zip(*near))), scale << bits)
     return trace**2 / cost - Fraction(sum(p * found[x][x] for x, p in enumerate(prior)), sum(prior) * scale)
 
 
-def least_ray(rows: Whole, growth: Fraction, account: Account) -> Fraction:
+def least_ray(rows: Whole, growth: Fraction) -> Fraction:
     """The least uᵀ(rows)u of all u of 1 and ρ that are not constant, as a share of Σ |rows|: in the order of Gray, one entry changes at a time."""
     size = len(rows)
     refuse(size > LISTED, "rays of so many categories are not listed")
-    account.charge(2**size * (size + 4), 300)
     low = 1 << 64
     step = -(-growth.numerator * low // growth.denominator) - low
     slopes = [low * sum(row) for row in rows]
@@ -362,8 +356,6 @@ def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Acc
         raise Refused("products that are negative, or of one category with itself")
     prices, square = [[Fraction(x) for x in proof[name] or ()] for name in ("prices", "squares")]
     refuse(len(square) != size, "squares of another number of categories")
-    account.charge_gcd(20 * size * size, 200)
-    account.charge(size**3, 100)
     matrix = [[slack * (i == j) for j in range(size + 1)] for i in range(size + 1)]
 
     def add(i: int, j: int, amount: Fraction) -> None:

@@ -41,7 +41,7 @@ from functools import cache, partial
 from operator import mul
 from typing import NamedTuple
 
-from mechdesign.verifier.arithmetic import exp_bounds, peak
+from mechdesign.verifier.arithmetic import charge, exp_bounds, peak
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import WHOLE
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of, refuse
@@ -222,8 +222,8 @@ def inverse(n: int, j: int, mass: float) -> float:
 class Copies:
     """n copies that are (ε, δ)-private together."""
 
-    def __init__(self, n: int, epsilon: float, delta: float, account: Account) -> None:
-        self.n, self.epsilon, self.delta, self.account = n, epsilon, delta, account
+    def __init__(self, n: int, epsilon: float, delta: float) -> None:
+        self.n, self.epsilon, self.delta = n, epsilon, delta
         self.work = 120 * n * n.bit_length()
 
     def guess(self, p: float, direct: bool, j: int) -> float:
@@ -237,7 +237,7 @@ class Copies:
 
     def least(self, p: float) -> float:
         """A q that is no larger than the least one."""
-        self.account.charge(self.work)
+        charge(self.work)
         found = []
         for direct in (True, False):
             j = peak(1, self.n, partial(self.guess, p, direct))
@@ -301,7 +301,7 @@ def lattice_noise(result: Json, account: Account) -> None:
         # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
         low = exp_bounds(Fraction(e) / moved)[0]
         claim = f"delta at most {d!r} at epsilon = {e!r}"
-        account.at_most(claim, largest_excess(law, low, account) * Fraction(moved) / total, Fraction(d))
+        account.at_most(claim, largest_excess(law, low) * Fraction(moved) / total, Fraction(d))
     sides = [(start + j * width, start + (j + 1) * width) for j in range(len(cells))]
     refuse(r and (sides[n - 1][1] > 0 or sides[-n][0] < 0), "tails that reach across zero")
     decays = [r if min(j, len(cells) - 1 - j) < n else 0 for j in range(len(cells))]
@@ -351,7 +351,7 @@ def total_of(law: Json) -> Fraction:
     return Fraction(total)
 
 
-def largest_excess(law: Json, low: Fraction, account: Account) -> Fraction:
+def largest_excess(law: Json, low: Fraction) -> Fraction:
     """Return the largest Σ [p − e^ε q]₊ of a shift, in the unit of the weights; `low` is at most e^ε."""
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     scale, up, down = r.denominator**2, low.numerator, low.denominator
@@ -360,7 +360,7 @@ def largest_excess(law: Json, low: Fraction, account: Account) -> Fraction:
     left = [w * f for f in (twice, once) for w in cells[:n]] if r else [0] * 2 * n
     right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
     line = [*left, *(w * scale for w in cells), *right]
-    account.charge(2 * n * len(line), bits)
+    charge(2 * n * len(line), bits)
     zero = r / (1 - r)
 
     def excess(k: int) -> Fraction:
@@ -398,20 +398,20 @@ def bound_holds(result: Json, moved: int, account: Account) -> None:
         (alone,) = (proofs[kind] for kind in ONE_NUMBER if kind in proofs)
         noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
         claim = f"no additive {noise} costs less than {stated!r}"
-        account.bounds(claim, stated, bound_of_one(alone, design, asked, account))
+        account.bounds(claim, stated, bound_of_one(alone, design, asked))
         return
     claim, proof = f"no independent noise of one law costs less than {stated!r}", proofs["subset-bound"]
     kept, mean, dual = proof["privacy"], proof["mean"], proof["dual"]
-    if kept != asked and not implied(kept, asked, mean, moved, account):
+    if kept != asked and not implied(kept, asked, mean, moved):
         account.claimed(claim)
         return
     if not 1 <= mean <= moved or (design["integer"] and mean > 1):
         raise Refused("a mean of more numbers than change, or of whole numbers, which is none")
     times = mean if loss == "squared" else 1
-    account.bounds(claim, stated, bound_of_one(dual, design, kept, account, times))
+    account.bounds(claim, stated, bound_of_one(dual, design, kept, times))
 
 
-def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) -> bool:
+def implied(kept: Json, asked: Json, mean: int, moved: int) -> bool:
     """Whether the mean of so many numbers keeps this privacy if all of them keep what is asked; each is one point (ε, δ)."""
     (epsilon, delta), *others = points_of(kept)
     (whole, together), *more = points_of(asked)
@@ -419,18 +419,18 @@ def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) ->
         return False
     if not delta and not together:
         return mean == 1 and Fraction(epsilon) * moved >= Fraction(whole)
-    copies = Copies(min(moved // mean, MOST), whole, together, account)
+    copies = Copies(min(moved // mean, MOST), whole, together)
     return bool(together and copies.n and copies.imply(epsilon, delta))
 
 
-def bound_of_one(stated: Json, design: Json, privacy: Json, account: Account, times: int = 1) -> Fraction:
+def bound_of_one(stated: Json, design: Json, privacy: Json, times: int = 1) -> Fraction:
     """Return the bound, for `times` the loss, of noise for one number that keeps this privacy."""
     loss, size, whole = design["loss"], changes(design), design["integer"]
     every = points_of(privacy)
     binding = [point for point in every if point[1] < 1] or every
     points = [(exp_bounds(Fraction(e))[1], Fraction(d)) for e, d in binding]
     lines = len(stated.get("rows", ())) + sum(stated.get("given", ()))
-    account.charge(100 * stated.get("periods", 0) + 20 * lines, 400)
+    charge(100 * stated.get("periods", 0) + 20 * lines, 400)
     return max(ONE_NUMBER[stated[""]](stated, loss, points, size, times, whole), Fraction(0))
 
 
@@ -513,6 +513,6 @@ def private_on_lattice(result: Json, side: int, account: Account) -> tuple[Fract
                 account.agrees("a whole number of steps is the sensitivity", even)
             points.append((high, Fraction(delta)))
             claim = f"{one['label']}: epsilon = {epsilon!r}, delta = {delta!r} at every shift"
-            excess = Fraction(largest_excess(law, low, account)) / total
+            excess = Fraction(largest_excess(law, low)) / total
             account.at_most(claim, excess, Fraction(delta))
     return total, [0] * pad + weights + [0] * pad, points

@@ -166,27 +166,7 @@ def is_asked(design: Json) -> bool:
     )
     named = {*weights} <= {*tasks} and (not targets or ({*targets} == {*tasks} and not weights))
     offered = {*design["families"]} <= {*NAMES} and not design["privacy"].get("xi")
-    if design["budget"] is None or not offered:
-        return positive and named and offered
-    (own, spent), (currency, amount) = worth(design["privacy"]), worth(design["budget"])
-    return positive and named and own == currency and spent <= amount
-
-
-def worth(budget: Json) -> tuple[str, Fraction]:
-    """The currency in which a ledger adds up, and the budget in it: of (ε, δ) the largest ρ that implies it, in doubles from above (Canonne, Kamath and Steinke 2020)."""
-    if budget[""] == "gaussian-dp":
-        return "mu", Fraction(budget["mu"]) ** 2
-    if not budget.get("delta"):
-        name = "rho" if budget[""] == "zcdp" else "epsilon"
-        return name, Fraction(budget[name])
-    epsilon, log = budget["epsilon"], math.log(budget["delta"])
-
-    def less(u: float) -> float:
-        above = math.exp(u)
-        found: float = (epsilon + math.log1p(1 / above) + (log + math.log1p(above)) / above) / (1 + above)
-        return -found
-
-    return "rho", -Fraction(least(less, -20.0, 40.0)) * (1 + Fraction(1, 10**9))
+    return positive and named and offered
 
 
 Numbers = tuple[int, Json, bool, Fraction | None, Fraction | None]
@@ -233,7 +213,7 @@ def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
     else:
         factor, rank = unbiased({**task, "strategy": rows}, account), len(rows)
         r, bits = whole(rows)
-        square = largest_of(r, Changed(moved, replaced), account)
+        square = largest_of(r, Changed(moved, replaced))
         longest = Decimal(square).sqrt() / 2**bits + Decimal(rank).sqrt() * GRAIN
         widest = moved * Fraction(max(sum(map(abs, column)) for column in zip(*r)), 2**bits)
         changes = {"l1": widest + rank * Fraction(GRAIN), "l2": Fraction(longest * ROUND)}
@@ -260,7 +240,7 @@ def covers(stated: Json, changes: Json) -> bool:
 def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:
     """Check that all of the noise keeps the budget."""
     concentrated = privacy[""] == "zcdp"
-    bounds = [terms_of(noise, account, concentrated) for noise in noises]
+    bounds = [terms_of(noise, concentrated) for noise in noises]
     terms = [min(cases, key=lambda case: case.squares) for cases in bounds]
     shortest = [min(cases, key=most_lost) for cases in bounds]
     most = sum((term.rounds * most_lost(term) for term in shortest), ZERO)
@@ -286,7 +266,7 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
     # the better bound may be that of the least loss, or that of the least variance
     for chosen in [shortest] if terms == shortest else [shortest, terms]:
         if consumed > delta:
-            consumed = min(consumed, composed_delta(chosen, epsilon, delta, account))
+            consumed = min(consumed, composed_delta(chosen, epsilon, delta))
     claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}"
     account.at_most(claim, consumed, delta)
 
@@ -319,7 +299,6 @@ def allocated(result: Json, account: Account) -> None:
     account.agrees("the loss is absolute or squared", power in (1, 2))
     if not all(holds for *_, holds in account.rows) or not assigned(law, account):
         return
-    account.charge(60 * size)
     power = int(power)
     for epsilon, delta in reading.points_of(design["privacy"]):
         asked = {"": "approximate-dp" if delta else "pure-dp", "epsilon": epsilon, "delta": delta}
@@ -414,7 +393,7 @@ def with_noise(law: Json, neighbours: str, budget: str, account: Account) -> Fra
     taken = Fraction(0)
     account.agrees("every choice has its rule", len(dict(law["chosen"])) == len(law["rules"]))
     for (name, design), own in zip(dict(law["chosen"]).items(), law["rules"]):
-        part = account.part()
+        part = Account()
         refuse(design[""] not in ("private-choice", "private-quantile"), f"{name}: no choice")
         by_rule(design, own, part)
         account.join(name, part)

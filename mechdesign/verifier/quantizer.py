@@ -56,7 +56,7 @@ from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier import quantizer_bound, reading
-from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.arithmetic import charge, charge_gcd, exp_bounds
 from mechdesign.verifier.reading import LOST, NEAR, Account, Json, Refused, flat, proofs_of, refuse
 from mechdesign.verifier.table import increasing, left_between, own_rows, rows_hold, tangents_of
 
@@ -79,34 +79,32 @@ class Segments(NamedTuple):
         return [self.rows[0], *self.rows[1::2]]
 
 
-def segments_of(law: Json, account: Account) -> Segments:
+def segments_of(law: Json) -> Segments:
     """The segments of a law of any of the three kinds."""
     refuse(law is None or law[""] not in LAWS, "no exact law")
-    found = LAWS[law[""]](law, account)
+    found = LAWS[law[""]](law)
     if len(found.knots) < 2 or len(found.rows) != 2 * len(found.knots) - 2:
         raise Refused("segments that are not those between the knots")
     return found
 
 
-def rational_table(law: Json, account: Account) -> Segments:
+def rational_table(law: Json) -> Segments:
     rows = [law[name][k] for k in range(len(law["starts"])) for name in ("starts", "ends")]
     refuse(len(law["starts"]) != len(law["ends"]), "a table with more starts than ends, or fewer")
-    return over_common(law["knots"], rows, account)
+    return over_common(law["knots"], rows)
 
 
-def over_common(knots: list[Fraction], rows: list[list[Fraction]], account: Account) -> Segments:
+def over_common(knots: list[Fraction], rows: list[list[Fraction]]) -> Segments:
     common = 1
     for denominator in {p.denominator for row in rows for p in row}:
-        account.charge_gcd(1, denominator.bit_length())
-        account.charge(1, common.bit_length())
+        charge_gcd(1, denominator.bit_length())
+        charge(1, common.bit_length())
         common = math.lcm(common, denominator)
-    widest = max(p.denominator.bit_length() for row in rows for p in row)
-    account.charge_gcd(sum(map(len, rows)), widest)
-    account.charge(sum(map(len, rows)), common.bit_length())
+    charge(sum(map(len, rows)), common.bit_length())
     return Segments(knots, [[int(p * common) for p in row] for row in rows], common)
 
 
-def selection_law(law: Json, account: Account) -> Segments:
+def selection_law(law: Json) -> Segments:
     """For x in [B_j, B_{j+1}) a left output l ≤ j and a right one r > j by their weights; then l with probability
     (B_r − x)/(B_r − B_l), else r."""
     bins, lower, upper = law["bins"], law["lower"], law["upper"]
@@ -118,7 +116,7 @@ def selection_law(law: Json, account: Account) -> Segments:
         raise Refused("selection weights must not be negative")
     knots = [lower, *[b for b in bins if lower < b < upper], upper]
     bits = m * max((b.numerator * b.denominator).bit_length() for b in bins)  # of a sum of 1/(r − l)
-    account.charge_gcd(len(knots) * m * (8 + m / 8), min(bits, 60 * m))
+    charge_gcd(len(knots) * m * (8 + m / 8), min(bits, 60 * m))
     rows = []
     for start, end in pairwise(knots):
         j = min(sum(b <= start for b in bins), m - 1)
@@ -133,14 +131,14 @@ def selection_law(law: Json, account: Account) -> Segments:
             rows.append(
                 [w * (other + (b - x) * share) / (total_left * total_right) for w, b, share, other in parts]
             )
-    return over_common(knots, rows, account)
+    return over_common(knots, rows)
 
 
-def block_fill_law(law: Json, account: Account) -> Segments:
+def block_fill_law(law: Json) -> Segments:
     """Knots are where an end of the block passes the border of a weight, and the ends of the inputs."""
     bins, floors, rho, lower, upper = (law[key] for key in ("bins", "floors", "rho", "lower", "upper"))
     unit = math.lcm(*(a.denominator for a in floors)) * rho.denominator
-    account.charge(8 * len(bins) ** 2, unit.bit_length())
+    charge(8 * len(bins) ** 2, unit.bit_length())
     base, caps = [int(a * unit) for a in floors], [int(a * rho * unit) for a in floors]
     edges = list(accumulate((c - a for a, c in zip(base, caps)), initial=0))
     block, least = unit - sum(base), sum(map(mul, base, bins))
@@ -169,7 +167,7 @@ def block_fill_law(law: Json, account: Account) -> Segments:
                 knots.append((x, s + (t - s) * (x - mean) / (following - mean)))
     refuse([knots[0][0], knots[-1][0]] != [lower, upper], "floors whose means are not all of the inputs")
     scale, rows = math.lcm(*(place.denominator for _, place in knots)), []
-    account.charge(4 * len(knots) * len(bins), unit.bit_length() + scale.bit_length())
+    charge(4 * len(knots) * len(bins), unit.bit_length() + scale.bit_length())
     for start in (int(place * scale) for _, place in knots):
         stop = start + block * scale
         covered = (max(min(stop, v * scale) - max(start, u * scale), 0) for u, v in pairwise(edges))
@@ -177,7 +175,7 @@ def block_fill_law(law: Json, account: Account) -> Segments:
     return Segments([x for x, _ in knots], [row for pair in pairwise(rows) for row in pair], unit * scale)
 
 
-LAWS: dict[str, Callable[[Json, Account], Segments]] = {
+LAWS: dict[str, Callable[[Json], Segments]] = {
     "block-fill-law": block_fill_law,
     "selection-law": selection_law,
     "rational-table": rational_table,
@@ -202,12 +200,11 @@ class Cell(NamedTuple):
         return max(self.a, self.a + self.b + self.c, self.a - self.b**2 / (4 * self.c) if inside else self.a)
 
 
-def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account) -> Iterator[Cell]:
+def loss_cells(law: Segments, bins: list[Fraction], loss: Json) -> Iterator[Cell]:
     """The cells between knots and outputs."""
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
     unit = math.lcm(*(b.denominator for b in bins))
     places = [int(b * unit) for b in bins]
-    account.charge(4 * sum(map(len, law.rows)), law.common.bit_length() + 2 * unit.bit_length())
     denominators = law.common, law.common * unit, law.common * unit, law.common * unit**2
     for (start, end), *ends in zip(pairwise(law.knots), law.rows[::2], law.rows[1::2]):
         sums = []
@@ -216,7 +213,7 @@ def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account
             square = sum(map(mul, places, moments)) if second else 0
             sums.append((list(accumulate(row, initial=0)), list(accumulate(moments, initial=0)), square))
         inside = bins[bisect_right(bins, start) : bisect_left(bins, end)]
-        account.charge_gcd(10 * (1 + len(inside)), law.common.bit_length())
+        charge_gcd(10 * (1 + len(inside)), law.common.bit_length())
         for u, v in pairwise([start, *inside, end]):
             left = bisect_right(bins, u)  # so many outputs are on the left
             counted = [(mass[left], moment[left], moment[-1], square) for mass, moment, square in sums]
@@ -295,7 +292,7 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
 
     def mean(what: str, loss: Json, most: float) -> None:
         assert moments is not None
-        found = expected(list(loss_cells(law, bins, loss, account)), moments)
+        found = expected(list(loss_cells(law, bins, loss)), moments)
         account.bounds(f"{what} at most {most!r}{moments.given}", found, most, moments.floats * most)
 
     if cap is not None:
@@ -303,7 +300,7 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     if unknown:
         return
     if worst:
-        largest = max(cell.largest for cell in loss_cells(law, bins, loss, account))
+        largest = max(cell.largest for cell in loss_cells(law, bins, loss))
         account.bounds(f"worst loss at most {value!r}", largest, value)
         moments = None
     else:
@@ -311,15 +308,15 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     if bound is None or claimed or "closed-bound" in proofs:
         return
     if rows is not None:
-        found = quantizer_bound.rows_bound(design, rows, moments, account)
+        found = quantizer_bound.rows_bound(design, rows, moments)
     else:
-        found = bound_of_duals(design, duals, bins, law, ratio, moments, account)
+        found = bound_of_duals(design, duals, bins, law, ratio, moments)
     given, room = ("", Fraction(0)) if moments is None else (moments.given, moments.room(bound, ratio))
     account.bounds(least + given, bound, found, room)
 
 
 def bound_of_duals(
-    design: Json, duals: Json, bins: Json, law: Segments, ratio: Fraction, moments: Json, account: Account
+    design: Json, duals: Json, bins: Json, law: Segments, ratio: Fraction, moments: Json
 ) -> Fraction:
     """Return the bound that multipliers prove; refuse outputs and prices that are not of the question."""
     grid, own, cap = design.get("bins"), list(map(Fraction, duals["outputs"] or bins)), design.get("max_mse")
@@ -328,7 +325,7 @@ def bound_of_duals(
         raise Refused("a lower bound for other outputs than the question has")
     refuse(duals["cap_price"] and (cap is None or moments is None), "a price of a cap that is not there")
     inputs = law.knots[0], law.knots[-1]
-    found = quantizer_bound.dual_bound(design, duals, bins, inputs, ratio, moments, account)
+    found = quantizer_bound.dual_bound(design, duals, bins, inputs, ratio, moments)
     return found - Fraction(duals["cap_price"]) * Fraction(cap or 0)
 
 
@@ -364,7 +361,7 @@ def quantizer(result: Json, account: Account) -> None:
     refuse(mechanism[""] != "quantizer", "a mechanism that is no quantizer")
     if len(proofs_of(result)["quantizer-proof"]["witness"]) != design.get("columns", 0):
         raise Refused("further columns without their values")
-    law = segments_of(mechanism["law"], account)
+    law = segments_of(mechanism["law"])
     bins = mechanism["law"]["bins"]
     is_law(law, bins, account)
     account.agrees("outputs are as the design asks", outputs_fit(design, bins))
@@ -425,7 +422,7 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
     privacy = design["privacy"]
     kind, epsilon = privacy[""], Fraction(privacy["epsilon"])
     entries, bits = sum(map(len, law.rows)), law.common.bit_length() + 320
-    account.charge(2 * entries, bits)
+    charge(2 * entries, bits)
     if kind == "pure-dp":
         account.bounds(f"privacy loss at most {float(epsilon)!r}", 0, left_of_ratio(law.rows, epsilon))
         return
@@ -439,7 +436,7 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
         if design["inputs"] is None:
             rates = [1 + d for d in far]
         else:
-            account.charge(4000 * len(far))  # an exponential for each pair of neighbours
+            charge(4000 * len(far))  # an exponential for each pair of neighbours
             rates = [exp_bounds(min(d, LARGEST))[0] for d in far]
         ends = ((rate, pq) for rate, pair in zip(rates, pairs) for pq in permutations(pair))
         left = min(left_between(p, 1, q, 1, rate, Fraction(0)) for rate, (p, q) in ends)
@@ -448,7 +445,7 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
         delta, ratio = Fraction(privacy["delta"]), exp_bounds(min(epsilon, LARGEST))[0]
         claim = f"privacy ({float(epsilon)!r}, {float(delta)!r}) between the inputs of the grid"
         used = [c for c in zip(*law.at_knots) if max(c) * ratio.denominator > ratio.numerator * min(c)]
-        account.charge(len(law.knots) ** 2 * len(used), bits)
+        charge(len(law.knots) ** 2 * len(used), bits)
         most, every = delta * law.common, permutations(map(list, zip(*used)), 2)
         left = min((left_between(p, 1, q, 1, ratio, most) for p, q in every), default=most)
     account.at_most(claim, 0, left / law.common if law.continuous else Fraction(-1))
@@ -508,10 +505,8 @@ def selection_problem(result: Json, account: Account) -> None:
     )
     account.agrees("one family serves both ends", mirrored or not symmetric)
     wide = len(left)
-    account.charge(2 * wide * wide, max(map(sum, left)).bit_length())
     each = left if symmetric else left + right
     v = [Fraction(w, sum(row)) for row in each for w in row + [0] * (wide - len(row))]
     v += proofs_of(result)["quantizer-proof"]["witness"]
     held = own_rows({**design, "cost": v}, len(v) - design["columns"])
-    account.charge_gcd(sum(len(row.terms) for row in held) + len(v), max(map(sum, left)).bit_length())
     rows_hold(held, design["labels"], v, account, tangents_of(design))

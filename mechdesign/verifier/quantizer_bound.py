@@ -42,7 +42,7 @@ from itertools import accumulate, pairwise
 from operator import add, itemgetter, mul
 from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.arithmetic import decimal, exp_bounds, hypergeometric, series
+from mechdesign.verifier.arithmetic import charge, charge_gcd, decimal, exp_bounds, hypergeometric, series
 from mechdesign.verifier.composition import HALF, ONE, PI, ZERO
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, refuse
 from mechdesign.verifier.table import Own, Point, bound
@@ -240,14 +240,13 @@ class Moments:
         self.given, self.floats = "", 0.0
         if self.exact is not None:
             pieces, points = self.exact
-            account.charge(20 * (len(pieces) + len(points)))
             self.stops = [b for _, b, _ in pieces]
             self.atoms = [(x, (mass, mass)) for x, mass in points]
             return
         self.given = ", given the masses and moments stated"
         # of other laws, what is stated are no bounds
         self.floats = 0.0 if prior["law"]["name"] in SHAPES else NEAR
-        account.charge(4 * WORK)
+        charge(4 * WORK)
         with localcontext(prec=DIGITS):
             self.known = Known.of(prior)
         self.claim = len(account.rows)
@@ -276,7 +275,7 @@ class Moments:
         refuse(len(bounds) != 3 * len(spans), f"moments stated of other {name}")
         stated = [bounds[k : k + 3] for k in range(0, len(bounds), 3)]
         if self.known is not None:
-            self.account.charge(2 * WORK * len(spans))
+            charge(2 * WORK * len(spans))
             with localcontext(prec=DIGITS):
                 self.found(all(self.known.hold(u, v, held) for (u, v), held in zip(spans, stated)))
         return stated
@@ -286,7 +285,7 @@ class Moments:
         pieces, total = self.exact[0], [Fraction(0)] * 3
         first = bisect_right(self.stops, u)
         last = bisect_left(self.stops, v) + 1
-        self.account.charge_gcd(30 * (1 + min(last, len(pieces)) - first), u.denominator.bit_length())
+        charge_gcd(30 * (1 + min(last, len(pieces)) - first), u.denominator.bit_length())
         for a, b, mass in pieces[first:last]:
             if mass and max(a, u) < min(b, v):
                 s, t = (max(a, u) - u) / (v - u), (min(b, v) - u) / (v - u)
@@ -328,12 +327,11 @@ def dual_bound(
     inputs: Span,
     rho: Fraction,
     moments: Moments | None,
-    account: Account,
 ) -> Fraction:
     """Lines under the loss on pieces of the inputs, averaged: a constant plus G · a for the floors a, minimised over a."""
     origin, price = Fraction(duals["origin"]), Fraction(duals["cap_price"])
     loss, bias = design["loss"], Fraction(design.get("max_bias", 0.0))
-    bins, table = pieces_of(duals, bins, inputs, moments, account)
+    bins, table = pieces_of(duals, bins, inputs, moments)
     between, cells = duals.get("between", False), masses_of(table, origin, moments)
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"]) + price
     unit, rho = math.lcm(*((b - origin).denominator for b in bins)), Fraction(math.ceil(rho * 2**64), 2**64)
@@ -391,7 +389,7 @@ Priced = list[Fraction]
 
 
 def pieces_of(
-    duals: Json, bins: list[Fraction], reach: Json, moments: Moments | None, account: Account
+    duals: Json, bins: list[Fraction], reach: Json, moments: Moments | None
 ) -> tuple[list[Fraction], list[Priced]]:
     """The outputs that multipliers speak of, and their pieces of the inputs; refuse prices that are negative."""
     origin, nu = Fraction(duals["origin"]), duals["multipliers"]
@@ -399,7 +397,7 @@ def pieces_of(
     held = all(own[0] <= b <= own[-1] if duals.get("between") else b in own for b in bins)
     refuse(not held or own != sorted({*own}), "a lower bound for other outputs")
     pieces = [list(map(Fraction, piece)) for piece in table]
-    account.charge(8 * len(pieces) * len(own))
+    charge(8 * len(pieces) * len(own))
     good = all(share >= 0 and u <= v for u, v, share, *_ in pieces)
     if moments is None:
         good = good and all(reach[0] <= origin + u <= reach[1] for u, *_ in pieces)
@@ -429,7 +427,7 @@ Weighted = tuple[Fraction, Fraction, list[Bounds]]
 """A stretch of inputs, or one input twice, with bounds of its mass and moments."""
 
 
-def rows_bound(design: Json, proof: Json, moments: Moments | None, account: Account) -> Fraction:
+def rows_bound(design: Json, proof: Json, moments: Moments | None) -> Fraction:
     """Return the bound that the multipliers prove; `moments` are those of the prior, None for the worst case."""
     ends, bins = list(map(Fraction, design["input_range"])), list(map(Fraction, design["bins"]))
     given = proof["given"]
@@ -449,23 +447,23 @@ def rows_bound(design: Json, proof: Json, moments: Moments | None, account: Acco
         spans = [*pairwise(sorted({*x, *(b for b in bins if x[0] < b < x[-1])}))]
         law = [(u, v, masses) for (u, v), masses in zip(spans, moments.over(spans, "cells"), strict=True)]
         law += [(place, place, [mass]) for place, mass in moments.atoms]
-    account.charge(80 * len(law) * len(bins), 400)
+    charge(80 * len(law) * len(bins), 400)
     costs, constant = charges(bins, x, law, design["loss"])
     table = {"inputs": x, "outputs": bins, "cost": [c for row in costs for c in row]}
     means = [
         Own("unbiased", True, [(k * len(bins) + i, b) for i, b in enumerate(bins)], -place)
         for k, place in enumerate(x)
     ]
-    return bound(table, proof, means, [compared(design["privacy"], x, account)], account) + constant
+    return bound(table, proof, means, [compared(design["privacy"], x)]) + constant
 
 
-def compared(privacy: Json, x: list[Fraction], account: Account) -> Point:
+def compared(privacy: Json, x: list[Fraction]) -> Point:
     """Pairs of inputs with their ratios: of a metric neighbours, which imply the others."""
     n, metric = len(x), privacy.get("metric")
     pairs = [(a, b) for a in range(n) for b in range(n) if (abs(a - b) == 1 if metric else a != b)]
     power = {"absolute": 1, "squared": 2}.get(metric, 0)
     apart = [abs(x[a] - x[b]) ** power for a, b in pairs]
-    account.charge(400 * len(set(apart)), 400)
+    charge(400 * len(set(apart)), 400)
     ends = {d: exp_bounds(Fraction(privacy["epsilon"]) * d, 160) for d in set(apart)}
     delta = Fraction(privacy.get("delta", 0.0))
     alike = metric is None and not delta and n > 2

@@ -36,8 +36,6 @@ MEMBERS: dict[str, dict[str, str]] = {
 NEAR = 1e-9
 LOST = Fraction(1, 10**12)
 """The share of what a law costs that doubles may have lost of it."""
-OPERATIONS = 2_000_000
-"""Of those that are counted, what a slow processor does in a second."""
 
 
 PARTS = {"$kind": {"fields"}, "$array": {"dtype", "shape"}, "$law": {"args", "kwds"}}
@@ -107,44 +105,18 @@ def lowest(values: Iterable[float]) -> float:
 
 
 class Account:
-    """Claims, each with how it was checked and whether it holds.
+    """Claims, each with how it was checked and whether it holds."""
 
-    Work is counted before it is done, in additions or comparisons of numbers of 1,000 bits: a file that asks for more than its size
-    allows is refused at once.
-    """
-
-    def __init__(self, characters: int = 0, seconds: float = 5.0) -> None:
+    def __init__(self) -> None:
         self.rows: list[tuple[str, str, bool]] = []
         self.margins: dict[str, float] = {}
         self.agreeing, self.taken = 0, set[str]()
-        self.left = OPERATIONS * (seconds + characters / 1e6)
-
-    def part(self) -> Account:
-        """An account of a part of the file, of the same work."""
-        own = Account()
-        own.left = self.left
-        return own
 
     def join(self, name: str, own: Account) -> None:
         """Add the claims of a part, under its name."""
         self.rows += [(f"{name}: {claim}", how, holds) for claim, how, holds in own.rows]
         self.margins |= {f"{name}: {claim}": margin for claim, margin in own.margins.items()}
-        self.agreeing, self.left = self.agreeing + own.agreeing, own.left
-
-    def charge(self, operations: float, bits: int = 0) -> None:
-        """Count operations on numbers of so many bits; raise `TooLarge` where they are too many."""
-        self.left -= operations * (1 + bits / 1000)
-        if self.left < 0:
-            raise self.too_large(-self.left)
-
-    def too_large(self, lacking: float) -> TooLarge:
-        """What is raised where so many operations are lacking, at least."""
-        seconds = math.ceil(min(lacking / OPERATIONS, 1e9))
-        return TooLarge(f"too large to check: at least {seconds} s more work than is allowed; see --seconds")
-
-    def charge_gcd(self, operations: float, bits: int) -> None:
-        """Count operations on fractions, whose common divisors take the square of their bits."""
-        self.charge(operations * (4 + 6 * (bits / 1000) ** 2))
+        self.agreeing += own.agreeing
 
     def add(self, claim: str, how: str, holds: Json, left: Json = None) -> None:
         """Add a claim; `left`: how far it is from failing, where it compares numbers."""
@@ -208,26 +180,21 @@ def read(text: str) -> Json:
         raise TooLarge("too large to check: more than 2^26 characters")
     try:
         document = json.loads(text, object_pairs_hook=once)
+        if set(document) != {"format", "version", "sha256", "payload"}:
+            raise Refused("an envelope with other parts than format, version, sha256 and payload")
+        version = document["version"]
+        if document["format"] != "mechdesign-result" or type(version) is not int or version != 2:
+            raise Refused("not a mechdesign-result file of version 2")
+        options: Json = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False}
+        canonical = json.dumps(document["payload"], ensure_ascii=False, **options).encode()
     except RecursionError:
         raise Refused("too many levels") from None
     except json.JSONDecodeError as error:
         raise Refused(f"no JSON at character {error.pos}") from None
-    except ValueError:
-        raise Refused("an integer of more than 4300 digits") from None
-    if set(document) != {"format", "version", "sha256", "payload"}:
-        raise Refused("an envelope with other parts than format, version, sha256 and payload")
-    version = document["version"]
-    if document["format"] != "mechdesign-result" or type(version) is not int or version != 2:
-        raise Refused("not a mechdesign-result file of version 2")
-    options: Json = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False, "ensure_ascii": False}
-    try:
-        canonical = json.dumps(document["payload"], **options).encode()
-    except RecursionError:
-        raise Refused("too many levels") from None
     except UnicodeEncodeError:
         raise Refused("half of a surrogate pair") from None
     except ValueError:
-        raise Refused("a number that is not finite") from None
+        raise Refused("a number that is not finite, or an integer of more than 4300 digits") from None
     refuse(hashlib.sha256(canonical).hexdigest() != document["sha256"], "the checksum does not match")
     payload = document["payload"]
     kind = payload.get("$kind") if isinstance(payload, dict) else None
@@ -305,31 +272,6 @@ def is_axis(values: Json) -> bool:
     return bool(values) and all(type(x) in (int, float) and math.isfinite(x) for x in values)
 
 
-def is_boxed(said: dict[str, Json]) -> bool:
-    """Whether OPTM has one box, searches a grid, or between two triangles with a row less than outputs."""
-    bounds, size = said["box"], len(said["bins"]) - 1
-    if not isinstance(bounds, list):
-        return bounds in (None, "successive") or isinstance(bounds, Members)
-    return len(bounds) == 2 and all(
-        len(low) == len(high) == size and all(0 <= a <= b for a, b in zip(low[: n + 1], high))
-        for n, (low, high) in enumerate(zip(*bounds, strict=True))
-    )
-
-
-def on_axes(**allowed: tuple[str, ...]) -> Callable[[dict[str, Json]], bool]:
-    """Return a check that each grid a design searches has one of the allowed sets of axes, by member."""
-
-    def holds(said: dict[str, Json]) -> bool:
-        grids = ((said[name], sets) for name, sets in allowed.items() if isinstance(said[name], dict))
-        return all(" ".join(sorted(axis for axis, _ in grid["axes"])) in sets for grid, sets in grids)
-
-    return holds
-
-
-BOXES = "level", "level level_right", "level width", "level level_right width"
-NO_AXES = "a grid of other axes than those that are searched"
-
-
 def is_clipped(said: dict[str, Json]) -> bool:
     """Whether a clip is offered, whole for whole numbers, and several only if the values are known."""
     clips, known = flat(said["clip"]), (said["values"] is None, said["n"] is None)
@@ -386,14 +328,6 @@ TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
         ),
         "what one record does by itself, where the bounds say it, or bounds that doubles do not hold",
     ),
-    "grid": (
-        lambda said: (
-            bool(said["axes"]) and all(isinstance(name, str) and is_axis(held) for name, held in said["axes"])
-        ),
-        "a grid without axes, or with one that is no list of numbers by its name",
-    ),
-    "alphabet": (lambda said: said["step"] <= 2 * said["max_abs"], "a step beyond its alphabet"),
-    "bin-search": (lambda said: said["max_abs"] <= 1e100, "outputs that are searched too far out"),
     "participation": (
         lambda said: (said["apart"] is None) != (said["every"] is None),
         "steps that are both apart and the same of every epoch, or neither",
@@ -416,14 +350,6 @@ TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
         "cells without an end, or a spike of no width",
     ),
     **dict.fromkeys(VECTORS.split(), BUDGETED),
-    "optm": (
-        lambda said: is_boxed(said) and on_axes(box=BOXES)(said),
-        "bounds that no selection is searched within",
-    ),
-    "optm-search": (on_axes(bins=("delta inner", "delta left right"), boxes=BOXES), NO_AXES),
-    "selection-problem": (on_axes(boxes=BOXES), NO_AXES),
-    "rqm": (on_axes(grid=("delta q",)), NO_AXES),
-    "erm": (on_axes(grid=("delta gamma inner",)), NO_AXES),
     "sum-task": (is_clipped, "clips that no sum is offered"),
 }
 """What members say together, of kinds where not every one of them may stand beside every other, and what else is refused."""
@@ -586,7 +512,7 @@ def spoken_of(result: Json) -> str:
     """The class of which the lower bound speaks."""
     design = result["design"]
     for proof in result["proofs"]:
-        if proof[""] == "quantizer-dual-bound":
+        if proof[""] == "quantizer-dual-bound" and result["mechanism"][""] == "quantizer":
             duals = proof["duals"]
             if duals["outputs"] is None:
                 return MENU if sought(design) == MENU else EVERY
@@ -596,7 +522,7 @@ def spoken_of(result: Json) -> str:
             if proof["given"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
             return INDEPENDENT if result["mechanism"]["law"]["name"] in STAIRS else LOG_CONCAVE
-        if proof[""] == "subset-bound":
+        if proof[""] == "subset-bound" and design[""] == "optimal-noise":
             return INDEPENDENT
     if design[""] == "vector-design":
         return EVERY

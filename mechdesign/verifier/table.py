@@ -44,7 +44,7 @@ from itertools import combinations_with_replacement, pairwise, permutations, pro
 from typing import Any, NamedTuple
 
 from mechdesign.verifier import reading
-from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.arithmetic import charge, charge_gcd, exp_bounds
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
 
 Column = Hashable
@@ -83,11 +83,11 @@ EARTH = 6371.0088
 """Its mean radius in kilometres, of which great circles are."""
 
 
-def distances(space: Json, account: Account) -> list[list[float]]:
+def distances(space: Json) -> list[list[float]]:
     """The distances between all points, in doubles."""
     points, kind = space["points"], space["kind"]
     size = len(space["matrix"] or points or ()) or math.prod(space["shape"])
-    account.charge(6 * size**2)
+    charge(6 * size**2)
     if space["matrix"] is not None:
         found = space["matrix"]
     elif kind == "clustered":
@@ -153,7 +153,7 @@ def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     points = list(private_points(design, n, m, account))
     bits = max(total.bit_length() for total in totals)
     for point in points:
-        account.charge(2 * m * len(point.pairs), bits)
+        charge(2 * m * len(point.pairs), bits)
         left = min(
             left_between(weights[a], totals[a], weights[b], totals[b], low, point.delta)
             for (a, b), (low, _) in zip(point.pairs, point.rates)
@@ -162,7 +162,7 @@ def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     cells = [Fraction(w, total) for row, total in zip(weights, totals) for w in row]
 
     def proved(rows: list[Own]) -> Fraction:
-        return bound(design, proofs["rows-bound"], rows, points, account)
+        return bound(design, proofs["rows-bound"], rows, points)
 
     keeps_rows(design, result, proofs, cells, bits, proved, noun, account, named_losses(design))
 
@@ -252,7 +252,7 @@ def keeps_rows(
     objective_is(design, rows, named, len(cells), account)
     costs = [Fraction(c) for c in design["cost"]]
     refuse(len(v) != len(costs), "further columns without values")
-    account.charge_gcd(sum(len(row.terms) for row in rows) + len(v), bits)
+    charge_gcd(sum(len(row.terms) for row in rows) + len(v), bits)
     curved = tangents_of(design)
     rows_hold(rows, design["labels"], v, account, curved)
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
@@ -329,7 +329,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
     """Yield each point (ε, δ) of each requirement, with the number of its first row."""
     first = len(design["family"])
     refuse(not design["privacy"], "a problem without privacy")
-    account.charge(n * n * (1 + len(design["privacy"])))
+    charge(n * n * (1 + len(design["privacy"])))
     for one in design["privacy"]:
         privacy, between, far = one["privacy"], one["between"], one["distances"]
         every = sorted((a, b) for a in range(n) for b in range(n) if a != b)
@@ -349,7 +349,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
             if delta >= 1:
                 continue
             apart = [1.0 if far is None else far[a][b] for a, b in pairs]
-            account.charge(400 * len(set(apart)), 400)
+            charge(400 * len(set(apart)), 400)
             losses = {d: Fraction(epsilon) * Fraction(d) for d in set(apart)}
             ends = {d: exp_bounds(x, 160 + 2 * min(int(x), 120)) for d, x in losses.items()}
             alike = between == "all" and not delta and len(ends) == 1 and n > 2
@@ -365,7 +365,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
 def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> None:
     """Check that the distances are those of the metric; those of a function are claimed."""
     if isinstance(metric, dict):
-        given, points = distances(metric, account), metric["points"]
+        given, points = distances(metric), metric["points"]
         known, listed = (metric["names"] or None, inputs) if isinstance(inputs[0], str) else (points, [])
         if known is points is not None:
             known = [p if isinstance(p, list) else [p] for p in points]
@@ -408,10 +408,10 @@ def zeros(rows: list[Own], points: list[Point], n: int, m: int) -> set[int]:
     return known
 
 
-def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], account: Account) -> Fraction:
+def bound(design: Json, proof: Json, rows: list[Own], points: list[Point]) -> Fraction:
     """Return the bound that the multipliers prove, without the constant of the objective."""
     n, m = len(design["inputs"]), len(design["outputs"])
-    account.charge(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
+    charge(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
     groups = [list(range(x * m, x * m + m)) for x in range(n)]
     private = privacy_rows(proof, points, len(rows), n, m)
     return bound_within(design, proof, rows, private, groups, zeros(rows, points, n, m))
@@ -551,7 +551,6 @@ def choice(result: Json, account: Account) -> None:
     if not by_counts or not 2 <= size <= 10 or math.comb(top + size, size) > MOST:
         raise Refused("no table of counts, or one that is too large")
     counts = ordered(votes, size, top)
-    account.charge(len(counts) * (2**size if votes == "approvals" else size**2))
     places = {x: i for i, x in enumerate(counts)}
     first = [
         places[tuple(sorted(x, reverse=True))] * size + sum(other > part for other in x)

@@ -154,8 +154,6 @@ def random_directions(law: Json, account: Account) -> tuple[int, float]:
     working, m = int(dimension + ball), 1 << bits
     refuse(messages * m * working > 1 << 27, "more directions than an encoder draws")
     power = power_of(law)
-    if working > 2:
-        account.charge(100 * len(heights(working, m)))
     near = best_near(m, power, lambda k: nearest(working, m, k)[0])
     more, less = near_codes(law, near, account)
     total, short, aside = nearest(working, m, near)
@@ -190,9 +188,9 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
     count, dimension, one = law["count"], law["dimension"], law["coordinate"]
     if count is None or one is None or not 1 <= count <= dimension:
         raise Refused("no number of coordinates, or no quantizer of them")
-    segments, bins = quantizer.segments_of(one["law"], account), one["law"]["bins"]
+    segments, bins = quantizer.segments_of(one["law"]), one["law"]["bins"]
     on_range = segments.knots[0] == -1 and segments.knots[-1] == 1
-    part = account.part()
+    part = Account()
     quantizer.is_law(segments, bins, part)
     law_like = all(holds for *_, holds in part.rows)
     account.agrees("a coordinate's law is one, on [-1, 1]", law_like and on_range)
@@ -220,7 +218,6 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
             found.append(start + slope * (t - a) - (1 + price) * t * t)
         return max(found)
 
-    account.charge(200 * len(lines))
     worst = dimension * largest(0.0)
     if law["inputs"] == "ball":
         worst = min(worst, least(lambda price: price + dimension * largest(price), 0.0, 4 * max(squares)))

@@ -11,16 +11,13 @@ is shared with the package: it is a second opinion. Fields of files: docs/format
 
 **Several results in one file**: comparisons, frontiers, and what a comparison's ranking and least error rest on.
 
-*Noise for numbers* answers a question if it is for as many numbers, no fewer rounds, no smaller a sample of the people, and for every change
-that the question allows: each bound that the noise relies on holds on all of them, or, where it is made for a list of changes, the corners of a box of
-which so many coordinates move are in the list, up to sign. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
-input of the question's range, and is unbiased; *a channel* is on its space, for its prior. The error shown is the result's value where its loss is the question's.
+*Noise for numbers* answers a question if it is for the same numbers, rounds, sample of the people, neighbours and loss, and for the changes that the question
+allows, no more and no fewer: the same bounds bind, or a list of changes is that of the corners, up to sign. Noise on the whole numbers is for whole numbers only.
+*A report* is unbiased, has the question's range, prior and loss, and no more outputs than its bits tell apart; *a channel* is on its space, for its prior and loss.
+The error shown is the result's value where that is of the question's loss. Every other result is marked in the table, and no bound is taken from it.
 
-A result is *of the question itself* if it is for no more than that, and for its loss and prior: for these changes, rounds and this sample, in a list no
-others than the corners. The table marks every other result, and no bound is taken from it.
-
-What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
-mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what an unbiased one of the results costs.
+What is said to be the least error is a lower bound of every mechanism that is proved of a result that answers the question, by the name of these
+mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what one of the results costs.
 
 Not covered: questions that list their changes, or of samples of records of which one is replaced, reports of categories, means of clients, histograms of users.
 """
@@ -33,11 +30,10 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from decimal import localcontext
-from fractions import Fraction
-from typing import NamedTuple
 
 from mechdesign.verifier import calibration, reading
 from mechdesign.verifier.allocation import allocation
+from mechdesign.verifier.arithmetic import OPERATIONS, Work, charge
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import correlated, covariance_problem, stream
 from mechdesign.verifier.knorm import box, corners, knorm
@@ -50,135 +46,91 @@ from mechdesign.verifier.table import bounded, channel, choice, table
 from mechdesign.verifier.vectors import vectors
 
 Check = Callable[[Json, Account], None]
-REAL = "no additive noise for a real-valued query does better"
-WHOLE = "no additive whole-number noise does better"
 QUANTIZERS = "metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"
-SIGNED: Json = {"signed": True}
-BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {"neighbours": "add-remove"} | SIGNED
+NOISE = "calibration", "knorm", "optimal-noise", "noise-allocation", "correlated-gaussian"
+BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {"neighbours": "add-remove", "signed": True}
+ANY_SIGNS = {"signed": None}
 CLOSE = 1e-5
 OTHER = "made for another question"
 
 
-class Protected(NamedTuple):
-    """The changes that noise protects: how many numbers, bounds or listed vectors, how many rounds, and the share of people in each round."""
-
-    dimension: int
-    changes: Json
-    rounds: int = 1
-    rate: float = 1.0
-    whole: bool = False
-
-
 def bounds(sensitivity: Json) -> Json:
-    """Return all bounds of a sensitivity, a single number bounding every coordinate; a list of changes as it is."""
-    if isinstance(sensitivity, list):
-        return sensitivity
+    """Return all bounds of a sensitivity, a single number bounding every coordinate."""
     given = sensitivity if isinstance(sensitivity, dict) else {"linf": sensitivity}
     return {**BOUNDS, **{name: given[name] for name in BOUNDS if name in given}}
 
 
-def protected(asked: Json) -> Protected:
-    """Return the changes that a question about numbers allows, or that a design's noise protects; of no numbers elsewhere."""
-    kind, changes, whole = asked[""], asked.get("sensitivity"), asked.get("integer", False)
-    if kind == "noise-allocation":
-        each = asked["sensitivities"]
-        return Protected(len(each), bounds(asked["bounds"] or {"each": each}) | SIGNED)
+def changes_of(design: Json) -> tuple[int, Json]:
+    """Return how many numbers noise is for, and their bounds or the list of their changes."""
+    kind, changes = design[""], design.get("changes") or design.get("sensitivity")
+    if isinstance(changes, list):
+        return len(changes[0]), changes
     if kind == "correlated-gaussian":
-        changes = asked["changes"]
-        if isinstance(changes, list):
-            return Protected(len(changes[0]), changes)
-        if changes[""] == "count-changes":
-            return Protected(changes["size"], bounds({**changes, "linf": changes["most"]}))
-    if kind not in ("numeric-query", "calibration", "knorm", "optimal-noise"):
-        return Protected(0, {})
-    if kind == "calibration":
-        noise, changes = asked["noise"], bounds(changes) | SIGNED
-        whole = (noise["name"] if isinstance(noise, dict) else noise) in (*reading.DISCRETE, "dlaplace")
+        return changes["size"], bounds({**changes, "linf": changes["most"]})
+    if kind == "knorm":
+        return design["dimension"], bounds(changes)
+    if kind == "noise-allocation":
+        each = design["sensitivities"]
+        return len(each), bounds(design["bounds"] or {"each": each}) | ANY_SIGNS
     if kind == "optimal-noise":
-        changes = {"linf": changes, "l0": asked["l0"]}
-    rounds, rate = asked.get("rounds", 1), asked.get("sampling_rate", 1.0)
-    return Protected(asked["dimension"], bounds(changes), rounds, rate, whole)
+        changes = {"linf": changes, "l0": design["l0"]}
+    return design["dimension"], bounds(changes) | ANY_SIGNS
 
 
-def protects(design: Json, question: Json, account: Account) -> bool:
-    """Whether noise protects every change that a question about numbers allows."""
-    held, asked = protected(design), protected(question)
-    if held.dimension != asked.dimension or held.rounds < asked.rounds:
+def same_changes(design: Json, question: Json) -> bool:
+    """Whether noise is for the very changes of a question: the same bounds bind, or the list is that of the corners, up to sign."""
+    dimension, asked = question["dimension"], bounds(question["sensitivity"])
+    size, held = changes_of(design)
+    if size != dimension:
         return False
-    return held.rate >= asked.rate and held.whole <= asked.whole and within(asked, held, account)
-
-
-def within(one: Protected, other: Protected, account: Account) -> bool:
-    """Whether every change within the first bounds is within the second, or in their list."""
-    sizes, l1, l2 = calibration.bounds_of(one.changes, one.dimension)
-    count = sum(n for _, n in sizes)
-    each, limits = calibration.widths(one.changes, one.dimension), other.changes
-    if not isinstance(limits, dict):
-        return listed(limits, each, one.changes, account)
-    if not limits["signed"] and one.changes["signed"] and count > 1:
-        return False
-    account.charge(10 * len(each), 3000)
-    kept = all(
-        limits[name] is None or calibration.beyond_changes(norm, sizes, l1, l2, Fraction(limits[name])) >= 0
-        for name, norm in (("linf", math.inf), ("l1", 1), ("l2", 2))
+    charge(30 * size, 3000)
+    if isinstance(held, list):
+        each = calibration.widths(asked, dimension)
+        known = {tuple(sign * x for x in v) for v in held for sign in (1, -1)}
+        alike = len(known) == 2 * box(each, asked)[2]
+        return alike and all(corner in known for corner in corners(each, asked))
+    found = binding(held, dimension)
+    return found == binding(asked, dimension) and (
+        found[-1] == 1 or held["signed"] in (asked["signed"], None)
     )
-    kept = kept and (limits["l0"] is None or count <= limits["l0"])
-    return kept and all(a <= b for a, b in zip(each, calibration.widths(limits, one.dimension), strict=True))
 
 
-def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
-    """Whether a list holds all corners of a box, up to sign; in a corner, as many coordinates change as are asked."""
-    number = box(each, asked)[-1]
-    if number > len(vectors):
+def binding(changes: Json, dimension: int) -> tuple[Json, ...]:
+    """Return the bounds of changes, each as far as a change reaches it, and how many numbers change."""
+    sizes, l1, l2 = calibration.bounds_of(changes, dimension)
+    longest = calibration.filled(sizes, l1)
+    square = longest if l2 is None else min(longest, l2**2)
+    reached = calibration.reached(1, sizes, l1, l2)
+    return calibration.widths(changes, dimension), reached, square, sum(n for _, n in sizes)
+
+
+def answers_numbers(design: Json, law: Json, question: Json) -> bool:
+    """Whether noise is made for the numbers of a question, its changes, rounds, sample and loss; on the integers for whole numbers only."""
+    often = (design.get("rounds", 1), design.get("sampling_rate", 1.0))
+    if design[""] not in NOISE or often != (question["rounds"], question["sampling_rate"]):
         return False
-    account.charge(10 * len(vectors) * len(each))
-    known = both_signs(vectors)
-    return all(corner in known for corner in corners(each, asked))
-
-
-def both_signs(vectors: Json) -> set[tuple[Json, ...]]:
-    return {tuple(sign * x for x in v) for v in vectors for sign in (1, -1)}
-
-
-def alike(design: Json, question: Json) -> bool:
-    """Whether a design minimises the loss of a question: of a report the mean under its prior, of a choice by its counts or, of both, by scores of any size."""
-    if question[""] == "choice-question":
-        counts = design["largest"] is None or design["objective"] == question["objective"]
-        return counts and bool(design["largest"] == question["largest"])
-    if question[""] == "local-report":
-        mean = design.get("objective", "mean") == "mean"
-        return mean and bool((design["prior"], design["loss"]) == (question["prior"], question["loss"]))
-    return bool(design.get("loss") == question["loss"])
-
-
-def of_question(one: Json, question: Json, account: Account) -> bool:
-    """Whether a result that answers a question protects nothing else, and has its loss and prior."""
-    design = one["design"]
-    if question[""] != "numeric-query":
-        ranged = question[""] != "local-report" or design["input_range"] == question["input_range"]
-        return question[""] == "choice-question" or (ranged and alike(design, question))
-    held, asked = protected(design), protected(question)
-    if (held.rounds, held.rate) != (asked.rounds, asked.rate):
-        return False
-    minimised = design[""] == "noise-allocation" or design.get("loss") in (None, question["loss"], "total")
+    minimised = design[""] == "noise-allocation" or design.get("loss") in (question["loss"], "total")
     stated = design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]
-    if not minimised or stated != asked.changes["neighbours"]:
-        return False
-    if isinstance(held.changes, dict):
-        return within(held, asked, account)
-    each = calibration.widths(asked.changes, asked.dimension)
-    return len(both_signs(held.changes)) == 2 * box(each, asked.changes)[2]
+    near = stated == bounds(question["sensitivity"])["neighbours"]
+    fits = minimised and near and is_whole(design) <= question["integer"]
+    return fits and same_changes(design, question)
 
 
-def reports(one: Json, question: Json) -> bool:
-    """Whether a result is a quantizer of all inputs of a question, with no more outputs than its bits tell apart."""
-    design, law, ends = one["design"], one["mechanism"], question["input_range"]
-    if design[""] not in (*QUANTIZERS, "biased-selection") or ends is None or design.get("max_bias"):
+def is_whole(design: Json) -> bool:
+    """Whether a design asks for noise on the integers."""
+    noise = design.get("noise")
+    family = noise["name"] if isinstance(noise, dict) else noise
+    return bool(design.get("integer", False)) or family in (*reading.DISCRETE, "dlaplace")
+
+
+def answers_reports(design: Json, law: Json, question: Json) -> bool:
+    """Whether a result is an unbiased quantizer of the range, prior and loss of a question, with no more outputs than its bits tell apart."""
+    loss = question["prior"], question["loss"]
+    if design[""] not in (*QUANTIZERS, "biased-selection") or design.get("max_bias"):
         return False
-    biased = law[""] == "biased-quantizer"
-    bins = law["selection"]["bins"] if biased else law["bins"]
-    start, *_, stop = law["input_range"] if biased else law["knots"]
-    return bool(start <= ends[0] and ends[1] <= stop and len(bins) <= 2 ** question["bits"])
+    bins = law["selection"]["bins"] if law[""] == "biased-quantizer" else law["bins"]
+    mean = design.get("objective", "mean") == "mean" and design["input_range"] == question["input_range"]
+    return mean and (design["prior"], design["loss"]) == loss and len(bins) <= 2 ** question["bits"]
 
 
 def shares(prior: Json, size: int) -> list[float]:
@@ -186,20 +138,30 @@ def shares(prior: Json, size: int) -> list[float]:
     return [w / math.fsum(weights) for w in weights]
 
 
-def between_points(design: Json, question: Json) -> bool:
-    """Whether a channel is on the space of a question, for its prior."""
+def answers_points(design: Json, law: Json, question: Json) -> bool:
+    """Whether a channel is on the space of a question, for its prior and loss."""
     if design[""] != "metric-channel" or repr(design["space"]) != repr(question["space"]):
         return False
     size = math.prod(design["space"]["shape"])
     own, asked = (shares(given["prior"], size) for given in (design, question))
-    return len(own) == len(asked) and all(abs(p - q) <= 1e-12 for p, q in zip(own, asked))
+    alike = len(own) == len(asked) and all(abs(p - q) <= 1e-12 for p, q in zip(own, asked))
+    return alike and bool(design["loss"] == question["loss"])
 
 
-def chooses(design: Json, question: Json) -> bool:
-    """Whether a design chooses among the candidates of a question, for its neighbours."""
-    if design[""] != "private-choice" or not (design["largest"] is None or alike(design, question)):
+def answers_choices(design: Json, law: Json, question: Json) -> bool:
+    """Whether a design chooses among the candidates of a question, for its neighbours: by scores of any size, or by its counts."""
+    if design[""] != "private-choice":
         return False
-    return all(design[key] == question[key] for key in ("candidates", "neighbours", "spread"))
+    counts = () if design["largest"] is None else ("largest", "objective")
+    return all(design[name] == question[name] for name in ("candidates", "neighbours", "spread", *counts))
+
+
+ANSWERS: dict[str, Callable[[Json, Json, Json], bool]] = {
+    "numeric-query": answers_numbers,
+    "local-report": answers_reports,
+    "metric-report": answers_points,
+    "choice-question": answers_choices,
+}
 
 
 def privacy_of(design: Json) -> Json:
@@ -208,34 +170,14 @@ def privacy_of(design: Json) -> Json:
     return {"": "metric-dp", "epsilon": design.get("alpha"), "metric": "absolute"}
 
 
-def same_question(design: Json, question: Json) -> str | None:
-    """The mechanisms that a design's lower bound speaks of, where its question is the comparison's own; None elsewhere."""
-    if not alike(design, question):
-        return None
-    if question[""] == "choice-question":
-        top = question["largest"]
-        return None if top is None else f"no choice by counts of 0 to {top} does better"
-    if question[""] == "metric-report":
-        return "no channel between the points does better"
-    held, asked = protected(design), protected(question)
-    if asked.rate != 1:
-        return None
-    if design[""] == "knorm":
-        return REAL if not asked.whole and held == asked else None
-    ((largest, _), *_), *_ = calibration.bounds_of(asked.changes, asked.dimension)
-    once = (held.dimension, asked.dimension, asked.rounds) == (1, 1, 1) and held.whole == asked.whole
-    if design[""] != "optimal-noise" or not once or Fraction(design["sensitivity"]) != largest:
-        return None
-    # noise that is not whole may answer whole numbers: the bound of whole noise is one of all where the loss is linear between them
-    return (WHOLE if question["loss"] == "absolute" else None) if question["integer"] else REAL
-
-
 def uncovered(question: Json) -> str:
     """What a comparison is of, where it is not covered; "" elsewhere."""
     if question[""] == "numeric-query":
         if isinstance(question["sensitivity"], list):
             return "for listed changes"
-        replaced = question["sampling_rate"] < 1 and protected(question).changes["neighbours"] == "replace"
+        replaced = (
+            question["sampling_rate"] < 1 and bounds(question["sensitivity"])["neighbours"] == "replace"
+        )
         return "of samples of records of which one is replaced" if replaced else ""
     if question[""] == "local-report":
         return "of means of clients" if question["clients"] else ""
@@ -244,78 +186,82 @@ def uncovered(question: Json) -> str:
 
 
 def comparison(held: Json, account: Account, check: Check) -> None:
-    """Check results for one question at one privacy; the other cells of the table are claimed."""
+    """Check results for one question at one privacy, their ranking, and the least error; the other cells of the table are claimed."""
     results, question = dict(held["results"]), held["question"]
     if of := uncovered(question):
         raise NotCovered(f"comparisons {of}")
     each(results.items(), account, check)
-    designs = {name: one["design"] for name, one in results.items()}
-    same = all(privacy_of(design) == held["privacy"] for design in designs.values())
+    same = all(privacy_of(one["design"]) == held["privacy"] for one in results.values())
     account.agrees("every result is at the privacy stated", same)
     table = {name: values for name, _, values in held["table"]}
-    ranked = zip(table["mechanism"], table["error"])
-    errors = {name: error for name, error in ranked if isinstance(error, float) and error == error}
-    account.agrees("every mechanism that the table ranks has a result", sorted(errors) == sorted(results))
-    answers = {
-        "numeric-query": lambda one: protects(one["design"], question, account),
-        "local-report": lambda one: reports(one, question),
-        "metric-report": lambda one: between_points(one["design"], question),
-        "choice-question": lambda one: chooses(one["design"], question),
-    }[question[""]]
-    account.agrees("every result answers the question", all(map(answers, results.values())))
+    ranked = zip(table["mechanism"], table["error"], table["assumes"])
+    shown = {
+        name: (error, said) for name, error, said in ranked if isinstance(error, float) and error == error
+    }
+    account.agrees("every mechanism that the table ranks has a result", sorted(shown) == sorted(results))
     if not all(holds for *_, holds in account.rows):
         return
     # where whole numbers are asked for, whole answers come first
     whole = bool(question.get("integer"))
-    order = [(whole > protected(designs[name]).whole, error) for name, error in errors.items()]
+    order = [(whole > is_whole(results[name]["design"]), error) for name, (error, _) in shown.items()]
     account.agrees("the table begins with the least error", order == sorted(order))
-    of_loss = all(shown(one, question, errors[name]) for name, one in results.items())
+    answers = ANSWERS[question[""]]
+    own = {name: one for name, one in results.items() if answers(one["design"], one["mechanism"], question)}
+    marked = {name for name, (_, said) in shown.items() if OTHER in str(said)}
     account.agrees(
-        "an error of the question's loss is the value of a result for this loss, and no other", of_loss
+        "every result answers the question, or is marked as made for another", {*own} | marked == {*shown}
     )
-    said = dict(zip(table["mechanism"], table["assumes"]))
-    marked = ((OTHER in str(said[name])) != of_question(results[name], question, account) for name in results)
-    account.agrees("results for another question are marked", all(marked))
+    near = all(
+        abs(shown[name][0] - one["value"]) <= CLOSE * abs(one["value"])
+        for name, one in own.items()
+        if alike(one, question)
+    )
+    account.agrees("an error of the question's loss is the value of its result", near)
     account.claimed("the other cells of the table follow from the results")
-    least(held, results, account)
+    least(held, [one for name, one in own.items() if name not in marked], account)
 
 
-def shown(one: Json, question: Json, error: float) -> bool:
-    """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
-    design, value = one["design"], one["value"]
-    close: bool = abs(error - value) <= CLOSE * abs(value)
-    if question[""] == "numeric-query" and design[""] not in ("calibration", "knorm", "optimal-noise"):
-        return True
-    if question[""] in ("choice-question", "local-report"):
-        return close or not alike(design, question)
-    return close == alike(design, question)
+def alike(one: Json, question: Json) -> bool:
+    """Whether the value of a result that answers a question is an error of the question's loss."""
+    if question[""] == "numeric-query":
+        return one["design"][""] in ("calibration", "knorm", "optimal-noise")
+    return question[""] != "choice-question" or bool(one["design"]["largest"] == question["largest"])
 
 
-def least(held: Json, results: dict[str, Json], account: Account) -> None:
-    """Check that the least error is a lower bound of the mechanisms named."""
+def least(held: Json, own: list[Json], account: Account) -> None:
+    """Check that the least error is a lower bound of the mechanisms named, of a result that answers the question."""
     stated, name, question = held["least"], held["least_name"], held["question"]
     if stated is None:
         account.agrees("no least error is named", name == "")
     elif question[""] == "local-report":
-        costs = [one["value"] for one in results.values() if of_question(one, question, account)]
-        most = min(costs, default=math.inf) * (1 + CLOSE)
+        most = min((one["value"] for one in own), default=math.inf) * (1 + CLOSE)
         account.claimed(f"{name}: the least error is {stated!r}", 0 < stated <= most, most - stated)
     else:
         bounds = [
-            (one["lower_bound"], same_question(one["design"], question))
-            for one in results.values()
-            if one["bound_class"] == reading.EVERY and of_question(one, question, account)
+            one["lower_bound"]
+            for one in own
+            if one["bound_class"] == reading.EVERY
+            and alike(one, question)
+            and is_whole(one["design"]) == question.get("integer", False)
         ]
+        noun = {
+            "metric-report": "channel between the points",
+            "choice-question": f"choice by counts of 0 to {question.get('largest')}",
+        }
+        # noise that is not whole may answer whole numbers: the bound of whole noise is one of all where the loss is linear between them
+        kind = "whole-number noise" if question.get("integer") and question["loss"] == "absolute" else ""
+        kind = kind if question.get("integer") else "noise for a real-valued query"
+        fits = name == f"no {noun.get(question[''], f'additive {kind}')} does better"
         account.agrees(
             "the least error is the lower bound of a result for this very question, by the name of its class",
-            (stated, name) in bounds,
+            fits and stated in bounds,
         )
 
 
 def each(results: Iterable[tuple[str, Json]], account: Account, check: Check) -> None:
     """Check every result, and name it in each claim."""
     for name, one in results:
-        own = account.part()
+        own = Account()
         refuse(not isinstance(one, dict) or one[""] != "result", f"{name}: no result")
         try:
             check(one, own)
@@ -328,17 +274,15 @@ def each(results: Iterable[tuple[str, Json]], account: Account, check: Check) ->
 
 def frontier(held: Json, account: Account, check: Check) -> None:
     """Check results of one design of which one number varies."""
-    table, over = {name: values for name, _, values in held["table"]}, held["over"]
-    rows = list(zip(table[over], table["value"], table["lower_bound"], held["results"], strict=True))
+    table, over, results = {name: values for name, _, values in held["table"]}, held["over"], held["results"]
+    rows = list(zip(table[over], table["value"], table["lower_bound"], results, strict=True))
     points = [(x, one) for x, *_, one in rows if one is not None]
     each(((f"{over} = {x:.12g}", one) for x, one in points), account, check)
-    shown = all(
-        value != value
-        if one is None
-        else value == one["value"]
-        and (bound != bound if one["lower_bound"] is None else bound == one["lower_bound"])
-        for _, value, bound, one in rows
-    )
+    stated = [
+        [math.nan if one is None or one[name] is None else one[name] for one in results]
+        for name in ("value", "lower_bound")
+    ]
+    shown = repr(stated) == repr([table["value"], table["lower_bound"]])
     account.agrees("the table shows value and lower bound of every result, and no other value", shown)
     account.claimed("the other columns of the table follow from the results")
     if held["design"] is None:
@@ -387,32 +331,13 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
 }
 UNCOVERED = {"biased-selection": "biased selections", "user-histogram": "histograms of users"}
 """Kinds of designs without a check, and what they are of."""
-TABLES = "channel", "table-mechanism", "choice-table"
-PROOFS: dict[str, tuple[str, tuple[str, ...]]] = {
-    **dict.fromkeys((*QUANTIZERS, "selection-problem"), ("quantizer-proof", ("quantizer-dual-bound",))),
-    "metric-quantizer": ("quantizer-proof", ("rows-bound", "closed-bound")),
-    "lattice-problem": ("table-proof", ("rows-bound",)),
-    "local-workload": ("law-proof", ("linear-bound", "closed-bound")),
-    "optimal-noise": ("law-proof", ("rows-bound", "staircase-dual", "subset-bound")),
-    "covariance-problem": ("law-proof", ("covariance-bound",)),
-    **dict.fromkeys(("noise-allocation", "scales-problem"), ("allocation-proof", ())),
-}
-"""The proof of a design's law, and those that its lower bound may have; elsewhere one by the design's theorem."""
-GIVEN = {
-    **{(kind, "law-proof"): "delta-interval" for kind in ("calibration", "joint-calibration", "plan")},
-    ("covariance-problem", "law-proof"): "list",
-    ("correlated-gaussian", "closed-bound"): "list",
-    ("calibration", "closed-bound"): "float",
-    ("optimal-noise", "rows-bound"): "list",
-    ("metric-quantizer", "rows-bound"): "listed-inputs",
-}
-"""What a proof by the design's theorem holds besides question and law: nothing for other designs."""
 
 
 def verify(text: str, seconds: float = 5.0) -> Account:
     """Return the account of a file; raise NotCovered, or Refused for what cannot be a result. Work is limited to so many seconds, and one more a megabyte."""
-    account = Account(len(text), seconds)
+    account = Account()
     held: Json = None
+    Work.left = OPERATIONS * (seconds + len(text) / 1e6)
     try:
         with localcontext(prec=PLACES):
             held = reading.read(text)
@@ -437,6 +362,8 @@ def verify(text: str, seconds: float = 5.0) -> Account:
             raise error.at(place, "near") from None
         said = f"malformed near {place}: no sense is made of it, or of what it is compared with"
         raise Refused(said, placed=True) from None
+    finally:
+        Work.left = math.inf
     return account
 
 
@@ -451,14 +378,8 @@ def evidence(held: Json, account: Account) -> None:
     kind = held["design"][""]
     if kind not in CHECKS:
         raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
-    refuse(not isinstance(held["proofs"], list), "proofs that are no list")
     complete = are_complete(held)
     account.agrees("one proof is there of the law, one of the lower bound if one is stated", complete)
-    for proof in held["proofs"]:
-        given = proof.get("given")
-        sort = given[""] if isinstance(given, dict) else type(given).__name__
-        if sort != GIVEN.get((kind, proof[""]), "NoneType"):
-            raise Refused("a proof with other numbers than its design's theorem needs")
     if complete:
         CHECKS[kind](held, account)
     neighbours(held["design"], account)
@@ -468,18 +389,12 @@ def evidence(held: Json, account: Account) -> None:
 
 
 def are_complete(held: Json) -> bool:
-    """Whether each claim has one proof, of a kind that the design has, and no other proof is there. A bound may lack one if its loss is a function."""
-    kind, found = held["design"][""], [proof[""] for proof in held["proofs"]]
-    law, allowed = PROOFS.get(kind, ("law-proof", ("closed-bound",)))
-    if held["mechanism"][""] in TABLES:
-        law, allowed = "table-proof", ("rows-bound",)
-    if law == "allocation-proof" and found == ["law-proof"]:
-        return held["lower_bound"] is None
-    loss, stated = held["design"].get("loss"), held["lower_bound"] is not None
+    """Whether the law has one proof, and a stated lower bound another: none where the loss is a function, the same where scales are sought."""
+    design, kinds = held["design"], {proof[""] for proof in held["proofs"]}
+    bound = held["lower_bound"] is not None and design[""] not in ("noise-allocation", "scales-problem")
+    loss = design.get("loss")
     unknown = isinstance(loss, dict) and loss["function"] is not None
-    others = [name for name in found if name != law]
-    enough = len(others) == (stated and bool(allowed)) or (unknown and not others)
-    return enough and len({*found}) == len(found) and law in found and {*others} <= {*allowed}
+    return len(held["proofs"]) == len(kinds) in (1 + bound, 1 + bound - unknown)
 
 
 def neighbours(said: Json, account: Account) -> None:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier import composition
+from mechdesign.verifier import arithmetic, composition
 from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.calibration import Term, delta_on
 from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS, discrete_gaussian, mills
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
-from mechdesign.verifier.reading import Account, Refused, TooLarge, read
+from mechdesign.verifier.reading import Refused, TooLarge, read
 from mechdesign.verifier.verify import verify
 from tests.programs import refused
 
@@ -39,7 +39,7 @@ def found(result: md.Result) -> list[float]:
         term = Term(law["name"], shapes, [(shift, design["dimension"])], design["rounds"], rate)
         asked = [Decimal(design["privacy"][name]) for name in ("epsilon", "delta")]
         grids = [points for points in POINTS if points <= DECISIVE]
-        return [float(delta_on([term], *asked, Account(10**9), points)) for points in grids]
+        return [float(delta_on([term], *asked, points)) for points in grids]
 
 
 @pytest.mark.parametrize("sigma", ["0.3", "17.5", pytest.param("9000.5", marks=pytest.mark.slow)])
@@ -150,7 +150,7 @@ def test_one_sampled_round_is_the_worse_of_both_directions(rate: str, epsilon: s
         context.prec = PLACES
         q, growth = Decimal(rate), Decimal(epsilon).exp()
         term = Term("dlaplace", (Decimal(2).ln(),), [(Decimal(2), 1)], 1, q)
-        found = delta_on([term], Decimal(epsilon), Decimal("1e-9"), Account(), POINTS[0])
+        found = delta_on([term], Decimal(epsilon), Decimal("1e-9"), POINTS[0])
         p = {k: Decimal(2) ** -abs(k) / 3 for k in range(-150, 151)}
         pairs = [(p[k], p[k + 2]) for k in range(-150, 149)]
         removed = sum(max(q * a + (1 - q) * b - growth * b, Decimal(0)) for a, b in pairs)
@@ -193,7 +193,7 @@ def test_the_largest_change_is_that_of_all_corners(seed: int) -> None:
         for corner in corners
         if sum(map(abs, corner)) <= most
     )
-    assert largest_change(gram, Changed(most, signed), Account(10**6)) == best
+    assert largest_change(gram, Changed(most, signed)) == best
 
 
 @settings(max_examples=60, deadline=None)
@@ -209,7 +209,7 @@ def test_where_coefficients_fall_the_first_pattern_is_the_worst(seed: int) -> No
     gram = [[sum(row[i] * row[j] for row in matrix) for j in range(size)] for i in range(size)]
     assert falling(matrix)
     first = sum(sum(row[: most * apart : apart]) ** 2 for row in matrix)
-    assert first == largest_change(gram, asked, Account(10**7))
+    assert first == largest_change(gram, asked)
     if size > 1:
         matrix[1] = [falls[0] + 1, falls[0], *matrix[1][2:]]
         assert not falling(matrix)
@@ -269,7 +269,7 @@ def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
     with localcontext() as context:
         context.prec = PLACES
         terms = [Term("laplace", (), [(Decimal(ratio), 1)]) for ratio in (one, other)]
-        found = delta_on(terms, Decimal(epsilon), Decimal(str(exact)), Account(), DECISIVE)
+        found = delta_on(terms, Decimal(epsilon), Decimal(str(exact)), DECISIVE)
     assert exact <= mpmath.mpf(str(found)) <= exact * (1 + 1e-5)
 
 
@@ -283,20 +283,20 @@ def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
     [("0.000999", 5.0, True), ("0.000999", 0.1, None), ("0.001", 5.0, None), ("0.00102", 5.0, False)],
 )
 def test_finer_grids_decide_or_it_is_said_that_none_did(
-    limit: str, seconds: float, holds: bool | None
+    limit: str, seconds: float, holds: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Honest sampled calibrations did not hold: coarse grids told too large a limit, and no time was left for finer ones."""
-    account = Account(0, seconds)
+    monkeypatch.setattr(arithmetic.Work, "left", seconds * arithmetic.OPERATIONS)
 
     def consumed(points: int) -> Decimal:
-        account.charge(points)
+        arithmetic.charge(points)
         return Decimal(limit) + Decimal("0.0026") * (Decimal(1024) / points) ** Decimal("1.5")
 
     if holds is None:
         with pytest.raises(TooLarge, match="too large to check"):
-            composition.refined(consumed, Decimal("0.001"), account)
+            composition.refined(consumed, Decimal("0.001"))
     else:
-        assert (composition.refined(consumed, Decimal("0.001"), account) <= Decimal("0.001")) is holds
+        assert (composition.refined(consumed, Decimal("0.001")) <= Decimal("0.001")) is holds
 
 
 def test_honest_sampled_noise_holds_by_default() -> None:

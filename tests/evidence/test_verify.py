@@ -31,7 +31,6 @@ from mechdesign.evidence.serialize import KINDS, dumps, encode, loads
 from mechdesign.quantizers.proofs import QuantizerProof
 from mechdesign.verifier import archive, arithmetic, verify
 from mechdesign.verifier.knorm import Planes
-from mechdesign.verifier.reading import Account
 
 
 def outcome(text: str) -> str:
@@ -291,7 +290,7 @@ def test_the_largest_norm_by_planes_is_that_of_fractions_in_every_unit(unit: Fra
     rows += [[x + rng.randint(-1, 1) for x in row] for row in rows]
     points = [[unit * Fraction(rng.gauss(0, 1)) for _ in range(4)] for _ in range(20)]
     largest = max(abs(sum(a * x for a, x in zip(row, point))) for row in rows for point in points)
-    assert Planes({"planes": rows}, Account()).most(points) == largest / 2**24
+    assert Planes({"planes": rows}).most(points) == largest / 2**24
 
 
 def test_an_interrupt_is_answered_in_one_line(tmp_path: Path) -> None:

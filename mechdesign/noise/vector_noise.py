@@ -7,9 +7,9 @@ The exact composition of all coordinates' losses bounds δ. Noise of P3 and P4 (
 **One cell law on every coordinate**: with :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells,
 a shift by :math:`(k + \theta)\beta` has :math:`(1-\theta) D_k + \theta D_{k+1}`: the pair of laws is that of k or of
 k + 1 cells, by a coin that may be seen. K shifted coordinates are therefore a mixture of products over whole cells, and
-whatever dominates every :math:`D_k`, k ≤ n, dominates in each factor. :math:`h = \max_k D_k` does: a convex function of
-α and so itself the curve of a pair of laws; the chords of its values on a grid, computed with their rounding errors
-added, lie above it.
+whatever dominates every :math:`D_k`, k ≤ n, dominates in each factor. :math:`D_n` does, by itself for all laws that the
+search of `OptimalNoise` finds, else with the largest :math:`D_k - D_n` as a further infinite loss; both are piecewise
+linear, so that the points where they bend decide.
 
 Tails are followed until their masses underflow; the mass beyond counts as infinite loss.
 """
@@ -490,66 +490,35 @@ def _moved(law: CellNoise, k: int) -> tuple[Array, Array, float]:
     return p[seen], q[seen], float(p[q == 0].sum()) + beyond
 
 
-def _curve(law: CellNoise, k: int, levels: Array) -> tuple[Array, float]:
-    """Return D_k at e^levels, rounded up, and its limit: the mass without partner."""
-    a, b, infinite = _moved(law, k)
-    ratio = np.log(a) - np.log(b)
-    order = np.argsort(ratio)
+def _curve(a: Array, b: Array, odds: Array) -> Array:
+    """Return the sum of [a − odds b]₊ at every odds."""
+    order = np.argsort(a / b)
     above, below = (np.append(np.cumsum(x[order][::-1])[::-1], 0.0) for x in (a, b))
-    i = np.searchsorted(ratio[order], levels, side="right")
-    # cells within rounding of the level may be on either side of it; the slack covers what they add
-    slack = (2e-16 * len(a) + 1e-15) * (above[i] + np.exp(levels) * below[i])
-    value = np.maximum(above[i] - np.exp(levels) * below[i], 0.0) + slack + infinite
-    return value * (1 + 1e-15), infinite
+    i = np.searchsorted((a / b)[order], odds, side="right")
+    return np.asarray(np.maximum(above[i] - odds * below[i], 0.0))
 
 
 @lru_cache(maxsize=32)
 def dominating_loss(law: CellNoise) -> AtomicLoss:
-    """Return a privacy loss that dominates that of every shift of one coordinate up to n cells: the chords of max_k D_k.
+    """Return a privacy loss that dominates that of every shift of one coordinate up to n cells: that of n cells, with what others lose more as an infinite loss.
 
-    Masses are rounded upwards: they may sum to slightly more than one.
+    Curves are compared where one of them bends; rounding is added.
     """
-    shifts, ratios, top = range(1, law.cells_per_shift + 1), np.zeros(1), 1e-3
-    for k in shifts:
-        a, b, _ = _moved(law, k)
-        ratios = np.log(a) - np.log(b)
-        top = max(top, np.abs(ratios).max(initial=0.0))
-    top = top * (1 + 1e-12) + 1e-12
-    levels = np.union1d(np.linspace(-top, top, 4096), ratios)
-    # of points so close that rounding hides the difference of slopes only the upper is kept
-    levels = levels[np.append(np.diff(levels) > 1e-7 * top, True)]
-    curves = [_curve(law, k, levels) for k in shifts]
-    height = np.max([value for value, _ in curves], axis=0)
-    height[-1] = infinite = max(height[-1], *(lost for _, lost in curves))
-    hull = _lower_hull(np.exp(levels), height)
-    levels, kept = levels[hull], height[hull]
-    alpha = np.exp(levels)
-    slope = np.concatenate([[(1 - kept[0]) / alpha[0]], -np.diff(kept) / np.diff(alpha), [0.0]])
-    mass = alpha * np.maximum(-np.diff(slope), 0.0)
-    # the atoms' curve must be no less than the curve: inflate by what rounding took away
-    tail_p, tail_q = (np.append(np.cumsum(m[::-1])[::-1], 0.0)[1:] for m in (mass, mass / alpha))
-    reached = infinite + np.maximum(tail_p - alpha * tail_q, 0.0) * (1 - 1e-15 * len(alpha))
-    factor = max(1.0, float(np.max(kept / np.maximum(reached, 1e-300)))) * (1 + 1e-14)
-    return AtomicLoss(levels, mass * factor, min(infinite * factor + float(law.spike / law.total), 1.0))
-
-
-def _lower_hull(x: Array, y: Array) -> Indices:
-    """Return the indices of the lower convex hull of points with increasing x."""
-    hull: list[int] = []
-    for i in range(len(x)):
-        while len(hull) > 1:
-            a, b = hull[-2], hull[-1]
-            if (y[b] - y[a]) * (x[i] - x[b]) <= (y[i] - y[b]) * (x[b] - x[a]):
-                break
-            hull.pop()
-        hull.append(i)
-    return np.array(hull)
+    n = law.cells_per_shift
+    a, b, lost = _moved(law, n)
+    more = 0.0
+    for k in range(1, n):
+        mine, its, gone = _moved(law, k)
+        odds = np.concatenate([[0.0], a / b, mine / its])
+        more = max(more, float((_curve(mine, its, odds) + gone - _curve(a, b, odds) - lost).max()))
+    infinite = lost + more + float(law.spike / law.total) + 2e-16 * len(a) + 1e-15
+    return AtomicLoss(np.log(a) - np.log(b), a * (1 + 1e-14), min(infinite, 1.0))
 
 
 def _composed(loss: AtomicLoss, count: int, epsilon: float, *, pessimistic: bool) -> float:
     """Return δ(ε) of `count` coordinates from above or below, on a grid of at least 20,000 steps that contains the largest loss."""
-    if loss.infinity >= 1:
-        return 1.0
+    if loss.infinity >= 1 or not loss.values.size:
+        return 1.0 if pessimistic else loss.infinity
     spread, top = float(np.ptp(loss.values)), float(np.abs(loss.values).max())
     step = top / math.ceil(20_000 * top / (spread or top)) if top else 1.0
     grid = discretise_atoms(loss, step, pessimistic=pessimistic)
@@ -559,18 +528,16 @@ def _composed(loss: AtomicLoss, count: int, epsilon: float, *, pessimistic: bool
 def many_interval(law: CellNoise, count: int, epsilon: float) -> DeltaInterval:
     """Enclose δ(ε) of `count` coordinates with noise of this law, over all shifts up to n cells in each.
 
-    The lower end is that of all coordinates shifted by n cells.
+    The lower end is that of all coordinates shifted by n cells, the upper end at most that of basic composition.
     """
     if count == 1:
         sums = law.hockey_stick(epsilon)
         return DeltaInterval(round_down(sums[law.cells_per_shift]), round_up(max(sums.values())), PROVED)
-    # Each coordinate of a pure law consumes nothing within its share of ε.
-    if law.decay and law.exact_delta(Fraction(epsilon) / count) == 0:
+    basic = min(round_up(count * law.exact_delta(min(Fraction(epsilon) / count, Fraction(1000)))), 1.0)
+    if not basic:
         return DeltaInterval(0.0, 0.0, PROVED)
-    upper = _composed(dominating_loss(law), count, epsilon, pessimistic=True)
+    upper = min(basic, _composed(dominating_loss(law), count, epsilon, pessimistic=True))
     a, b, lost = _moved(law, law.cells_per_shift)
     infinite = max(lost - law.extended[1], 0.0) * (1 - 1e-12) if not law.decay else 0.0
-    if not a.size:
-        return DeltaInterval(min(-math.expm1(count * math.log1p(-min(infinite, 1 - 1e-16))), upper), upper)
     lower = _composed(AtomicLoss(np.log(a) - np.log(b), a, infinite), count, epsilon, pessimistic=False)
     return DeltaInterval(min(lower, upper), upper)

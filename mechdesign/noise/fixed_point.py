@@ -104,45 +104,6 @@ def _joined(first: Array, second: Array | None) -> Array:
     return first if second is None else np.concatenate([first, second])
 
 
-def balance(
-    vectors: Array, weights: Array, answers: Array | None = None, loads: Array | None = None
-) -> Balance | None:
-    """Return the balance of `weights` and `loads`; None if a direction has no weight, or where one is no number.
-
-    Parameters
-    ----------
-    vectors : ndarray, shape (k, r)
-    weights : ndarray, shape (k,)
-    answers : ndarray, shape (m, r), optional
-        A; the loss is the plain trace when not given.
-    loads : ndarray, shape (m,), optional
-    """
-    rank = vectors.shape[1]
-    if np.isnan(weights).any() or (loads is not None and np.isnan(loads).any()):
-        return None
-    weights, loads = _normed(weights, loads)
-    right = _root(vectors, weights, most=2 * rank)
-    left = None if answers is None or loads is None else _root(answers, loads, most=rank)
-    if len(right) < rank or (left is not None and len(left) < rank):
-        return None
-    core = right if left is None else right @ left.T
-    outer, singular, directions = np.linalg.svd(core, full_matrices=False)
-    if not (singular[-1] > 0 and np.isfinite(directions).all()):
-        return None
-    total, burden = singular.sum(), None
-    with np.errstate(over="ignore", invalid="ignore"):
-        whitening = directions / np.sqrt(singular)[:, None]
-        if left is not None:
-            whitening = whitening @ left
-        share = ((vectors @ whitening.T) ** 2).sum(axis=1) / total
-        if left is not None and answers is not None:
-            back = (outer / np.sqrt(singular)).T @ right
-            burden = ((answers @ back.T) ** 2).sum(axis=1) / total
-    if not np.isfinite(_joined(share, burden)).all():
-        return None
-    return Balance(weights, loads, singular, whitening, share, burden)
-
-
 def _normed(weights: Array, loads: Array | None) -> tuple[Array, Array | None]:
     return weights / weights.sum(), None if loads is None else loads / loads.sum()
 
@@ -266,9 +227,31 @@ class Dense:
         return np.concatenate([np.where(rows.any(axis=1), 0.0, -np.inf) for rows in parts])
 
     def balance(self, weights: Array, loads: Array | None) -> Balance | None:
-        """Return the balance of these weights; None if a direction has no weight."""
+        """Return the balance of these weights and loads; None if a direction has no weight, or where one is no number."""
         vectors, answers, _ = self.plain
-        return balance(vectors, weights, answers, loads)
+        rank = vectors.shape[1]
+        if np.isnan(weights).any() or (loads is not None and np.isnan(loads).any()):
+            return None
+        weights, loads = _normed(weights, loads)
+        right = _root(vectors, weights, most=2 * rank)
+        left = None if answers is None or loads is None else _root(answers, loads, most=rank)
+        if len(right) < rank or (left is not None and len(left) < rank):
+            return None
+        core = right if left is None else right @ left.T
+        outer, singular, directions = np.linalg.svd(core, full_matrices=False)
+        if not (singular[-1] > 0 and np.isfinite(directions).all()):
+            return None
+        total, burden = singular.sum(), None
+        with np.errstate(over="ignore", invalid="ignore"):
+            whitening = directions / np.sqrt(singular)[:, None]
+            if left is not None and answers is not None:
+                whitening = whitening @ left
+                back = (outer / np.sqrt(singular)).T @ right
+                burden = ((answers @ back.T) ** 2).sum(axis=1) / total
+            share = ((vectors @ whitening.T) ** 2).sum(axis=1) / total
+        if not np.isfinite(_joined(share, burden)).all():
+            return None
+        return Balance(weights, loads, singular, whitening, share, burden)
 
     def solved(self, gap: float, deadline: Deadline) -> Solved:
         # factorizations of this size gain little from more threads, and lose much on a busy machine
@@ -341,11 +324,9 @@ class Chain:
             diagonal, above = self._inverse(weights, loads)
             square, off_diagonal = diagonal**2, diagonal[:-1] * above
             square[1:] += above**2
-            if not (np.isfinite(square).all() and np.isfinite(off_diagonal).all()):
-                return None
             try:
                 values, vectors = linalg.eigh_tridiagonal(square, off_diagonal)
-            except np.linalg.LinAlgError:
+            except ValueError:  # not finite, or without convergence
                 return None
             if not values[0] > 0:
                 return None
@@ -464,15 +445,11 @@ def multiplied(programs: tuple[Program, ...], gap: float, deadline: Deadline) ->
     found = [program.solved(gap / len(programs), deadline) for program in programs]
     strategy = found[0].strategy
     for other in found[1:]:
-        sides = (side / _length(side) for side in (strategy, other.strategy))
+        sides = (side / np.linalg.norm(side, axis=0).max() for side in (strategy, other.strategy))
         strategy = np.asarray(np.kron(*sides), dtype=float)
     multipliers = tuple(part.multipliers[0] for part in found)
     bound = math.prod(part.lower_bound for part in found)
     return Solved(strategy, multipliers, bound, sum(part.steps for part in found))
-
-
-def _length(strategy: Array) -> float:
-    return math.sqrt(float((strategy**2).sum(axis=0).max()))
 
 
 def proved_bound(programs: tuple[Program, ...], multipliers: Multipliers) -> float:

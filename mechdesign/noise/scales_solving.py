@@ -269,10 +269,9 @@ def levelled(asked: DeclaredScales, groups: Array) -> Array:
 
 
 def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
-    """Return whether scales satisfy all budgets and rows, exactly; doubles decide first."""
+    """Return whether scales satisfy all budgets and rows, exactly."""
     scales = point[0][asked.member]
-    sides = asked.sides(scales) * np.where(asked.equal == 1, 0.0, 1.0)
-    if not np.isfinite(scales).all() or (sides > 1e-12 * asked.sizes(scales)).any():
+    if not np.isfinite(scales).all():
         return False
     exact = list(map(rational, scales.tolist()))
     prices = [None] * len(asked.privacy) if point[1] is None else point[1].tolist()
@@ -387,9 +386,6 @@ def allocate_several(
     worst, m = worst_mix(changes, order, weights), changes.exponent
     best, scales = against(worst.mix, weights, order, m, budget).optimum(), np.zeros(len(worst.mix))
     scales[worst.mix > 0] = best.scales / (1 - LESS)
-    # where the mix underflows, so does the loss: such a coordinate gets enough noise for its change to consume next to nothing
-    lost = (changes.sizes > 0) & (worst.mix < TINY)
-    scales = np.where(lost, changes.sizes * (1e12 / budget ** (1 / m)), scales)
     one, two, three = worst.prices
     prices = changes.prices(scales) or (one * budget, two * budget, three * budget)
     margin, consumed = 4e-16, changes.rounded(scales, prices)

@@ -295,7 +295,7 @@ class Semidefinite:
         """Use the frame in which the best covariance for weights XᵀX is near the identity: where rows move the optimum by orders of magnitude, solvers lose digits in that of the objective.
 
         Coefficients of vec Z and of further variables, and constants, are divided by their rows' sizes.
-        A further variable is scaled by the cost it is part of, else by the entries its rows compare it with: in another unit it could vanish in a solver's absolute tolerance.
+        A further variable is scaled by the entries its rows compare it with: in another unit it could vanish in a solver's absolute tolerance.
         """
         declared, n = self.declared, self.declared.n
         root = np.eye(n) if factor is None or len(factor) < n else factor
@@ -305,13 +305,12 @@ class Semidefinite:
         size = float(np.abs(x @ directions.T / stretch).max()) / math.sqrt(declared.budget)
         self.frame = frame = np.linalg.solve(root, directions.T * stretch) * size
         weights = np.einsum("ia,rij,jb->rab", frame, declared.weights, frame).reshape(-1, n**2)
-        further, paid = declared.matrix[:, n**2 :].toarray(), np.abs(declared.cost[n**2 :])
+        further = declared.matrix[:, n**2 :].toarray()
         self.unit = float(np.linalg.norm(frame.T @ declared.plain_weights @ frame)) or 1.0
         against = np.linalg.norm(weights, axis=1)
         held = against[:, None] / np.where(further, np.abs(further), np.inf)
         units = held.max(axis=0, initial=0.0)
-        units = np.where(units > 0, units, self.unit)
-        self.units = np.where(paid > 0, self.unit / np.where(paid > 0, paid, 1.0), units)
+        self.units = np.where(units > 0, units, self.unit)
         sizes = against + np.abs(further) @ self.units
         self.sizes = np.where(sizes > 0, sizes, 1.0)
         sides = weights, further * self.units, declared.offsets[:, None]

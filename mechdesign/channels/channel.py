@@ -31,10 +31,8 @@ For a grid of 64 items this takes .07 s and hardly changes the loss; the repair 
 
 .. math:: \alpha_0 = \max_{x \ne x'} \frac{1}{d(x, x')} \max_y \log \frac{C[x, y]}{C[x', y]} .
 
-Doubles find the maximum up to a few units in the last place, with a proved margin above it. The few quotients
-within reach of the maximum are then compared, as integers, with proved lower bounds of :math:`e^{ad}` for doubles
-a inside the margin: the least a that passes is returned. It is at least the true loss, and less than one unit in
-the last place above it (up to the 2⁻²⁴⁰ of the exponential's bound).
+Doubles find the maximum up to a few units in the last place, with a proved margin. The logarithms of the few quotients
+within reach of the maximum are then enclosed, and the largest loss is rounded up.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ import numpy.typing as npt
 from mechdesign import checks
 from mechdesign.checks import Checked, field, integer_weights, refuse, rounded_weights
 from mechdesign.errors import DataError, DesignError, SolverError
-from mechdesign.evidence.exact import exp_lower, safe_root
+from mechdesign.evidence.exact import exp_lower, log_above, round_up, safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
 from mechdesign.solvers.deadline import Deadline
@@ -520,29 +518,11 @@ def metric_loss(
     exact = integer_rows(matrix[asked]) if weights is None else [weights[x] for x in asked]
     rows = dict(zip(asked, exact))
     totals = {x: sum(row) for x, row in rows.items()}
-    products = [
-        (rows[x][y] * totals[other], rows[other][y] * totals[x], float(distances[x, other]))
+    quotients = {
+        (Fraction(rows[x][y] * totals[other], rows[other][y] * totals[x]), float(distances[x, other]))
         for x, other, y in near
-    ]
-    if not (
-        pairs := [p for p in products if p[0] > p[1]]
-    ):  # equal in exact arithmetic, different only by rounding
-        return 0.0
-    found = max(0.0, upper - margin)
-    while pairs:  # few iterations: a rate that holds for one pair holds for most others
-        one, low, high = pairs.pop(), found, upper
-        while low < (middle := low + (high - low) / 2) < high:
-            low, high = (low, middle) if _holds(one, middle) else (middle, high)
-        found = high
-        pairs = [pair for pair in pairs if not _holds(pair, found)]
-    return found
-
-
-def _holds(pair: tuple[int, int, float], alpha: float) -> bool:
-    """Whether a quotient is provably at most e^{αd}."""
-    high, low, distance = pair
-    rate = exp_lower(Fraction(alpha) * Fraction(distance))
-    return high * rate.denominator <= rate.numerator * low
+    }
+    return max(0.0, round_up(max(log_above(ratio) / Fraction(d) for ratio, d in quotients)))
 
 
 BITS = 120

@@ -74,12 +74,17 @@ def log_upper(ratio: Fraction) -> float:
     >>> log_upper(exp_lower(1.0))
     1.0
     """
+    return round_up(log_above(ratio))
+
+
+def log_above(ratio: Fraction) -> Fraction:
+    """Return a rational that is proved to be at least the logarithm of `ratio`, and above it by about 2^-300 of its size."""
     if ratio <= 0:
         raise ValueError("ratio must be positive")
     with ctx.workprec(EXP_BITS + 64):  # next to one the logarithm of the difference
         ball = arb(rational(ratio - 1)).log1p() if 1 < 2 * ratio < 4 else arb(rational(ratio)).log()
         digits, power = ball.upper().man_exp()
-    return round_up(Fraction(int(digits)) * Fraction(2) ** int(power))
+    return Fraction(int(digits)) * Fraction(2) ** int(power)
 
 
 def round_down(value: Fraction | float | int) -> float:

@@ -122,7 +122,7 @@ class Loss(Checked):
                 given = np.asarray(self.function(error), dtype=float)
             except DesignError:
                 raise
-            except (TypeError, ValueError, ArithmeticError, LookupError) as reason:
+            except Exception as reason:  # a user's own loss may raise anything
                 raise DesignError.of("loss", self.name, f"fails on an array of errors: {reason}") from reason
             wanted = f"must map an array of errors to one of its shape, not {given.shape}"
             refuse(given.shape != error.shape, "loss", self.name, wanted)

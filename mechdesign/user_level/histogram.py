@@ -244,7 +244,7 @@ class TreeHistogram(Checked, Saved):
 
 
 def private_tree(space: MetricSpace, alpha: float, items: int, users: int) -> TreeHistogram:
-    """Return the tree of least error among a line's path, the minimum spanning tree, stars at a few points, and one star per cluster."""
+    """Return a line's path; elsewhere the tree of least error among the minimum spanning tree and stars about two central points."""
     distances, points = space.distances, np.arange(space.size)
     tried = []
     if space.kind == "line" and space.points is not None:
@@ -255,9 +255,6 @@ def private_tree(space: MetricSpace, alpha: float, items: int, users: int) -> Tr
         tried += [np.where(points == c, -1, c) for c in sorted(centres)]
         _, parents = breadth_first_order(minimum_spanning_tree(distances), min(centres), directed=False)
         tried.append(np.maximum(parents, -1))
-        if space.kind == "clustered":
-            heads = points // space.shape[1] * space.shape[1]
-            tried.append(np.where(heads == points, np.where(heads == 0, -1, 0), heads))
     laws = []
     for parents in tried:
         ones = tuple((parents >= 0).astype(int).tolist())

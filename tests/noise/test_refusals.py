@@ -237,6 +237,7 @@ OPTIMAL: Cases = [
     (lambda: optimal(md.GaussianDP(1.0)), r"proved of Gaussian noise alone: calibrate.*TradeOff"),
     (lambda: optimal(md.TradeOff([(0, 1), (3, 1)])), "points"),
     *((lambda e=e: optimal(md.PureDP(e)), "epsilon = .*must be between 1e-18 and 200") for e in (5e-324, 1e-19)),
+    (lambda: optimal(loss=lambda t: t.missing).solve(), "fails on an array"),
     (lambda: optimal(loss=lambda t: np.sqrt(np.abs(t))).solve(), "convex"),
     (lambda: optimal(loss=lambda t: np.zeros_like(t)).solve(), "grow"),
     (lambda: optimal(loss=lambda t: np.full_like(t, NAN)).solve(), "finite"),

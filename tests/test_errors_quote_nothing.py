@@ -116,7 +116,7 @@ def check(name: str, call: Callable[[Any], object], good: Any) -> None:
     rng = np.random.default_rng(1)
     for k in range(INPUTS):
         try:
-            for said in messages(call, doctored(rng, good)):
+            for said in messages(call, doctored(rng, good) if k else [Loud(), Loud()]):
                 assert not MARK.search(said), said
         except Exception as error:
             error.add_note(f"{name}, input {k}")

@@ -281,7 +281,9 @@ def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int],
     """Return point indices of shape (users, items) centrally, (…, items) locally, or raise DataError."""
     if not hasattr(datasets, "dtype"):
         datasets = collection(datasets)
-        if len({len(row) for row in datasets if isinstance(row, (list, tuple)) or np.ndim(row)}) > 1:
+        with DataError.where("datasets: must hold one collection of point indices per user"):
+            sizes = {len(row) for row in datasets if isinstance(row, (list, tuple)) or np.ndim(row)}
+        if len(sizes) > 1:
             raise DataError(
                 "datasets: users hold different numbers of items, but a bounded mechanism needs "
                 "equal sizes; draw the same number from each with SamplingReduction(...).sample(datasets)"

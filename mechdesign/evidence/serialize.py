@@ -43,7 +43,6 @@ from mechdesign.typing import Array, FrozenLaw, Json, Numbers
 FORMAT = "mechdesign-result"
 VERSION = 2
 DEPTH = 100
-DIGITS = 4300  # of one number: Python's own limit
 _DTYPE = re.compile(r"(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})")
 _FRACTION = re.compile(r"-?[0-9]{1,4300}/[0-9]{1,4300}", re.ASCII)
 
@@ -318,10 +317,6 @@ def _once(pairs: list[tuple[H, T]]) -> dict[H, T]:
     return found
 
 
-def _integer(digits: str) -> int:
-    return int(digits) if len(digits) <= DIGITS else _refuse(f"an integer of {len(digits)} digits")
-
-
 def _payload(text: str) -> Json:
     """Parse a file and check everything outside its payload."""
     if len(text) > LIMIT:
@@ -330,7 +325,6 @@ def _payload(text: str) -> Json:
         document = json.loads(
             text,
             object_pairs_hook=_once,
-            parse_int=_integer,
             parse_constant=lambda word: _refuse(f"not valid JSON: {word}"),
         )
     except json.JSONDecodeError as error:

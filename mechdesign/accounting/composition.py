@@ -556,12 +556,6 @@ def apart(terms: tuple[NoiseTerm, ...]) -> bool:
     return any(isinstance(loss, CentredLoss) and loss.edge <= 0 for loss in losses)
 
 
-def typical(terms: tuple[NoiseTerm, ...]) -> float:
-    """Return the largest of the terms' losses that half of the noise exceeds."""
-    with np.errstate(over="ignore"):
-        return max(largest(loss_of(t.law, t.sensitivity), 0.5) for t in terms)
-
-
 def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
     losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
     count = sum(c for _, c in losses)

@@ -22,7 +22,6 @@ from mechdesign.accounting.composition import (
     cumulants,
     largest,
     plan_grid,
-    typical,
 )
 from mechdesign.accounting.gaussian import enclosed_gaussian
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
@@ -31,7 +30,7 @@ from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRou
 from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, refuse, share
 from mechdesign.doubles import ROUNDED, SMALLEST
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.exact import excess, least_kept
+from mechdesign.evidence.exact import excess, least_kept, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.law_moments import is_gaussian
@@ -39,8 +38,6 @@ from mechdesign.solvers.deadline import Deadline
 
 Rounds: TypeAlias = tuple[tuple[NoiseTerm, ...], int, float]
 """Noise of a round, number of rounds, and the share of the records that each samples."""
-_APART = 1e7
-"""A loss that distinguishes neighbours at any ε."""
 _MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
 """Relative differences of an end between machines: closed forms are rounded once, sums in doubles at each step."""
 
@@ -243,15 +240,15 @@ def _alone(term: NoiseTerm, epsilon: float) -> DeltaInterval:
     return DeltaInterval(*profile_interval(law, sensitivity, epsilon))
 
 
-def _within(mechanisms: Sequence[Rounds], epsilon: float) -> bool:
-    """Return whether the largest losses, all known in closed form, add up to at most ε: δ is 0 then; samples lose less than all records."""
+def _most(mechanisms: Sequence[Rounds]) -> Fraction | float:
+    """Return the sum of the largest losses, beyond which δ is 0, if all are known in closed form; samples lose less than all records."""
     total = Fraction(0)
     for terms, rounds, _ in mechanisms:
         for term in terms:
             if (most := largest_loss(term.law, term.sensitivity)) is None or most == math.inf:
-                return False
+                return math.inf
             total += rounds * term.count * Fraction(most)
-    return total <= epsilon
+    return total
 
 
 def _points(width: float) -> int:
@@ -280,12 +277,8 @@ def _hiding(mechanisms: Sequence[Rounds], epsilon: float) -> tuple[list[Rounds],
 
     Of pairs (P, (1 − p) P + p P') and their reverse, with others, δ is at most p and δ of the others at ε + log(1 − p).
     """
-    # a plan cuts losses this large off where they are alone and nothing is sampled
-    large = len(mechanisms) > 1 or mechanisms[0][2] < 1
-    shown = [apart(terms) or (large and typical(terms) > _APART) for terms, *_ in mechanisms]
-    pairs = list(zip(mechanisms, shown))
-    none = sum(n * math.log1p(-q) if q < 1 else -math.inf for (_, n, q), far in pairs if far)
-    rest = [mechanism for mechanism, far in pairs if not far]
+    none = sum(n * math.log1p(-q) if q < 1 else -math.inf for terms, n, q in mechanisms if apart(terms))
+    rest = [one for one in mechanisms if not apart(one[0])]
     return rest, max(epsilon + none * (1 + ROUNDED), 0.0), min(-math.expm1(none) * (1 + ROUNDED), 1.0)
 
 
@@ -323,7 +316,7 @@ def _enclosed(
     clock: Deadline,
 ) -> DeltaInterval:
     """Bound δ(ε) from both sides on grids; the lower end is of two actual records, if the plan's pair only dominates all of them."""
-    if _within(mechanisms, epsilon):
+    if _most(mechanisms) <= epsilon:
         return DeltaInterval(0.0, 0.0, PROVED)
     rest, least, seen = _hiding(mechanisms, epsilon)
     found = DeltaInterval(0.0, seen)
@@ -352,7 +345,7 @@ def joint_upper(
     deadline: Deadline | None = None,
 ) -> float:
     """Bound δ(ε) of several mechanisms from above, on one grid of at most `points` points."""
-    if _within(mechanisms, epsilon):
+    if _most(mechanisms) <= epsilon:
         return 0.0
     rest, least, seen = _hiding(mechanisms, epsilon)
     if seen == 1.0 or not rest:
@@ -502,7 +495,7 @@ def epsilon_bound(
         δ in (0, 1).
     time_limit : float, optional
         Seconds after which the least valid ε so far is returned; if there is none a second later, that of all records in each
-        round under normal noise, and ``inf`` under other noise.
+        round under normal noise, and the sum of the largest losses under other noise.
 
     Returns
     -------
@@ -532,10 +525,12 @@ def epsilon_bound(
         return excess(delta_interval(held, epsilon, **asked).upper, delta)
 
     try:
-        return least_kept(over, 1.0, least=0.0, most=2.0**20, xtol=1e-12, rtol=1e-9, deadline=deadline)
+        found = least_kept(over, 1.0, least=0.0, most=2.0**20, xtol=1e-12, rtol=1e-9, deadline=deadline)
     except SolverError:
         if not deadline.passed:
             raise
-    if sampling_rate == 1 or not all(is_gaussian(t.law) for t in held):
-        return math.inf
-    return epsilon_bound(held, delta, rounds=rounds)  # in closed form: rounds without samples lose more
+        if sampling_rate < 1 and all(is_gaussian(t.law) for t in held):
+            return epsilon_bound(held, delta, rounds=rounds)  # rounds without samples lose more
+        found = math.inf
+    largest = _most([(held, rounds, sampling_rate)])
+    return round_up(largest) if largest < found else found

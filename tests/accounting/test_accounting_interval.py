@@ -100,6 +100,13 @@ def test_epsilon_bound_is_safe_and_tight(at):
     assert epsilon_bound(NoiseTerm(truncated_laplace(3.0, scale=20.0), 1.0, 20), 1e-9) == math.inf
 
 
+@pytest.mark.parametrize("limit", [None, 1e-3])
+def test_bounded_losses_have_a_finite_epsilon(limit):
+    """Was infinite where they sum to more than 2²⁰, and where time was short; at their sum δ is 0."""
+    term, seen = NoiseTerm(stats.laplace(scale=0.25), 1.0, 20), {"rounds": 65536, "sampling_rate": 0.5}
+    assert epsilon_bound(term, 1e-10, time_limit=limit, **seen) <= 80 * 65536
+
+
 # -- Compositions that need no transform
 
 

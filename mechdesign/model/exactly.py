@@ -583,7 +583,7 @@ def feasible(declared: Declared, clock: Deadline) -> bool:
     except SolverError:  # how much room there is can be asked where there is none, too
         program = Program(declared, clock, room=True)
         program.solve()
-        return float(program.solution.primal["room"][0]) > 0
+        return float(program.solution.primal["room"][0]) > SURE
     return True
 
 

@@ -39,6 +39,8 @@ from mechdesign.typing import Array
 
 C = TypeVar("C")
 S = TypeVar("S")
+_SETTLED = 1e-7
+"""Largest gap of a design that limits of functions are tightened to: OPTM's, to which its bound does not come, moved the optimum by 5e-5."""
 _ROUNDS = 60
 """Largest number of rounds of tangents; from the half on all are kept."""
 
@@ -329,7 +331,7 @@ class Problem(ModelledDesign):
 
         A tangent lies below its function: every round gives a lower bound, and its solution is outside. The next tangent is taken
         there, or half way if that gains little; a function keeps only its latest tangent, whose optimum solvers meet to
-        rounding, or all if it is piecewise linear or the iteration does not settle. Once the violation is a tenth of the gap, relative to
+        rounding, or all if it is piecewise linear or the iteration does not settle. Once the violation is a tenth of the gap, 1e-7 at most, relative to
         the size of the tangents, the functions' limits are tightened a little.
 
         Parameters
@@ -364,7 +366,7 @@ class Problem(ModelledDesign):
                 if not over:
                     return found
                 worst = max(v / self.tangent_size(label, value) for label, v in over.items())
-                if worst <= 0.1 * clock.gap:
+                if worst <= 0.1 * min(clock.gap, _SETTLED):
                     stricter |= {label: stricter.get(label, 0.0) + 2 * v for label, v in over.items()}
                     continue
             latest, before = value if worst < 0.3 * before else (value + latest) / 2, worst

@@ -269,6 +269,8 @@ class LinearProgram:
         """
         status, free = Status.LIMIT, "simplex_iteration_limit" not in self._options
         fresh = not self.highs.getBasis().valid
+        if self._interior:
+            self.highs.setOptionValue("solver", "ipm")
         for attempt in (0, 1) if self._interior else (0, 2) if fresh else range(3):
             if attempt:
                 self.forget_basis()

@@ -493,6 +493,7 @@ def rare(p: Any) -> Any:
 PROGRAMS: dict[str, tuple[Callable[[], md.Problem], float | None]] = {
     "selection": (lambda: selection(), 2.263621912687842),
     "selection, own row": (lambda: selection(cap), 2.3982522308),
+    "selection, convex row": (lambda: selection(lambda Q: cp.sum_squares(Q[:, 1]) <= 0.08), 2.3727642195),
     "scales": (lambda: scales(), 14.65685425),
     "scales, own row": (lambda: scales(same), 14.92820323),
     "covariance": (lambda: covariance(), 4.5),

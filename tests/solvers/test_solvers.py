@@ -222,6 +222,13 @@ def test_a_linear_programs_ends() -> None:
     assert late.solve() is Status.LIMIT
     with pytest.raises(md.SolverError, match="in time"):
         late.answer()
+    again = LinearProgram(interior=True)  # what failed once is tried again
+    again.add_columns("x", [1.0])
+    again.add_rows("cap", {"x": [[1.0]]}, upper=-1.0)
+    with pytest.raises(md.InfeasibleError):
+        again.solve()
+    again.change_rows("cap", upper=1.0)
+    assert again.solve() is Status.OPTIMAL and again.highs.getOptionValue("solver")[1] == "ipm"
     with pytest.raises(md.DesignError, match="nonsense"):
         LinearProgram(nonsense=1)
     with pytest.raises(md.DesignError, match="solver = 'gurbi'"):

@@ -269,7 +269,7 @@ class LocalWorkload(Design):
         bound = proof.bound(self)
         yield Bound(round_down(bound), proof)
         point = Point(start, proof.prices, prior, proof.inverse, math.inf, 0.0)
-        rng, before, shown_cost = np.random.default_rng(0), math.inf, math.inf
+        rng, before = np.random.default_rng(0), math.inf
         for rounds in range(1, _ROUNDS + 1):
             over = point.inverse.T @ self.gram @ point.inverse - np.add.outer(point.prices, point.prices) / (
                 2 * size
@@ -281,12 +281,8 @@ class LocalWorkload(Design):
             sets, start = self._joined(sets, point, new)
             point = best_weights(self.gram, self._rays(sets), start, prior, worst=False)
             value = self._value(point)
-            ended = before - point.cost < 1e-4 * point.cost or value - bound <= 0.99 * clock.gap * value
-            ended = ended or rounds == _ROUNDS
-            if ended or clock.passed or point.cost < 0.9 * shown_cost:
-                yield self._law(sets, point, rounds)
-                shown_cost = point.cost
-            if ended:
+            yield self._law(sets, point, rounds)
+            if before - point.cost < 1e-4 * point.cost or value - bound <= 0.99 * clock.gap * value:
                 return
             before = point.cost
 

@@ -433,11 +433,7 @@ class Workload(Checked):
         if self.tabular:
             return self._tabular_root()
         rows = self.dense()
-        if span_of(rows.T).rank == len(rows):
-            return rows  # independent queries are a root of their own
         span = span_of(rows)
-        if span.rank == self.size:
-            return np.asarray(np.linalg.qr(rows, mode="r"))
         return np.asarray(np.linalg.qr(rows[:, span.coordinates], mode="r") @ span.matrix.T)
 
     def _tabular_root(self) -> Array:

@@ -511,6 +511,3 @@ def flipped_huber_zcdp(
     with ctx.workprec(256):
         moved = _Moved(law, sensitivity, dimension)
         return ZeroConcentratedDP(_up(moved.d2**2 / 2), _up(moved.reach / 2))
-
-
-# -- quantiles ---------------------------------------------------------------------------------------------------

@@ -191,7 +191,6 @@ def knorm(result: Json, account: Account) -> None:
     bounds, l1, l2 = (bounds_of_list if listed else calibration.bounds_of)(design["sensitivity"], k)
     charge(10 * len(bounds) + (0 if plain else 10 * k), 3000)
     charge(16 * k if design["loss"] == "absolute" else 0)
-    refuse(law["largest"] is None, "noise that does not say for which changes it is")
     scale, largest = Fraction(law["scale"]), Fraction(law["largest"])
     widths = law["widths"] and tuple(map(Fraction, law["widths"]))
     hull = Hull(law) if law["vertices"] else None

@@ -129,11 +129,6 @@ class Lattice(NamedTuple):
     mirrored: bool = False
     free: bool = False
 
-    @property
-    def entries(self) -> int:
-        """How many entries stand for points."""
-        return self.side + 1 if self.mirrored else 2 * self.side + 1
-
     def place(self, at: int, repeated: bool = False) -> tuple[int, Fraction] | None:
         """The entry of a point, and its mass for each unit of that; over 1 − r next to a repeated point."""
         r, far = self.decay, abs(at)

@@ -246,7 +246,6 @@ class Moments:
         self.given = ", given the masses and moments stated"
         # of other laws, what is stated are no bounds
         self.floats = 0.0 if prior["law"]["name"] in SHAPES else NEAR
-        charge(4 * WORK)
         with localcontext(prec=DIGITS):
             self.known = Known.of(prior)
         self.claim = len(account.rows)

@@ -183,8 +183,9 @@ class Calibration(Design):
     @cached_property
     def query(self) -> search.Query:
         """Sensitivity, dimension, rounds and sampling."""
-        top = Sensitivity.of(self.sensitivity).largest_linf(self.dimension)
-        return search.Query(self.sensitivity, self.dimension, self.rounds, self.sampling_rate, top)
+        changes, size = Sensitivity.of(self.sensitivity), self.dimension
+        most = changes.largest_linf(size), any(len(change) > 1 for change in changes.attained(size))
+        return search.Query(self.sensitivity, size, self.rounds, self.sampling_rate, *most)
 
     @cached_property
     def requirement(self) -> search.Target:

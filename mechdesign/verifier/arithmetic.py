@@ -6,7 +6,9 @@ Products of matrices of doubles are exact, as integers; inverses and singular va
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal, getcontext, localcontext
 from fractions import Fraction
 from operator import mul
@@ -19,17 +21,25 @@ OPERATIONS = 2_000_000
 """Of those that are counted, what a slow processor does in a second."""
 
 
-class Work:
-    """The operations that are left of those that a file may ask for; without end where none is checked."""
+_LEFT = ContextVar("operations that are left of those allowed", default=math.inf)
 
-    left = math.inf
+
+@contextmanager
+def allowed(operations: float) -> Iterator[None]:
+    """Allow so many operations inside; outside they have no limit."""
+    token = _LEFT.set(operations)
+    try:
+        yield
+    finally:
+        _LEFT.reset(token)
 
 
 def charge(operations: float, bits: int = 0) -> None:
     """Count operations on numbers of so many bits before they are done, in additions of 1,000 bits; refuse what is too large at once."""
-    Work.left -= operations * (1 + bits / 1000)
-    if Work.left < 0:
-        seconds = math.ceil(min(-Work.left / OPERATIONS, 1e9))
+    left = _LEFT.get() - operations * (1 + bits / 1000)
+    _LEFT.set(left)
+    if left < 0:
+        seconds = math.ceil(min(-left / OPERATIONS, 1e9))
         raise TooLarge(f"too large to check: at least {seconds} s more work than is allowed; see --seconds")
 
 

@@ -33,7 +33,7 @@ from decimal import localcontext
 
 from mechdesign.verifier import calibration, reading
 from mechdesign.verifier.allocation import allocation
-from mechdesign.verifier.arithmetic import OPERATIONS, Work, charge
+from mechdesign.verifier.arithmetic import OPERATIONS, allowed, charge
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import correlated, covariance_problem, stream
 from mechdesign.verifier.knorm import box, corners, knorm
@@ -337,9 +337,8 @@ def verify(text: str, seconds: float = 5.0) -> Account:
     """Return the account of a file; raise NotCovered, or Refused for what cannot be a result. Work is limited to so many seconds, and one more a megabyte."""
     account = Account()
     held: Json = None
-    Work.left = OPERATIONS * (seconds + len(text) / 1e6)
     try:
-        with localcontext(prec=PLACES):
+        with localcontext(prec=PLACES), allowed(OPERATIONS * (seconds + len(text) / 1e6)):
             held = reading.read(text)
             if not isinstance(held, dict) or held[""] not in (*reading.MEMBERS, "law"):
                 raise NothingToCheck("a file that states no result")
@@ -362,8 +361,6 @@ def verify(text: str, seconds: float = 5.0) -> Account:
             raise error.at(place, "near") from None
         said = f"malformed near {place}: no sense is made of it, or of what it is compared with"
         raise Refused(said, placed=True) from None
-    finally:
-        Work.left = math.inf
     return account
 
 

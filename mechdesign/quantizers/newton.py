@@ -220,13 +220,6 @@ class _Path:
             ds = rows.times(dv)
             return _Step(dv, ds, (short - z * ds) / s, dy)
 
-        strayed = float(np.abs(residual[:n]) @ self.v[:n]) / len(s)
-        if strayed > 10 * t:
-            # The last step left the region of its quadratic model: recentre before going on.
-            goal = min(max(t, 0.1 * strayed), 3.0 * t)
-            step = solve(goal)
-            self._advance(step, self._armijo(step, part, slope, goal, 25))
-            return True
         affine = solve(0.0)
         reach = self._longest(affine)
         after = float((z + reach * affine.z) @ (s + reach * affine.s)) / len(s)
@@ -411,14 +404,27 @@ def uncapped(
         raise DesignError.of("solver", method, 'needs a prior with a density; "cutting-planes" takes samples')
     # With point masses only the loss is piecewise linear, which planes fit and Newton's quadratics do not.
     linear = problem.objective == "worst" or problem.bias > 0 or not problem.has_density
+
+    def planes(begin: Array | None) -> FloorSolution:
+        try:
+            return cutting_planes(problem, gap=gap, start=begin, deadline=deadline, **options)
+        except InfeasibleError as error:  # the outermost outputs decide, and were checked before
+            words = f"cutting planes call feasible floors infeasible ({error.reason})"
+            raise SolverError(words, solver="cutting-planes", status="defect") from None
+
     if method != "newton" and (method is not None or linear or start is not None):
-        return cutting_planes(problem, gap=gap, start=start, deadline=deadline, **options)
+        return planes(start)
     found = newton(problem, gap=gap, deadline=deadline, **options)
     enough = found.gap <= gap or patience(found.value, found.lower_bound, found.margin) == 1
     if method is not None or enough or deadline.passed:
         return found
-    begin = found.floors if math.isfinite(found.value) else None
-    return cutting_planes(problem, gap=gap, start=begin, deadline=deadline, **options).merged(found)
+    if not math.isfinite(found.value):
+        return planes(None).merged(found)
+    try:
+        return planes(found.floors).merged(found)
+    except SolverError as error:
+        deadline.failed(error, "newton found the floors instead")
+        return found
 
 
 def expected(problem: FloorProblem, floors: Array) -> float:

@@ -38,6 +38,8 @@ from mechdesign.solvers.deadline import Deadline
 
 Rounds: TypeAlias = tuple[tuple[NoiseTerm, ...], int, float]
 """Noise of a round, number of rounds, and the share of the records that each samples."""
+_MOST_POINTS = 2**22
+"""Largest grid of a refinement: one for every width, so that a smaller width takes the same steps and then more."""
 _MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
 """Relative differences of an end between machines: closed forms are rounded once, sums in doubles at each step."""
 
@@ -164,7 +166,7 @@ def delta_interval(
             return found
         if asked.rounds[2] == 1 and apart(asked.rounds[0]):
             return DeltaInterval(1.0, 1.0)
-        return _enclosed([asked.rounds], at, width, neighbours, points or _points(width), told_from, clock)
+        return _enclosed([asked.rounds], at, width, neighbours, points, told_from, clock)
 
     found = enclosed(asked.low)
     if asked.share == 1:
@@ -251,11 +253,6 @@ def _most(mechanisms: Sequence[Rounds]) -> Fraction | float:
     return total
 
 
-def _points(width: float) -> int:
-    """Return the largest grid for an interval of this width: never a smaller one where more is asked."""
-    return int(2**20 * min(max(0.01 / width, 1.0), 4.0))
-
-
 def _plan(
     mechanisms: Sequence[Rounds], epsilon: float, width: float, neighbours: str
 ) -> GridPlan | SampledPlan:
@@ -303,7 +300,7 @@ def joint_interval(
     """
     for terms, rounds, rate in mechanisms:
         _Asked.of(terms, epsilon, rounds, rate, neighbours)
-    return _enclosed(mechanisms, epsilon, width, neighbours, _points(width), 0.0, Deadline.of(deadline))
+    return _enclosed(mechanisms, epsilon, width, neighbours, None, 0.0, Deadline.of(deadline))
 
 
 def _enclosed(
@@ -311,7 +308,7 @@ def _enclosed(
     epsilon: float,
     width: float,
     neighbours: str,
-    points: int,
+    points: int | None,
     told_from: float,
     clock: Deadline,
 ) -> DeltaInterval:
@@ -379,12 +376,14 @@ def _refine(
     plan: GridPlan | SampledPlan,
     epsilon: float,
     width: float,
-    points: int,
+    points: int | None,
     told_from: float,
     deadline: Deadline,
 ) -> DeltaInterval:
     """Halve the step, or more, until the interval is narrow enough; `width` only decides where that ends, so that a smaller one never widens it."""
     step, best = plan.align(plan.step), DeltaInterval(0.0, 1.0)
+    most = points or _MOST_POINTS
+    points = points or int(min(2**20 * max(0.01 / width, 1.0), most))
     while True:
         for pessimistic in (True, False):
             if deadline.passed and (best.upper < 1 or not pessimistic):  # waits for the first upper bound
@@ -405,12 +404,11 @@ def _refine(
             guess = min(gap, math.sqrt(best.lower) * math.sqrt(best.upper) or 1e-4 * gap * gap / plan.count)
             plan = replace(plan, upper_tail=max(1e-4 * guess / plan.count, FLOOR))
             if cut > 0.3 * gap:
-                step = max(step, plan.finest(points))
+                step = max(step, plan.finest(most))
                 continue
-        finest = plan.finest(points)
-        if not 0 < finest < 0.9 * step:  # 0: of a single loss any step shows all
+        if not 0 < plan.finest(points) < 0.9 * step:  # 0: of a single loss any step shows all
             return best
-        step = plan.align(max(0.4 * step, finest))
+        step = plan.align(max(0.4 * step, plan.finest(most)))
 
 
 def upper_delta(

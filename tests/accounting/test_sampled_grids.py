@@ -89,6 +89,14 @@ def test_no_interval_is_wider_where_more_is_asked(sampled: bool) -> None:
             before = found
 
 
+def test_a_smaller_width_takes_the_same_steps_and_then_more() -> None:
+    """Where atoms happen to lie on a grid its lower end is best: the last grid depended on the width asked for."""
+    term = NoiseTerm(stats.dlaplace(0.05933725438099942), 1.0)
+    options: dict[str, Any] = {"rounds": 3245, "sampling_rate": 0.14981249106636563}
+    wide, narrow = (delta_interval(term, 2.220291188696945, width=w, **options) for w in (0.01, 0.003))
+    assert wide.lower <= narrow.lower <= narrow.upper <= wide.upper
+
+
 @pytest.mark.parametrize("rate", [1e-9, 0.1])
 @pytest.mark.parametrize(("sigma", "rounds"), [(1e5, 3), (1e5, 10**6), (1e15, 3)])
 def test_a_sample_is_a_small_change_under_noise_far_wider(rate: float, sigma: float, rounds: int) -> None:

@@ -166,7 +166,27 @@ def is_asked(design: Json) -> bool:
     )
     named = {*weights} <= {*tasks} and (not targets or ({*targets} == {*tasks} and not weights))
     offered = {*design["families"]} <= {*NAMES} and not design["privacy"].get("xi")
-    return positive and named and offered
+    if design["budget"] is None or not offered:
+        return positive and named and offered
+    (own, spent), (currency, amount) = worth(design["privacy"]), worth(design["budget"])
+    return positive and named and own == currency and spent <= amount
+
+
+def worth(budget: Json) -> tuple[str, Fraction]:
+    """The currency in which a ledger adds up, and the budget in it: of (ε, δ) the largest ρ that implies it, in doubles from above (Canonne, Kamath and Steinke 2020)."""
+    if budget[""] == "gaussian-dp":
+        return "mu", Fraction(budget["mu"]) ** 2
+    if not budget.get("delta"):
+        name = "rho" if budget[""] == "zcdp" else "epsilon"
+        return name, Fraction(budget[name])
+    epsilon, log = budget["epsilon"], math.log(budget["delta"])
+
+    def less(u: float) -> float:
+        above = math.exp(u)
+        found: float = (epsilon + math.log1p(1 / above) + (log + math.log1p(above)) / above) / (1 + above)
+        return -found
+
+    return "rho", -Fraction(least(less, -20.0, 40.0)) * (1 + Fraction(1, 10**9))
 
 
 Numbers = tuple[int, Json, bool, Fraction | None, Fraction | None]

@@ -31,17 +31,17 @@ from scipy import special
 
 from mechdesign import checks
 from mechdesign.checks import UP, field, refuse
-from mechdesign.choice.rule import Asked, ChoiceRule, Choosing, chances, names_of, scores_of
+from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, chances, names_of, scores_of
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import rational
 from mechdesign.evidence.proofs import MechanismClass, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.exactly import Exact
+from mechdesign.model.exactly import Exact, Face
 from mechdesign.model.problem import Minimize, named
 from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism
-from mechdesign.model.table_problem import TableDesign, TableProblem
+from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
 from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import NEIGHBOURS
@@ -242,14 +242,31 @@ class PrivateChoice(Choosing, TableDesign):
         return ChoiceRule(name, rate, self.candidates, self.choose)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the better rule; with `largest`, the uniform choice."""
+        """Yield the better rule; with `largest`, tables in closed form.
+
+        These are the uniform choice, and permute-and-flip at a rate that is private after rounding.
+        """
         if self.largest is None:
             yield from super().closed_forms()
             return
         if isinstance(self.privacy, ZeroConcentratedDP):
             remedy = "is of tables, of which no finite number of rows states ρ: ask for ε, or leave it out"
             raise DesignError.of("largest", self.largest, remedy)
-        yield self.law(((1,) * self.size,) * len(self.counts), SolveReport("closed form"))
+        epsilon, alone = self.privacy.epsilon, np.ones(self.size)
+        less = min(1e-13 * (1 + epsilon), epsilon / 2)  # of ε, against the rounding of large ones
+        tables = [np.full(self.alike.shape, 1 / self.size)]
+        for rate in (epsilon / self.moved, (epsilon - less) / self.moved):
+            tables.append(chances(PERMUTE, self._regrets, alone, rate).ravel()[self.alike])
+        for table in tables:
+            held = np.maximum(table, 1e-307)
+            unit = 1 << 60 - math.frexp(held.min())[1]  # 60 bits for the smallest probability
+            weights = tuple(tuple(int(Fraction(p) * unit) for p in row) for row in held.tolist())
+            law = self.law(weights, SolveReport("closed form"))
+            columns = self.exact(
+                law.mechanism, next(p.witness for p in law.proofs if isinstance(p, TableProof))
+            )
+            if not Face(self.declared, frozenset()).broken(columns):
+                yield law
 
     def _own_way(self, solver: str | None) -> bool:
         return self.largest is None and solver is None

@@ -6,7 +6,7 @@ rows, and the rest :math:`z_i` of each number's share:
 
 .. math:: (a_i/s_i)^m \le z_i + \sum_k \theta_k R_{ik}, \quad \sum_i z_i + \sum_k \theta_k r_k \le B .
 
-Rows and budgets are a little stricter in the program than stated, so that the solver's scales meet every one exactly. Its multipliers prove a lower bound within 1e-8 of the loss.
+Rows and budgets are a little stricter in the program than stated, so that the solver's scales meet every one exactly. Its multipliers prove a lower bound within about 1e-7 of the loss.
 
 **Several bounds.** The worst mix of changes is found by prices of the bounds. Least loss is a saddle point, and the
 worst mix maximises the concave :math:`\sum_i W_i^{1-q} (a_i^m x_i)^q`, q = p/(p + m), over the rows of the bounds. At
@@ -51,6 +51,7 @@ from mechdesign.typing import Array
 
 _ROOMS = (3e-10, 2e-9, 2e-8, 2e-7, 2e-6)
 """Slack of rows and budgets, relative to their sizes, in the program; the first at which the scales keep all of them exactly is used."""
+_THIN = "no scales were found that pass their own checks: rows may contradict each other, by less than the solver tells"
 _ACTIVE = 1e-8
 """Share below which what a row's multiplier pays does not name it as a reason for infeasibility."""
 
@@ -201,8 +202,7 @@ def solve_scales(
         if within(asked, (groups, prices)):
             found = replace(_multipliers(program, solution), prices=prices)
             return groups[asked.member], found, SolveReport.of(solution)
-    message = "no scales were found that pass their own checks: rows may contradict each other, by less than the solver tells"
-    raise SolverError(message, solver=solution.solver, status="check")
+    raise SolverError(_THIN, solver=solution.solver, status="check")
 
 
 def _multipliers(program: ScalesProgram, solution: Solution, unit: float | None = None) -> Multipliers:
@@ -294,6 +294,8 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
         proved = lower_bound(asked, found, costs=False) > 0
     except ResultFormatError:
         proved = False
+    if not proved and solution.primal["factor"] <= 1:
+        return SolverError(_THIN, solver=solution.solver, status="check")
     bound = asked.limited(program.scales())
     paid = np.abs(found.on_rows(asked)) * program.sizes  # a multiplier is as small as its row is large
     numbers = [one.number for one, share in zip(asked.coupled, paid) if share > _ACTIVE]

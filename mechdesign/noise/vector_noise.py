@@ -511,7 +511,7 @@ def dominating_loss(law: CellNoise) -> AtomicLoss:
         mine, its, gone = _moved(law, k)
         odds = np.concatenate([[0.0], a / b, mine / its])
         more = max(more, float((_curve(mine, its, odds) + gone - _curve(a, b, odds) - lost).max()))
-    infinite = lost + more + float(law.spike / law.total) + 2e-16 * len(a) + 1e-15
+    infinite = lost + more + float(law.spike / law.total) + 4.5e-16 * len(a) + 1e-15
     return AtomicLoss(np.log(a) - np.log(b), a * (1 + 1e-14), min(infinite, 1.0))
 
 

@@ -34,7 +34,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mechdesign.verifier import calibration, reading
-from mechdesign.verifier.arithmetic import between, decimal
+from mechdesign.verifier.arithmetic import between, charge, decimal
 from mechdesign.verifier.calibration import Changes, Term, changes_of, delta_of
 from mechdesign.verifier.composition import ONE, PI, PLACES, ROUND, SLACK, ZERO, gamma, normal
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
@@ -117,6 +117,7 @@ def loss(value: float, scales: list[float], asked: Question, peaked: list[bool],
     """Check that Σ w E|T|^p is at most the value."""
     order, each = asked.order, zip(asked.weights, scales, peaked, strict=True)
     moments = {kind: moment(order, kind) for kind in set(peaked)}
+    charge((60 if order == int(order) else 1000) * len(scales))
     total = sum((Decimal(w) * power(Decimal(s), order) * moments[kind] for w, s, kind in each), ZERO)
     # a cost that a double holds exceeds itself by what decimals are rounded up by
     lost = Fraction(2 * (ROUND - 1)) if len(scales) <= EXACT else reading.LOST
@@ -179,6 +180,7 @@ def lower_bound(asked: Question, proof: Json, bound: float, value: float, accoun
             return
     among = " within these rows" if asked.rows else ""
     claim = f"no scales of this noise{among} cost less than {bound:.12g}"
+    charge((100 if asked.order == int(asked.order) else 1000) * size)
     found = separated(asked, proof, profiles, value)
     how = "claimed" if asked.curved else "proved"
     account.at_most(claim, Fraction(bound), min(Fraction(value), Fraction(found)), how)

@@ -128,8 +128,6 @@ class Grid:
         Mass that is moved to an infinite loss by every operation.
     points : int
         The most multiples of the step, on average, of two losses that are composed.
-    account : Account
-        Counts the work.
     """
 
     def __init__(self, tail: Decimal, points: int) -> None:

@@ -196,6 +196,7 @@ def below_histograms(
         raise Refused("a histogram's bound for another question")
     size, growth = len(diagonal), exp_bounds(epsilon)[1]
     step = Fraction(-(-growth.numerator * 2**64 // growth.denominator), 2**64) - 1
+    charge_gcd(size, 400)
     most = size * step**2 * max(Fraction(s * (size - s)) / (s * step + size) ** 2 for s in range(1, size))
     trace = Fraction(size * sum(diagonal) - sum(sums), below * size)
     return trace * (size - 1) / most - trace / size
@@ -328,6 +329,7 @@ def least_ray(rows: Whole, growth: Fraction) -> Fraction:
     """The least uᵀ(rows)u of all u of 1 and ρ that are not constant, as a share of Σ |rows|: in the order of Gray, one entry changes at a time."""
     size = len(rows)
     refuse(size > LISTED, "rays of so many categories are not listed")
+    charge(2**size * (size + 4), 300)
     low = 1 << 64
     step = -(-growth.numerator * low // growth.denominator) - low
     slopes = [low * sum(row) for row in rows]
@@ -355,6 +357,7 @@ def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Acc
         raise Refused("products that are negative, or of one category with itself")
     prices, square = [[Fraction(x) for x in proof[name] or ()] for name in ("prices", "squares")]
     refuse(len(square) != size, "squares of another number of categories")
+    charge_gcd(20 * size * size, 200)
     matrix = [[slack * (i == j) for j in range(size + 1)] for i in range(size + 1)]
 
     def add(i: int, j: int, amount: Fraction) -> None:

@@ -209,7 +209,7 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     own = {name: one for name, one in results.items() if answers(one["design"], one["mechanism"], question)}
     marked = {name for name, (_, said) in shown.items() if OTHER in str(said)}
     account.agrees(
-        "every result answers the question, or is marked as made for another", {*own} | marked == {*shown}
+        "every result answers the question, or is marked as made for another", {*own} ^ marked == {*shown}
     )
     near = all(
         abs(shown[name][0] - one["value"]) <= CLOSE * abs(one["value"])
@@ -218,7 +218,7 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     )
     account.agrees("an error of the question's loss is the value of its result", near)
     account.claimed("the other cells of the table follow from the results")
-    least(held, [one for name, one in own.items() if name not in marked], account)
+    least(held, [*own.values()], account)
 
 
 def alike(one: Json, question: Json) -> bool:
@@ -251,7 +251,8 @@ def least(held: Json, own: list[Json], account: Account) -> None:
         # noise that is not whole may answer whole numbers: the bound of whole noise is one of all where the loss is linear between them
         kind = "whole-number noise" if question.get("integer") and question["loss"] == "absolute" else ""
         kind = kind if question.get("integer") else "noise for a real-valued query"
-        fits = name == f"no {noun.get(question[''], f'additive {kind}')} does better"
+        among = noun.get(question[""], kind and f"additive {kind}")
+        fits = bool(among) and name == f"no {among} does better"
         account.agrees(
             "the least error is the lower bound of a result for this very question, by the name of its class",
             fits and stated in bounds,
@@ -333,6 +334,28 @@ UNCOVERED = {"biased-selection": "biased selections", "user-histogram": "histogr
 """Kinds of designs without a check, and what they are of."""
 
 
+TABLES = "channel", "table-mechanism", "choice-table"
+PROOFS: dict[str, tuple[str, tuple[str, ...]]] = {
+    **dict.fromkeys((*QUANTIZERS, "selection-problem"), ("quantizer-proof", ("quantizer-dual-bound",))),
+    "metric-quantizer": ("quantizer-proof", ("rows-bound", "closed-bound")),
+    "lattice-problem": ("table-proof", ("rows-bound",)),
+    "local-workload": ("law-proof", ("linear-bound", "closed-bound")),
+    "optimal-noise": ("law-proof", ("rows-bound", "staircase-dual", "subset-bound")),
+    "covariance-problem": ("law-proof", ("covariance-bound",)),
+    **dict.fromkeys(("noise-allocation", "scales-problem"), ("allocation-proof", ())),
+}
+"""The proof of a design's law, and those that its lower bound may have; elsewhere one by the design's theorem."""
+GIVEN = {
+    **{(kind, "law-proof"): "delta-interval" for kind in ("calibration", "joint-calibration", "plan")},
+    ("covariance-problem", "law-proof"): "list",
+    ("correlated-gaussian", "closed-bound"): "list",
+    ("calibration", "closed-bound"): "float",
+    ("optimal-noise", "rows-bound"): "list",
+    ("metric-quantizer", "rows-bound"): "listed-inputs",
+}
+"""What a proof by the design's theorem holds besides question and law: nothing for other designs."""
+
+
 def verify(text: str, seconds: float = 5.0) -> Account:
     """Return the account of a file; raise NotCovered, or Refused for what cannot be a result. Work is limited to so many seconds, and one more a megabyte."""
     account = Account()
@@ -377,6 +400,11 @@ def evidence(held: Json, account: Account) -> None:
         raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
     complete = are_complete(held)
     account.agrees("one proof is there of the law, one of the lower bound if one is stated", complete)
+    for proof in held["proofs"]:
+        given = proof.get("given")
+        sort = given[""] if isinstance(given, dict) else type(given).__name__
+        if sort != GIVEN.get((kind, proof[""]), "NoneType"):
+            raise Refused("a proof with other numbers than its design's theorem needs")
     if complete:
         CHECKS[kind](held, account)
     neighbours(held["design"], account)
@@ -386,12 +414,18 @@ def evidence(held: Json, account: Account) -> None:
 
 
 def are_complete(held: Json) -> bool:
-    """Whether the law has one proof, and a stated lower bound another: none where the loss is a function, the same where scales are sought."""
-    design, kinds = held["design"], {proof[""] for proof in held["proofs"]}
-    bound = held["lower_bound"] is not None and design[""] not in ("noise-allocation", "scales-problem")
-    loss = design.get("loss")
+    """Whether each claim has one proof, of a kind that the design has, and no other proof is there. A bound may lack one if its loss is a function."""
+    kind, found = held["design"][""], [proof[""] for proof in held["proofs"]]
+    law, allowed = PROOFS.get(kind, ("law-proof", ("closed-bound",)))
+    if held["mechanism"][""] in TABLES:
+        law, allowed = "table-proof", ("rows-bound",)
+    if law == "allocation-proof" and found == ["law-proof"]:
+        return held["lower_bound"] is None
+    loss, stated = held["design"].get("loss"), held["lower_bound"] is not None
     unknown = isinstance(loss, dict) and loss["function"] is not None
-    return len(held["proofs"]) == len(kinds) in (1 + bound, 1 + bound - unknown)
+    others = [name for name in found if name != law]
+    enough = len(others) == (stated and bool(allowed)) or (unknown and not others)
+    return enough and len({*found}) == len(found) and law in found and {*others} <= {*allowed}
 
 
 def neighbours(said: Json, account: Account) -> None:

@@ -75,6 +75,7 @@ _MOST = 64
 _BITS = 80  # bits of the weights of a law
 _JOIN = 60  # most rays that join in a round
 _ROUNDS = 200  # most rounds
+_STALLED = 12  # rounds without a better law or bound after which the search ends
 _STARTS = 20  # local searches for rays per category
 _LITTLE = 1e-8
 
@@ -230,31 +231,37 @@ class LocalWorkload(Design):
         """Yield laws and bounds with all rays priced."""
         everything = rays(self.workload.size)
         sets, start, prior = self._first()
-        best, cost = -math.inf, math.inf
+        best, cost, stalled = -math.inf, math.inf, 0
         proof: ReportBound | None = None
         for rounds in range(_ROUNDS + 1):
             point = best_weights(self.gram, self._rays(sets), start, prior, worst=self.worst)
             prior = point.prior
-            bound, over, priced = self._of_rays(point)
-            better = bound > best + 1e-9 * abs(best) or point.cost < cost * (1 - 1e-9)
-            if bound > best:
-                best, proof = bound, priced
-            cost, value = min(cost, point.cost), self._value(point)
+            bounds = [self._of_rays(*each) for each in (point.last if stalled else point.last[-1:])]
+            over = bounds[-1][1]
+            bound, _, priced = max(bounds, key=lambda found: found[0])
+            stalled = 0 if bound > best + 1e-9 * abs(best) or point.cost < cost * (1 - 1e-9) else stalled + 1
+            best, proof = max((best, proof), (bound, priced), key=lambda found: found[0])
+            cost = min(cost, point.cost)
+            value = self._value(point)
             new = np.flatnonzero(over > 1e-10 * point.prices.sum())
             closed = value - (best + self._value_constant) <= 0.9 * clock.gap * value
-            ended = closed or not new.size or not better or rounds == _ROUNDS
+            ended = closed or not new.size or stalled == _STALLED or rounds == _ROUNDS
             if proof is not None and (ended or clock.passed):
                 yield Bound(round_down(proof.bound(self)), proof)
             yield self._law(sets, point, rounds)
             if ended:
                 return
-            sets, start = self._joined(sets, point, everything[new[np.argsort(-over[new])[:_JOIN]]])
+            joining = everything[new[np.argsort(-over[new])[:_JOIN]]]
+            # several rays may help together even if none does alone: when stalled, keep all
+            sets, start = self._joined(sets, point, joining, 0.0 if stalled else 1e-7)
 
-    def _of_rays(self, point: Point) -> tuple[float, Array, ReportBound]:
-        """Return the bound of a point, the excess of every ray over the prices, and the proof."""
-        priced, over = ReportBound.of_rays(self, point.inverse, point.prices, point.prior)
-        least = float((self.gram * point.inverse.T).sum()) ** 2 / priced.prices.sum()
-        return least - float(point.prior @ np.diag(self.gram)), over, priced
+    def _of_rays(self, prices: Array, prior: Array, inverse: Array) -> tuple[float, Array, ReportBound]:
+        """Return the bound of an iterate, the excess of every ray over the prices, and the proof."""
+        priced, over = ReportBound.of_rays(self, inverse, prices, prior)
+        least = float((self.gram * inverse.T).sum()) ** 2 / priced.prices.sum() - float(
+            prior @ np.diag(self.gram)
+        )
+        return least, over, priced
 
     def _climbed(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield laws on rays found by local search, and the bound of the relaxation."""
@@ -269,7 +276,7 @@ class LocalWorkload(Design):
         bound = proof.bound(self)
         yield Bound(round_down(bound), proof)
         point = Point(start, proof.prices, prior, proof.inverse, math.inf, 0.0)
-        rng, before = np.random.default_rng(0), math.inf
+        rng, before, shown_cost = np.random.default_rng(0), math.inf, math.inf
         for rounds in range(1, _ROUNDS + 1):
             over = point.inverse.T @ self.gram @ point.inverse - np.add.outer(point.prices, point.prices) / (
                 2 * size
@@ -281,8 +288,12 @@ class LocalWorkload(Design):
             sets, start = self._joined(sets, point, new)
             point = best_weights(self.gram, self._rays(sets), start, prior, worst=False)
             value = self._value(point)
-            yield self._law(sets, point, rounds)
-            if before - point.cost < 1e-4 * point.cost or value - bound <= 0.99 * clock.gap * value:
+            ended = before - point.cost < 1e-4 * point.cost or value - bound <= 0.99 * clock.gap * value
+            ended = ended or rounds == _ROUNDS
+            if ended or clock.passed or point.cost < 0.9 * shown_cost:
+                yield self._law(sets, point, rounds)
+                shown_cost = point.cost
+            if ended:
                 return
             before = point.cost
 
@@ -504,6 +515,8 @@ class Point(NamedTuple):
         f(d), in the worst case minus the mean of G_xx over π.
     residual : float
         Distance of Σ d u from 1.
+    last : tuple of (prices, prior, inverse)
+        The last iterates: if M is nearly singular, the very last does not give the best bound.
     """
 
     weights: Array
@@ -512,6 +525,7 @@ class Point(NamedTuple):
     inverse: Array
     cost: float
     residual: float
+    last: tuple[tuple[Array, Array, Array], ...] = ()
 
 
 def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst: bool) -> Point:
@@ -550,14 +564,16 @@ def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst:
     scale = float((gram * found[1]).sum())
     steep = float((found[3] / found[0]).max())
     z = [start, np.full(k, steep), np.full(n, 0.01 * steep), prior, np.zeros(1), np.full(k, scale / k)]
+    last: list[tuple[Array, Array, Array]] = []
     for _ in range(100):
-        d, prices, left, pi, _, spare = z
+        d, _, left, pi, _, spare = z
         at, inverse, half, size = found
         cost = float((gram * inverse).sum() - (pi @ np.diag(gram) if worst else 0.0))
         gap = d @ left + (spare @ pi if worst else 0.0)
         barrier = 0.1 * gap / (n + k * worst)
         parts = residuals(z, found, barrier)
         off = float(np.abs(parts[1]).max()) / scale
+        last = [*last[-7:], (z[1], pi, inverse)]
         if gap < 1e-11 * scale and np.abs(parts[0]).max() < 1e-10 * steep and off < 1e-13:
             break
         curve = 2 * (rays @ inverse @ rays.T) * (half @ rays.T)
@@ -601,7 +617,7 @@ def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst:
         else:
             break
         z, found = tried, seen
-    return Point(z[0], prices, pi, inverse, cost, off)
+    return Point(z[0], *last[-1], cost, off, tuple(last))
 
 
 def climbed(matrix: Array, growth: float, starts: Array) -> Array:

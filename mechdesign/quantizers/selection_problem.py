@@ -261,12 +261,11 @@ class SelectionProblem(Problem, QuantizerDesign):
         return found
 
     def own_claims(self, law: ExactLaw, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
-        """Claim in rationals that the user's own rows hold at the integer weights, with these values of further columns."""
-        if self.declared.labels or witness:
-            columns = self.exact_columns(instance("law", law, SelectionLaw), witness)
-            yield from row_claims(self.declared, columns)
-            value = np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
-            yield from self.function_claims(value)
+        """Claim in rationals that the user's own rows hold at the integer weights of the unknown, with these values of further columns."""
+        columns = self.exact_columns(instance("law", law, SelectionLaw), witness)
+        yield from row_claims(self.declared, columns)
+        value = np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
+        yield from self.function_claims(value)
 
     def points(self, values: Mapping[str, Array]) -> tuple[Programs, Callable[..., Array]] | None:
         """Return the programs for all parameter values of the box, or for the boxes searched, and the function that scores their solutions.

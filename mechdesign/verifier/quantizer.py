@@ -493,8 +493,6 @@ def selection_problem(result: Json, account: Account) -> None:
         raise Refused("bounds that are none")
     quantizer(result, account)
     law = result["mechanism"]["law"]
-    if not design["labels"]:
-        return
     left, right = law["left"], law["right"]
     symmetric = design["families"] == "symmetric"
     mirrored = all(

@@ -543,6 +543,7 @@ EDITS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "half a change": ("optimal-noise", (*QUESTION, "l0"), 0.5),
     "groups of whole numbers called others": ("grouped-allocation", (*QUESTION, "groups", "$tuple", 0, "dtype"), "float64"),
     "groups that overlap": ("grouped-allocation", (*QUESTION, "groups"), {"$tuple": [{"$tuple": [0, 0]}, {"$tuple": [1]}]}),
+    "rows of families that are none": ("selection-problem", (*QUESTION, "labels"), {"$tuple": []}),
     "inputs that are finer": ("metric-grid", (*QUESTION, "inputs"), {"$tuple": [k / 10 - 1 for k in range(21)]}),
     "buffers without end": ("buffered-toeplitz", (*QUESTION, "buffers"), 2_000_000),
     "two numbers for one law": ("optimal-noise", (*QUESTION, "dimension"), 2),

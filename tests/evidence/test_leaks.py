@@ -99,8 +99,8 @@ def correlated() -> tuple[Draw, Draw]:
     return both(md.CorrelatedGaussian(changes=[[1.0]], privacy=BUDGET).solve().mechanism, SIZE, 1)
 
 
-def lattice(privacy: Any) -> tuple[Draw, Draw]:
-    law = md.OptimalNoise(privacy=privacy).solve(gap=0.05).mechanism
+def lattice(privacy: Any, loss: Any = "absolute") -> tuple[Draw, Draw]:
+    law = md.OptimalNoise(privacy=privacy, loss=loss).solve(gap=0.05).mechanism
     return (lambda x: law.release(np.full(SIZE, x)), lambda x: x + law.rvs(SIZE, random_state=int(x)))
 
 
@@ -144,7 +144,7 @@ MECHANISMS: dict[str, tuple[Callable[[], tuple[Draw, Draw]], float, float]] = {
     "K-norm, l2": (lambda: knorm(2), UNIT, 0.0),
     "correlated Gaussian": (correlated, UNIT, 1e-6),
     "lattice noise": (lambda: lattice(md.ApproximateDP(1.0, 0.05)), UNIT, 0.05),
-    "lattice noise with tails": (lambda: lattice(md.PureDP(1.0)), UNIT, 0.0),
+    "lattice noise with tails": (lambda: lattice(md.PureDP(1.0), np.abs), UNIT, 0.0),
     "linear release": (linear, UNIT, 0.0),
     "linear release, l2": (lambda: linear(norm=2), UNIT, 0.0),
     "linear release, l-infinity": (lambda: linear(norm=math.inf), UNIT, 0.0),

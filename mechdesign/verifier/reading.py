@@ -180,7 +180,7 @@ def read(text: str) -> Json:
         raise TooLarge("too large to check: more than 2^26 characters")
     try:
         document = json.loads(text, object_pairs_hook=once)
-        if set(document) != {"format", "version", "sha256", "payload"}:
+        if not isinstance(document, dict) or set(document) != {"format", "version", "sha256", "payload"}:
             raise Refused("an envelope with other parts than format, version, sha256 and payload")
         version = document["version"]
         if document["format"] != "mechdesign-result" or type(version) is not int or version != 2:

@@ -148,6 +148,7 @@ def test_what_is_nothing_to_check_is_said_in_a_sentence(checker: ModuleType, fil
         b"\xff\xfe\x00": "is no text",
         b"\x1f\x8b\x00": "is damaged",
         b"{": "no JSON",
+        b"null": "an envelope with other parts",
     }
     for data, words in cases.items():
         said = checker.opened("<b>x</b>", data)

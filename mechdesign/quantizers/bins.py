@@ -41,7 +41,7 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.floors import FloorProblem, FloorSolution, pieces
 from mechdesign.quantizers.newton import best_floors
-from mechdesign.quantizers.table import MOST_OUTPUTS, smallest_epsilon
+from mechdesign.quantizers.table import MOST_OUTPUTS, integrated, smallest_epsilon
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -285,19 +285,16 @@ def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
     slope = np.zeros(m)
     if problem.has_density:
         cells, at = table.cells()
-        middle, quarter = (cells[:-1] + cells[1:]) / 2, np.diff(cells) / 4
-        p0, p1 = table.rows_at(middle - quarter, at), table.rows_at(middle + quarter, at)
-        i, j = table.left[at], table.right[at]
-        _, mu0 = problem.slopes(middle - quarter, i, j)
-        _, mu1 = problem.slopes(middle + quarter, i, j)
-        # On each cell p = α + β x and μ = γ + δ x.
-        beta, delta = (p1 - p0) / (2 * quarter)[:, None], (mu1 - mu0) / (2 * quarter)
-        alpha, gamma = p0 - beta * (middle - quarter)[:, None], mu0 - delta * (middle - quarter)
-        sign = np.where(bins >= middle[:, None], 1.0, -1.0)
-        e = w1 * sign + 2 * w2 * bins - gamma[:, None]
-        f = -2 * w2 - delta[:, None]
-        m0, m1, m2 = (column[:, None] for column in problem.prior.continuous_moments(cells).T)
-        slope += (alpha * e * m0 + (alpha * f + beta * e) * m1 + beta * f * m2).sum(axis=0)
+        starts, width, sign = cells[:-1], np.diff(cells), np.where(bins > cells[:-1, None], 1.0, -1.0)
+
+        def rising(share: float) -> Array:
+            """Return p (ℓ' − μ), a quadratic on each cell, on which the sign of an error is that of its middle."""
+            x = starts + share * width
+            _, mu = problem.slopes(x, table.left[at], table.right[at])
+            steep = w1 * sign + 2 * w2 * (bins - x[:, None])
+            return table.rows_at(x, at) * (steep - mu[:, None])
+
+        slope += integrated(rising, cells, problem.prior.continuous_moments(cells)).sum(axis=0)
     points, weights = problem.atoms
     if points.size:
         table_of_lines = np.zeros((0, 7)) if solution.proof is None else solution.proof.pieces

@@ -61,7 +61,7 @@ import numpy as np
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.dual_pieces import DualPieces
-from mechdesign.quantizers.table import PiecewiseTable, cell_edges, mirrored_bins
+from mechdesign.quantizers.table import PiecewiseTable, cell_edges, integrated, mirrored_bins
 from mechdesign.typing import Array, Indices
 
 
@@ -361,33 +361,6 @@ class FloorProblem:
         directions = (bins - bins[pivot][:, None]) * np.where(inside, self.rho, 1.0)
         return directions, weights
 
-    def pair_integrals(
-        self, i: Indices, j: Indices, passed: Indices, table: Array
-    ) -> tuple[Array, Array, Array]:
-        """Return ∫(λ + μx), ∫λ and ∫μ over cells with given pairs, for polynomial losses.
-
-        `passed` counts the outputs at or left of each cell, `table` holds the cells' moments. A pair i = j
-        denotes the horizontal chord (μ = 0) through that output.
-        """
-        bins, w1, w2 = self.bins, self.loss.absolute, self.loss.squared
-        m0, m1, m2 = table[:, 0], table[:, 1], table[:, 2]
-        low, high = bins[i], bins[j]
-        flat = i == j
-        width = np.where(flat, 1.0, high - low)
-        sign_low, sign_high = np.where(i < passed, -1.0, 1.0), np.where(j < passed, -1.0, 1.0)
-        both = low * high
-        bow = (low + high) * m1 - m2 - both * m0  # ∫ (x − B_i)(B_j − x) dF
-        mu = ((sign_high * high - sign_low * low) * m0 - (sign_high - sign_low) * m1) / width
-        lam = sign_low * (low * m0 - m1) - low * mu
-        constant = w1 * np.where(flat, lam, np.where(sign_low != sign_high, 2 * bow / width, 0.0))
-        mu, lam = w1 * mu, w1 * lam
-        if w2:
-            square = np.where(flat, both * m0 - 2 * low * m1 + m2, 0.0)
-            constant = constant + w2 * np.where(flat, square, bow)
-            lam = lam + w2 * np.where(flat, square, m2 - both * m0)
-            mu = mu + w2 * np.where(flat, 0.0, (low + high) * m0 - 2 * m1)
-        return constant, lam, mu
-
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
@@ -476,28 +449,19 @@ class Pieces:
         A group's integral is a sum over cells, on which the sign of every reduced cost is constant.
         """
         cells, at = self.cells(edges)
+
+        def duals(x: Array, piece: Indices) -> Array:
+            head, reduced = self.duals(problem, x, piece)
+            return np.concatenate([head[:, None], reduced], axis=1)
+
         if problem.loss.polynomial:
-            bins, m = problem.bins, len(problem.bins)
-            passed = np.searchsorted(bins, (cells[:-1] + cells[1:]) / 2, side="right")
-            moments = problem.prior.continuous_moments(cells)
-            constant, lam, mu = problem.pair_integrals(self.left[at], self.right[at], passed, moments)
-            sign = np.where(np.arange(m) < passed[:, None], -1.0, 1.0)
-            m0, m1, m2 = moments[:, :1], moments[:, 1:2], moments[:, 2:]
-            cost = problem.loss.absolute * sign * (bins * m0 - m1)
-            cost = cost + problem.loss.squared * (bins * bins * m0 - 2 * bins * m1 + m2)
-            c = cost - lam[:, None] - mu[:, None] * bins
-            reduced = np.minimum(c, problem.rho * c)
-            constant = constant - problem.bias * np.abs(mu)
+            width, moments = np.diff(cells), problem.prior.continuous_moments(cells)
+            both = integrated(lambda share: duals(cells[:-1] + share * width, at), cells, moments)
         else:
-
-            def duals(x: Array) -> Array:
-                head, reduced = self.duals(problem, x, self.at(x))
-                return np.concatenate([head[:, None], reduced], axis=1)
-
-            both = problem.prior.continuous_integrals(duals, cells)
-            constant, reduced = both[:, 0], both[:, 1:]
+            both = problem.prior.continuous_integrals(lambda x: duals(x, self.at(x)), cells)
         groups = np.searchsorted(cells, edges[:-1])
-        return np.add.reduceat(constant, groups), np.add.reduceat(reduced, groups, axis=0)
+        found = np.add.reduceat(both, groups, axis=0)
+        return found[:, 0], found[:, 1:]
 
 
 def pieces(problem: FloorProblem, floors: Array) -> Pieces:

@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.exact import safe_root
@@ -45,10 +45,9 @@ from mechdesign.quantizers.floors import (
     lower_bound,
     patience,
     pieces,
-    range_constraints,
 )
 from mechdesign.quantizers.planes import cutting_planes
-from mechdesign.quantizers.proofs import QuantizerDesign, proved_bound
+from mechdesign.quantizers.proofs import DualBound, QuantizerDesign, proved_bound
 from mechdesign.quantizers.table import (
     check_outputs,
     check_range,
@@ -550,10 +549,12 @@ def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> D
     found = _solved(design, outputs, deadline)
     if found is None:
         return None
-    duals, rho = found
     if space is None:
-        return replace(duals, outputs=None)
-    return _lowered(design, replace(duals, between=True), rho) if space.between else duals
+        return replace(found, outputs=None)
+    if not space.between:
+        return found
+    proof = DualBound.of(design, replace(found, between=True))
+    return proof.duals.lowered(proof.asked(design, ()))
 
 
 def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> Iterator[Bound]:
@@ -571,8 +572,8 @@ def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> I
         yield found
 
 
-def _solved(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> tuple[DualPieces, float] | None:
-    """Return multipliers with these outputs, and ρ."""
+def _solved(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> DualPieces | None:
+    """Return multipliers with these outputs."""
     outputs = check_outputs(bins)
     bias = design.largest_bias(outputs.tolist())
     lower, upper = check_range(design.input_range, outputs)
@@ -586,7 +587,7 @@ def _solved(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> tuple
     proof = solution.proof
     if len(problem.atoms[0]) > _ATOMS:  # one line for each, instead of one per cut
         proof = fill_proof(problem, solution.floors, solution.multipliers) or proof
-    return replace(proof.in_units(*units), outputs=outputs), problem.rho
+    return replace(proof.in_units(*units), outputs=outputs)
 
 
 def _grid(design: QuantizerDesign, space: OutputSpace) -> Array:
@@ -614,56 +615,3 @@ def _grid(design: QuantizerDesign, space: OutputSpace) -> Array:
         inner = np.concatenate([low - np.array(steps)[::-1], inner, high + np.array(steps)])
     found = np.concatenate([[first], inner[(inner > first) & (inner < last)], [last]])
     return found.compress(np.concatenate([[True], np.diff(found[:-1]) > 1e-9 * half, [True]]))
-
-
-def _lowered(design: QuantizerDesign, duals: DualPieces, rho: float) -> DualPieces:
-    """Return the lines lowered by the κ that proves most: .3% of the bound at ε = 1, 2 to 11% at ε = 2 to 4, all at 8.
-
-    Doubles suffice to find κ, as the bound is valid for any.
-    """
-    assert duals.outputs is not None
-    if not len(duals.pieces):  # nothing is proved
-        return duals
-    u, v, share, L0, L1, M0, M1 = duals.pieces.T
-    bins, loss = duals.outputs - duals.origin, design.loss
-    prior = design.prior.standardised(duals.origin, 1.0)
-    edges = np.unique(np.concatenate([u, v]))
-    below = np.zeros((len(edges), 2))
-    below[1:] = np.cumsum(prior.continuous_moments(edges)[:, :2], axis=0)
-    mass, first = share * (below[np.searchsorted(edges, v)] - below[np.searchsorted(edges, u)]).T
-    points, weights = prior.atoms
-    if len(points) and (single := u == v).any():
-        after = np.searchsorted(points, u[single])
-        pairs = np.stack([after - 1, after]).clip(0, len(points) - 1)
-        closer = np.abs(points[pairs] - u[single]).argmin(axis=0)
-        nearest = np.take_along_axis(pairs, closer[None], axis=0)[0]
-        mass[single] = share[single] * weights[nearest]
-        first[single] = mass[single] * u[single]
-    later = (first - u * mass) / np.where(v > u, v - u, 1.0)
-    steps = np.diff(bins)
-    reductions = loss.squared * np.maximum(np.append(0.0, steps), np.append(steps, 0.0)) ** 2 / 4
-    turn = np.searchsorted(bins, (u + v) / 2)
-    left = np.searchsorted(bins, u, side="right") - 1
-    nearer = (u + v) / 2 - bins[np.maximum(left, 0)] < bins[np.minimum(turn, len(bins) - 1)] - (u + v) / 2
-    sign = np.where(np.arange(len(bins)) >= np.where(nearer, left, turn + 1)[:, None], 1.0, -1.0)
-    parts = []
-    for y, level, tilt, weight in ((u, L0, M0, mass - later), (v, L1, M1, later)):
-        costs = loss.absolute * sign * (bins - y[:, None]) - tilt[:, None] * bins - level[:, None]
-        parts.append((weight, costs + loss.squared * bins**2 - reductions))
-    priced = duals.multipliers.ravel() @ range_constraints(bins, rho, *design.input_range)[0][2:]
-
-    def lost(kappa: float) -> float:
-        rest = -priced
-        for weight, costs in parts:
-            high = costs + kappa
-            rest = rest + weight @ np.where(high > 0, high, rho * high)
-        least = float(rest.min())
-        return kappa * float(mass.sum()) - (least / rho if least > 0 else least)
-
-    most = 2 * float(mass @ np.abs(parts[0][1]).min(axis=1)) + float(reductions.max())
-    most = max(1e-300, most + loss.absolute * float(steps.min()))
-    found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options={"maxiter": 16})
-    kappa = float(found.x) if found.fun < lost(0.0) else 0.0
-    table = duals.pieces.copy()
-    table[:, 3:5] -= kappa
-    return replace(duals, pieces=table)

@@ -508,7 +508,7 @@ class DualBound(Checked, Proof):
         noun = design.with_outputs(bound_words(duals))
         return every(noun) if duals.outputs is None or duals.between else menu(noun)
 
-    def _asked(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Asked:
+    def asked(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Asked:
         """Return the problem that the multipliers bound; `outputs` are the law's. Its bias is the allowed one, at most the largest of any mechanism."""
         (low, high), places = map(Fraction, design.input_range), self.duals.places(outputs)
         moments = None if design.objective == "worst" else Moments(design.prior, self.moments)
@@ -517,13 +517,13 @@ class DualBound(Checked, Proof):
 
     def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
         """Return the bound that the multipliers prove, in exact arithmetic."""
-        return self.duals.lower_bound(self._asked(design, outputs))
+        return self.duals.lower_bound(self.asked(design, outputs))
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
         design, outputs = _outputs(stated)
         if not design.loss.polynomial:
             raise NoProgramError(FUNCTION)
-        return self.duals.program(self._asked(design, outputs))
+        return self.duals.program(self.asked(design, outputs))
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, outputs = _outputs(stated)

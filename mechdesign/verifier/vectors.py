@@ -44,11 +44,11 @@ Privacy is proved in rational numbers; errors and the least one are recomputed i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from operator import mul
+from typing import TypeAlias
 
 from mechdesign.verifier import quantizer
 from mechdesign.verifier.arithmetic import GAUSS, between, exp_bounds, integral, least, peak
@@ -122,47 +122,27 @@ def near_codes(law: Json, near: int, account: Account) -> tuple[Fraction, Fracti
     return more, less
 
 
-def best_near(m: int, power: Fraction, sums: Callable[[int], float]) -> int:
-    """The number of near codes whose sum of inner products is largest over kE + M − k, which rises to one peak."""
-    gain = float(power - 1)
-    return peak(1, m - 1, lambda k: sums(k) / (k * gain + m))
-
-
-def rotated_simplex(law: Json, account: Account) -> tuple[int, float]:
-    bits, dimension, ball = law["bits"], law["dimension"], law["inputs"] == "ball"
-    working, m = int(dimension + ball), 1 << bits
-    refuse(m > working + 1, "more vertices than a simplex of these dimensions has")
-    low = best_near(m, power_of(law), lambda k: largest_normals(m, k)[0])
-    more, less = near_codes(law, low, account)
-    total, squares = largest_normals(m, low)
-    closeness = math.sqrt(m / (m - 1)) * total / normal_length(working)
-    factor = 1 / (float(more - less) * closeness)
-    how = "recomputed" if law["rotation"] == "exact" else "claimed"
-    account.rows.append(("unbiased over the rotation", how, factor > 0))
-    if law["rotation"] != "exact":
-        return bits, factor**2 + 1
-    on_sphere = factor**2 - 1
-    if not ball:
-        return bits, on_sphere
-    near = m / (m - 1) * (squares - low / m) / working
-    spread = 1 - float(less) * m / working - float(more - less) * near
-    return bits, max(factor**2 * spread, on_sphere - factor**2 * spread / dimension)
-
-
-def random_directions(law: Json, account: Account) -> tuple[int, float]:
-    bits, dimension, messages, ball = law["bits"], law["dimension"], law["messages"], law["inputs"] == "ball"
-    working, m = int(dimension + ball), 1 << bits
-    refuse(messages * m * working > 1 << 27, "more directions than an encoder draws")
-    power = power_of(law)
-    near = best_near(m, power, lambda k: nearest(working, m, k)[0])
+def of_codes(law: Json, account: Account) -> tuple[int, float]:
+    """Vertices of a simplex or random directions: as many are near as have the largest sum of inner products over kE + M − k, which rises to one peak."""
+    dimension, ball, messages = law["dimension"], law["inputs"] == "ball", law.get("messages", 1)
+    working, m, power = int(dimension + ball), 1 << law["bits"], power_of(law)
+    turned = law[""] == "sphere-quantizer"
+    sums, known = (simplex, "rotation") if turned else (directions, "directions")
+    refuse(turned and m > working + 1, "more vertices than a simplex of these dimensions has")
+    refuse(messages * m * working > 1 << 27 and not turned, "more directions than an encoder draws")
+    near = peak(1, m - 1, lambda k: sums(working, m, k)[0] / (k * float(power - 1) + m))
     more, less = near_codes(law, near, account)
-    total, short, aside = nearest(working, m, near)
-    over = (short + float(m / (power - 1))) / total
-    account.add("unbiased over the directions", "recomputed", over > -1)
-    if not ball:
-        return bits * messages, over * (2 + over) / messages
-    across = (1 + over) ** 2 * (float(less) * m * (1 - 1 / working) + float(more - less) * aside)
-    return bits * messages, max(across, over * (2 + over) - across / dimension) / messages
+    total, short, aside = sums(working, m, near)
+    over = (short + float(m / (power - 1))) / total  # r − 1
+    exact = law.get("rotation", "exact") == "exact"
+    account.add(f"unbiased over the {known}", "recomputed" if exact else "claimed", over > -1)
+    error = over * (2 + over)
+    if not exact:
+        return law["bits"], error + 2
+    if ball:
+        across = (1 + over) ** 2 * (float(less) * m * (1 - 1 / working) + float(more - less) * aside)
+        error = max(across, error - across / dimension)
+    return law["bits"] * messages, error / messages
 
 
 def sampled_signs(law: Json, account: Account) -> tuple[int, float]:
@@ -225,8 +205,8 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
 
 
 MECHANISMS = {
-    "sphere-quantizer": rotated_simplex,
-    "random-directions": random_directions,
+    "sphere-quantizer": of_codes,
+    "random-directions": of_codes,
     "sampled-signs": sampled_signs,
     "sampled-coordinates": sampled_coordinates,
 }
@@ -238,34 +218,43 @@ NODES = [STEP * n for n in range(-4800, 4801)]
 PANELS = 400
 
 
+Rows: TypeAlias = list[tuple[float, ...]]
+"""At the nodes: the logarithms of a density, of what lies above and of what lies below, and what is averaged."""
+
+
+def sums_of_largest(rows: Rows, m: int, k: int) -> list[float]:
+    """Means, times m, over the law of the k-th largest of m: of what the rows hold behind their logarithms."""
+    logs = [density + (k - 1) * above + (m - k - 1) * below for density, above, below, *_ in rows]
+    top = max(logs)
+    # what is smaller counts for nothing
+    held = [(math.exp(log - top), row[3:]) for log, row in zip(logs, rows) if log > top - 60]
+    whole = math.fsum(weight for weight, _ in held)
+    return [m * math.fsum(w * x for (w, _), x in zip(held, part)) / whole for part in zip(*(r for _, r in held))]
+
+
 @cache
-def logarithms() -> list[tuple[float, float, float]]:
-    """log φ, log Φ and log(1 − Φ) at the nodes."""
+def normals() -> Rows:
+    """Of normals, φ and Z φ."""
 
     def below(x: float) -> float:
         tail = math.erfc(abs(x) / math.sqrt(2)) / 2
         return math.log(tail) if x < 0 else math.log1p(-tail)
 
-    return [(-x * x / 2 - math.log(2 * math.pi) / 2, below(x), below(-x)) for x in NODES]
+    logs = [(x, -x * x / 2 - math.log(2 * math.pi) / 2) for x in NODES]
+    return [(log, below(-x), below(x), math.exp(log), x * math.exp(log)) for x, log in logs]
 
 
 @cache
-def largest_normals(count: int, largest: int) -> tuple[float, float]:
-    """The mean sum of the largest of `count` independent normals, and of their squares."""
-    m, k = count, largest
-    logs = [density + (m - k - 1) * below + (k - 1) * above for density, below, above in logarithms()]
-    top = max(logs)
-    held = [n for n, log in enumerate(logs) if log > top - 60]  # less counts for nothing
-    weights = [math.exp(logs[n] - top) for n in held]
-    densities = [weight * math.exp(logarithms()[n][0]) for n, weight in zip(held, weights)]
-    total = math.fsum(weights)
-    squares = math.fsum(NODES[n] * density for n, density in zip(held, densities))
-    return m * math.fsum(densities) / total, k + m * squares / total
+def simplex(d: int, m: int, k: int) -> tuple[float, float, float]:
+    """The mean sums of U, of 1 − U and of 1 − U² over the k nearest vertices of a simplex, of inner products U."""
+    total, squares = sums_of_largest(normals(), m, k)
+    closeness = math.sqrt(m / (m - 1)) * total / normal_length(d)
+    return closeness, k - closeness, k - m / (m - 1) * (k + squares - k / m) / d
 
 
 @cache
-def heights(d: int, m: int) -> list[tuple[float, ...]]:
-    """At the nodes: log sech^{D−1}, log S, log(1 − S), and A, S − A, S − t A."""
+def heights(d: int, m: int) -> Rows:
+    """Of directions: log sech^{D−1}, log S, log(1 − S), and A, S − A, S − t A."""
     reach = math.acosh(math.exp(55 / (d - 1)))
     count = math.ceil(reach / 0.7 * math.sqrt((d - 1) * m + 100))
     h = reach / count
@@ -282,7 +271,7 @@ def heights(d: int, m: int) -> list[tuple[float, ...]]:
             mass = weight * h / 2 * math.exp(log_density(x))
             tail, cut = tail + mass, cut + mass * 2 / (1 + math.exp(2 * x))
     whole = 2 * found[-1][2]
-    rows: list[tuple[float, ...]] = []
+    rows: Rows = []
     for x, log, tail, cut in found:
         above, mean, across = tail / whole, math.exp(log) / (whole * (d - 1)), cut / whole
         logs, low = (math.log(above), math.log1p(-above)), 2 / (1 + math.exp(2 * x))  # 1 − t
@@ -292,19 +281,15 @@ def heights(d: int, m: int) -> list[tuple[float, ...]]:
     return rows
 
 
-def nearest(d: int, m: int, k: int) -> tuple[float, float, float]:
-    """The mean sums of U, of 1 − U and of 1 − U² over the k largest of m inner products; over the k nearest corners where d = 2."""
+@cache
+def directions(d: int, m: int, k: int) -> tuple[float, float, float]:
+    """These sums over the k largest of m inner products with random directions; over the k nearest corners where d = 2."""
     if d == 2:
         angle = math.pi * k / m
         terms = [(-1) ** (n + 1) * angle ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 24)]
         short = k * math.fsum(terms)
         return k - short, short, k / 2 * math.fsum(4**n * term for n, term in enumerate(terms, 1))
-    rows = heights(d, m)
-    logs = [row[0] + (k - 1) * row[1] + (m - k - 1) * row[2] for row in rows]
-    top = max(logs)
-    held = [(math.exp(log - top), row) for log, row in zip(logs, rows) if log > top - 60]
-    whole = math.fsum(weight for weight, _ in held)
-    total, short, across = (m * math.fsum(w * row[i] for w, row in held) / whole for i in (3, 4, 5))
+    total, short, across = sums_of_largest(heights(d, m), m, k)
     return total, short, (d - 1) / d * across
 
 

@@ -89,13 +89,17 @@ def listed(result: Json, account: Account) -> None:
     account.proved("nothing but what gets noise differs between neighbours", inside)
     account.agrees("what gets no noise is stated to be no change", design["span"] or len(held) == size)
     account.bounds("no change consumes more than the budget", most_of(rows, reduced), law["budget"])
-    gram, largest = lifted(spans, design["weights"]), design["loss"] == "largest"
-    value(result, rows, spans, gram, account)
+    asked = spans  # exact: what is lifted of large entries may cancel
+    if design["loss"] == "total":
+        asked = transposed(arithmetic.cholesky(gram(spans, design["weights"])))
+    factor, off = factor_of(asked, rows)
+    claim = f"the loss is at most {result['value']:.12g}"
+    if off < CLOSE:
+        account.at_most(claim, loss_of(factor, design), result["value"] * (1 + ROOM), "recomputed")
+    else:
+        account.claimed(claim)
     if result["lower_bound"] is not None:
-        answers = (
-            [[float(x) for x in row] for row in spans] if largest else transposed(arithmetic.cholesky(gram))
-        )
-        saddle_bound(result, reduced, answers, account)
+        saddle_bound(result, reduced, asked, account)
 
 
 def most_of(rows: Json, vectors: Json) -> Fraction:
@@ -120,34 +124,38 @@ def exactly(matrix: Json) -> list[list[Fraction]]:
     return [[Fraction(x) for x in row] for row in matrix]
 
 
-def lifted(spans: Json, weights: Json) -> list[list[float]]:
+def gram(spans: Json, weights: Json) -> list[list[float]]:
     """Return EᵀWE, the weights of errors of the coordinates that get noise."""
     lift = [[float(x) for x in row] for row in spans]
     refuse(weights is not None and weights != transposed(weights), "weights that are no symmetric matrix")
     return times(transposed(lift), lift if weights is None else times(weights, lift))
 
 
-def value(result: Json, rows: Json, spans: Json, gram: Json, account: Account) -> None:
-    """Check the loss of the covariance (RᵀR)⁻¹, lifted."""
-    stated, spread = result["value"], Spread(rows)
-    if not spread.off < CLOSE:
-        account.claimed(f"the loss is at most {stated!r}")
-        return
-    found, one = times(spread.back, transposed(spread.back)), spread.unit**2
-    if result["design"]["loss"] == "largest":
-        cost = largest_variance(spans, found, one)
+def factor_of(answers: Json, rows: Json) -> tuple[list[list[float]], float]:
+    """Return B with A = B R, and the largest entry of what B R left of A before the last step, of A's largest.
+
+    B = A R⁺ in doubles leaves A − B R, which is computed in integers: B + (A − B R) R⁺ is off by the square of what B is off by.
+    """
+    turned = transposed(rows)
+    if len(rows) == len(turned):
+        back = arithmetic.inverse(rows)
     else:
-        cost = math.fsum(map(mul, flat(gram), (x / one for x in flat(found))))
-    account.at_most(f"the loss is at most {stated:.12g}", cost, stated * (1 + ROOM), "recomputed")
+        back = times(turned, arithmetic.inverse(times(rows, turned)))
+    factor = times(answers, back)
+    (one, one_bits), (two, two_bits) = whole(factor), whole(rows)
+    unit = 1 << (one_bits + two_bits)
+    left = [
+        [float(Fraction(x) - Fraction(y, unit)) for x, y in zip(row, other)]
+        for row, other in zip(answers, times(one, two))
+    ]
+    off, top = (max(abs(x) for x in flat(matrix)) for matrix in (left, answers))
+    return [[x + y for x, y in zip(row, other)] for row, other in zip(factor, times(left, back))], off / top
 
 
-def largest_variance(spans: Json, better: Json, one: int) -> float:
-    """The largest entry on the diagonal of the lifted covariance."""
-    # in integers: what is lifted of large entries may cancel
-    units = [math.lcm(*(x.denominator for x in row)) for row in spans]
-    lift = [[int(x * unit) for x in row] for row, unit in zip(spans, units)]
-    squares = (sum(map(mul, row, image)) for row, image in zip(lift, times(lift, better)))
-    return float(max(x / (unit * unit * one) for x, unit in zip(squares, units)))
+def loss_of(factor: Json, design: Json) -> float:
+    """The largest or the total variance of answers B z."""
+    variances = [math.fsum(x * x for x in row) for row in factor]
+    return max(variances) if design["loss"] == "largest" else math.fsum(variances)
 
 
 def multipliers_of(result: Json) -> list[Json]:
@@ -472,10 +480,7 @@ def ways(size: int, k: int, apart: int, every: int) -> int:
 
 
 def unbiased(law: Json, account: Account) -> list[list[float]] | None:
-    """Check that the answers are unbiased, and return the matrix that makes them of the strategy's; None if it is too large.
-
-    B = A R⁺ in doubles leaves A − B R, which is computed in integers: B + (A − B R) R⁺ is off by the square of what B is off by.
-    """
+    """Check that the answers are unbiased, and return the matrix that makes them of the strategy's; None if it is too large."""
     rows, count = law["strategy"], counts_of(law["workload"])
     refuse(not rows or any(len(row) != count for row in rows), "a strategy on other counts than the workload")
     rank = len(rows)
@@ -483,22 +488,9 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
     if asked is None or rank**3 > MOST_WORK:
         account.claimed("the answers are unbiased")
         return None
-    square = rank == len(rows[0])
-    back = (
-        arithmetic.inverse(rows)
-        if square
-        else times(transposed(rows), arithmetic.inverse(times(rows, transposed(rows))))
-    )
-    factor = times(asked, back)
-    (one, one_bits), (two, two_bits) = whole(factor), whole(rows)
-    unit = 1 << (one_bits + two_bits)
-    left = [
-        [float(Fraction(x) - Fraction(y, unit)) for x, y in zip(row, other)]
-        for row, other in zip(asked, times(one, two))
-    ]
-    top, off = (max(abs(x) for row in matrix for x in row) for matrix in (asked, left))
-    account.at_most("the answers are unbiased, to rounding", off, 1e-7 * top, "recomputed")
-    return [[x + y for x, y in zip(row, other)] for row, other in zip(factor, times(left, back))]
+    factor, off = factor_of(asked, rows)
+    account.at_most("the answers are unbiased, to rounding", off, 1e-7, "recomputed")
+    return factor
 
 
 def errors(result: Json, account: Account) -> None:
@@ -509,8 +501,7 @@ def errors(result: Json, account: Account) -> None:
     if factor is None:
         account.claimed(claim)
         return
-    variances = [math.fsum(x * x for x in row) for row in factor]
-    cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
+    cost = loss_of(factor, result["design"])
     account.at_most(claim, cost, stated * (1 + ROOM), "recomputed")
     if result["lower_bound"] is not None:
         left = cost * (1 + ROOM) - result["lower_bound"]

@@ -228,8 +228,8 @@ def sums_of_largest(rows: Rows, m: int, k: int) -> list[float]:
     top = max(logs)
     # what is smaller counts for nothing
     held = [(math.exp(log - top), row[3:]) for log, row in zip(logs, rows) if log > top - 60]
-    whole = math.fsum(weight for weight, _ in held)
-    return [m * math.fsum(w * x for (w, _), x in zip(held, part)) / whole for part in zip(*(r for _, r in held))]
+    weights, parts = zip(*held)
+    return [m * math.fsum(map(mul, weights, part)) / math.fsum(weights) for part in zip(*parts)]
 
 
 @cache

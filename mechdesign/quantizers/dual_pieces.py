@@ -164,12 +164,12 @@ class DualPieces(Checked):
                 weights.append(float(end.weight[0]))
                 costs.append(signs * (bins - y) + second * (bins**2 - reductions) - level - tilt * bins)
             most += 2 * sum(weights[-len(ends) :]) * float(np.abs(costs[-len(ends)]).min())
-        outer = [float(level) + float(tilt) * bins for level, tilt in zip(*rows.outer())]
-        priced = sum(np.maximum(-line, -rho * line) for line in outer)
+        (upper, lower), rise = self.multipliers, np.maximum(bins - bins[:, None], 0.0)
+        priced = upper @ (rho * rise - rise.T) + lower @ (rho * rise.T - rise)
 
         def lost(kappa: float) -> float:
             high = np.array(costs) + kappa
-            least = float((priced + np.array(weights) @ np.where(high > 0, high, rho * high)).min())
+            least = float((np.array(weights) @ np.where(high > 0, high, rho * high) - priced).min())
             return kappa * sum(weights) - (least / rho if least > 0 else least)
 
         most = max(1e-300, most + first * float(np.diff(bins).min()))
@@ -522,15 +522,12 @@ class _Rows:
         lines = [level + tilt * b for b in self.bins]
         return [(max(-c, fmpq(0)), max(c, fmpq(0))) for c in lines]
 
-    def outer(self) -> tuple[list[fmpq], list[fmpq]]:
-        """Return levels and tilts of the lines at the upper and the lower end of the range."""
-        prices = [list(map(rational, row)) for row in self.duals.multipliers.tolist()]
-        means = [sum((p * b for p, b in zip(row, self.bins)), fmpq(0)) for row in prices]
-        return [-means[0], means[1]], [sum(prices[0], fmpq(0)), -sum(prices[1], fmpq(0))]
-
     def _ends_of_range(self, rest: list[fmpq]) -> list[tuple[fmpq, fmpq, tuple[str, fmpq]]]:
         """Return level, tilt, and the bound of the mean, at the upper and the lower end of the range, for reduced costs of the floors."""
-        (low, high), (levels, tilts) = self.ends, self.outer()
+        low, high = self.ends
+        prices = [list(map(rational, row)) for row in self.duals.multipliers.tolist()]
+        means = [sum((p * b for p, b in zip(row, self.bins)), fmpq(0)) for row in prices]
+        levels, tilts = [-means[0], means[1]], [sum(prices[0], fmpq(0)), -sum(prices[1], fmpq(0))]
         for level, tilt in zip(levels, tilts):
             rest = [g + f - self.rho * c for g, (f, c) in zip(rest, self._bought(level, tilt))]
         least = min(rest)

@@ -40,8 +40,9 @@ from mechdesign import checks
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.quantizers.floors import FloorProblem, FloorSolution, pieces
+from mechdesign.quantizers.moments import integrated
 from mechdesign.quantizers.newton import best_floors
-from mechdesign.quantizers.table import MOST_OUTPUTS, integrated, smallest_epsilon
+from mechdesign.quantizers.table import MOST_OUTPUTS, smallest_epsilon
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

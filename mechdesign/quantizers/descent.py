@@ -48,6 +48,7 @@ from mechdesign.evidence.results import audited
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import Quantizer, SelectionFamilies
+from mechdesign.quantizers.moments import end_costs
 from mechdesign.quantizers.selection_program import pair_costs
 from mechdesign.quantizers.table import RESOLVED, cell_edges
 from mechdesign.solvers import Deadline, LinearProgram, Solution
@@ -215,18 +216,13 @@ class SelectionBlocks:
             moments = prior.moments(knots)
             return lambda k, left, right: pair_costs(loss, moments[k], bins[left], bins[right])
 
-        def costs(x: Array) -> Array:
-            cost = loss(bins - x[:, None])
-            return np.concatenate([cost, x[:, None] * cost], axis=1)
-
-        both = prior.integrals(costs, knots)
-        plain, weighted = both[:, : len(bins)], both[:, len(bins) :]
+        costs = end_costs(bins, knots, prior, loss)
 
         def general(k: int, left: Index, right: Index) -> Array:
             low, high = bins[left][:, None], bins[right]
-            falling = high * plain[k, left][:, None] - weighted[k, left][:, None]
-            rising = weighted[k, right] - low * plain[k, right]
-            return np.asarray((falling + rising) / (high - low))
+            shares = [(high - x) / (high - low) for x in knots[k : k + 2]]
+            each = zip(shares, costs)
+            return np.asarray(sum(p * c[k, left][:, None] + (1 - p) * c[k, right] for p, c in each))
 
         return general
 

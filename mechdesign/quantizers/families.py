@@ -68,9 +68,16 @@ from mechdesign.quantizers.mechanism import (
     rqm_family,
     summing_to_one,
 )
+from mechdesign.quantizers.moments import end_costs
 from mechdesign.quantizers.newton import loss_bounds
 from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
-from mechdesign.quantizers.table import LARGEST, check_bins, check_range, loss_from_floats, symmetric_bins
+from mechdesign.quantizers.table import (
+    LARGEST,
+    check_bins,
+    check_range,
+    loss_from_floats,
+    symmetric_bins,
+)
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 
@@ -322,30 +329,16 @@ class _Line(SelectionPlaces):
         privacy, design = loss_from_floats(low, high), self.design
         if not privacy <= design.privacy.epsilon:
             return privacy, math.inf
-        if not design.loss.polynomial:
-            return privacy, instance("member", self.mechanism(selector), Quantizer).expected_loss(
-                design.prior, design.loss
-            )
         first, last = self._costs
         return privacy, float(np.sum(starts * first) + np.sum(ends * last))
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:
-        """Cost of a unit of probability at the start of each segment, and at its end."""
-        (lower, upper), loss = self.design.input_range, self.design.loss
+        """Cost of a unit of probability at the start of each segment, and at its end; about the range's centre, as far from zero moments lose digits."""
+        (lower, upper), design = self.design.input_range, self.design
         centre = lower / 2 + upper / 2
-        knots, bins, prior = self.knots, self.bins, self.design.prior
-        if abs(centre) > 2 * (upper - lower):  # centre the table: far from zero moments lose digits
-            knots, bins, prior = knots - centre, bins - centre, prior.standardised(centre, 1.0)
-        m0, m1, m2 = prior.moments(knots).T
-        left, width = knots[:-1], np.diff(knots)[:, None]
-        # Moments of h, the distance from the left knot.
-        h1, h2 = (m1 - left * m0)[:, None], (m2 - 2 * left * m1 + left * left * m0)[:, None]
-        d, h0 = bins - left[:, None], m0[:, None]
-        first, second = loss.absolute * np.where(bins >= knots[1:, None], 1.0, -1.0), loss.squared
-        level = first * (d * h0 - h1) + second * (d * d * h0 - 2 * d * h1 + h2)
-        slope = first * (d * h1 - h2) + second * (d * d * h1 - 2 * d * h2)
-        return level - slope / width, slope / width
+        prior = design.prior.standardised(centre, 1.0)
+        return end_costs(self.bins - centre, self.knots - centre, prior, design.loss)
 
 
 @serializable("rqm")

@@ -61,7 +61,8 @@ import numpy as np
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.dual_pieces import DualPieces
-from mechdesign.quantizers.table import PiecewiseTable, cell_edges, integrated, mirrored_bins
+from mechdesign.quantizers.moments import integrated
+from mechdesign.quantizers.table import PiecewiseTable, cell_edges, mirrored_bins
 from mechdesign.typing import Array, Indices
 
 

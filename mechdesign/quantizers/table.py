@@ -34,6 +34,7 @@ from mechdesign.evidence.results import Accuracy, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.moments import integrated
 from mechdesign.typing import Array, Numbers, Weights
 
 LARGEST = 1e100
@@ -254,32 +255,6 @@ def _quadratics(value: Callable[[Any], Array]) -> tuple[Array, Array, Array]:
     """Return a, b, c with E ℓ = a + b t + c t² on each cell, t the share of it left of the input."""
     low, middle, high = (value(t) for t in (0.0, 0.5, 1.0))
     return low, 4 * middle - 3 * low - high, 2 * (low + high - 2 * middle)
-
-
-def integrated(value: Callable[[float], Array], edges: Array, moments: Array) -> Array:
-    """Integrate over each cell functions that are quadratics there.
-
-    Parameters
-    ----------
-    value : callable
-        Values at a share of every cell that is left of the input, shape (K,) or (K, n).
-    edges : array, shape (K + 1,)
-    moments : array, shape (K, 3)
-        Partial moments of a law on the cells, of order 0–2.
-
-    Examples
-    --------
-    >>> edges = np.array([0.0, 1.0, 3.0])
-    >>> uniform = np.diff([edges, edges**2 / 2, edges**3 / 3]).T
-    >>> integrated(lambda share: (edges[:-1] + share * np.diff(edges)) ** 2, edges, uniform).round(6)
-    array([0.333333, 8.666667])
-    """
-    (m0, m1, m2), left, width = moments.T, edges[:-1], np.diff(edges)
-    # 0 ≤ E t² ≤ E t ≤ E 1, also where a cell is so narrow that rounding says otherwise
-    t1 = np.clip((m1 - left * m0) / width, 0.0, m0)
-    t2 = np.clip((m2 - 2 * left * m1 + left * left * m0) / width**2, 0.0, t1)
-    weights = (0.0, m0 - 3 * t1 + 2 * t2), (0.5, 4 * (t1 - t2)), (1.0, 2 * t2 - t1)
-    return np.asarray(sum((value(share).T * weight).T for share, weight in weights))
 
 
 def mean_loss(table: PiecewiseTable, prior: Prior, loss: Loss) -> float:

@@ -365,7 +365,7 @@ class Plan(PlanPage):
             [k for name in chain for k in at[name]] for chain in chains_of([*self.tasks], self.disjoint)
         ]
         budget, composed = self._budget
-        return Search(slots, chains, budget, composed, spare=composed is None and len(chains) > 1)
+        return Search(slots, chains, budget, composed)
 
     @cached_property
     def _budget(self) -> tuple[float, ApproximateDP | None]:
@@ -392,11 +392,11 @@ class Plan(PlanPage):
         if self.targets is not None:
             yield from self._least_budget()
             return
-        if search.spare if search.privacy is None else self.weights is None:
-            even = self._with_choices(self._even_split)
-            yield Law(even, self.cost(even), report=SolveReport("even split"))
+        grouped = len(search.chains) > 1
+        if grouped if search.privacy is None else self.weights is None:
+            yield from self.closed_forms()
         if search.privacy is None:
-            chosen, _ = search.separable(self._order, clock if search.spare else None)
+            chosen, _ = search.separable(self._order, clock if grouped else None)
             if self._reached:
                 yield Bound(self._least, proofs.ClosedBound())
             yield self._law(chosen, self._left, clock)
@@ -413,6 +413,12 @@ class Plan(PlanPage):
                 best = min(best, law.value)
                 yield law
         yield from self._bounds(best, clock)
+
+    def closed_forms(self) -> Iterator[Law | Bound]:
+        """Yield the even split, without targets: what the weights have nothing to do with."""
+        if self.targets is None:
+            even = self._with_choices(self._even_split)
+            yield Law(even, self.cost(even), report=SolveReport("even split"))
 
     def _bounds(self, value: float, clock: Clock) -> Iterator[Bound]:
         """Yield the bound of all parts alone, then bounds closer and closer to the value, up to the gap; none below half of it."""

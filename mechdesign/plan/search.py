@@ -42,7 +42,7 @@ from mechdesign.noise.vector_noise import delta_at
 from mechdesign.plan.tasks import Part
 from mechdesign.problem.law_moments import is_gaussian, of_scipy
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
+from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.typing import Array, FrozenLaw
 
 FAMILIES = ("laplace", "gaussian", "staircase")
@@ -304,15 +304,12 @@ class Search:
         Budget of D, or ε if `privacy` is given.
     privacy : ApproximateDP, optional
         Requirement with δ > 0, met by composition.
-    spare : bool
-        Whether other choices exist, so that the search for prices may stop at the deadline.
     """
 
     slots: Sequence[Sequence[Item]]
     chains: Sequence[Sequence[int]]
     budget: float
     privacy: ApproximateDP | None = None
-    spare: bool = False
     _found: dict[float, tuple[list[Choice], Array]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -380,7 +377,7 @@ class Search:
         deadline: Deadline | None = None,
         prices: Array | None = None,
     ) -> tuple[list[Choice], Array]:
-        """Return the choices and prices at which every chain exhausts its budget, within it up to rounding; after the deadline prices are higher."""
+        """Return the choices and prices at which every chain exhausts its budget, within it up to rounding."""
         if prices is None:
             start = 2 * sum(items[0].cost(items[0].best(1.0, order)) for items in self.slots) / self.budget
             prices = np.full(len(self.chains), start)
@@ -404,8 +401,8 @@ class Search:
         deadline: Deadline | None,
     ) -> float:
         def over(log_price: float) -> float:
-            if self.spare and deadline is not None and deadline.passed:
-                raise too_late("prices")
+            if deadline is not None:
+                deadline.hold("prices")
             tried = prices.copy()
             tried[g] = math.exp(log_price)
             return self.over(self.at(tried, order)[0], chain, order)
@@ -446,7 +443,7 @@ class Search:
     # -- (ε, δ) ------------------------------------------------------------------------------------------
 
     def composable(self, deadline: Deadline) -> list[list[Choice]]:
-        """Return candidates that nearly meet (ε, δ): all of them before the deadline, otherwise at least one."""
+        """Return candidates that nearly meet (ε, δ): those found before the deadline."""
         assert self.privacy is not None
         found: list[list[Choice]] = []
         start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # approximately that of normal noise
@@ -458,18 +455,19 @@ class Search:
                     continue
                 if normal is False:
                     with suppress(SolverError):
-                        alone = replace(self, slots=slots, privacy=None, spare=bool(found))
+                        alone = replace(self, slots=slots, privacy=None)
                         found.append(alone.separable(math.inf, deadline)[0])
-                searched = replace(self, slots=slots, spare=bool(found))
+                searched = replace(self, slots=slots)
                 with suppress(SolverError):
                     chosen, prices = searched.settled(start, 1e-9 if normal else WIDTH, deadline)
                     found += searched._sides(chosen, prices, start, 2 * WIDTH)
                 step()
+        if not found:
+            deadline.hold("prices")
         best = min(found, key=self.cost)
         if len(self.chains) == 1 and not self.pure(best) and not deadline.passed:
             with suppress(SolverError):
-                searched = replace(self, spare=True)
-                found.append(searched.settled(1 + self.tilt(best), WIDTH, deadline)[0])
+                found.append(self.settled(1 + self.tilt(best), WIDTH, deadline)[0])
         return found
 
     def tilt(self, chosen: Sequence[Choice]) -> float:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cheap
@@ -24,6 +25,11 @@ import pytest
 from campaign import files, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from mechdesign_studies import pictures
+from mechdesign_studies.erratum import Errata
+from mechdesign_studies.noise.allocation import figure2
+from mechdesign_studies.noise.errata import allocation
 from packaging.requirements import Requirement
 from scipy import stats
 
@@ -236,6 +242,27 @@ def two_sums(epsilon: float) -> float:
     return result.value
 
 
+def even(result: md.Result) -> float:
+    """The error of an even split."""
+    return result.alternatives().set_index("mechanism")["error"]["even split"]
+
+
+def readme() -> float:
+    """The value of README's plan over its bound."""
+    tasks = {"visits": md.Histogram(50), "age": md.Mean(0, 100, n=10_000), "spent": md.Sum(5.0)}
+    given = {"visits": 1400**-2, "age": 50**-2, "spent": 12_500**-2}
+    result = md.Plan(tasks, WEAK, given, rounds=12).solve()
+    return result.value / result.lower_bound
+
+
+def hasty(count: int) -> float:
+    """The value of unequal bins with unequal weights, in a millisecond, over that of an even split."""
+    names = [*map(str, range(1, count + 1))]
+    tasks, given = {k: md.Histogram(2 + int(k)) for k in names}, {k: float(k) for k in names}
+    result = md.Plan(tasks, WEAK, given).solve(time_limit=1e-3)
+    return result.value / even(result)
+
+
 def one_count(epsilon: float) -> md.Result:
     return md.Plan({"c": md.Count()}, md.PureDP(epsilon), {"c": 1.0}).solve()
 
@@ -365,6 +392,7 @@ def _(pinned: str) -> None:
     count=(md.BoundedCount(400, WEAK, "squared"), [], 3),
     channel=(md.MetricChannel(md.MetricSpace.grid(13, 25), alpha=0.7), ["highs"], 0.01),
     mixed=(md.NoiseAllocation("mixed", np.repeat(SKEWED, 200), WEAK), [], 0.1),
+    different=(md.NoiseAllocation("mixed", np.geomspace(0.1, 5, 10_000), WEAK), [], 3),
 )
 def _(asked: tuple[Any, list[str], float]) -> None:
     """What is asked for too soon is answered all the same."""
@@ -421,6 +449,48 @@ def _(name: str) -> None:
     assert "Not computed: what needs" in text and "as computed above" not in text
 
 
+def sizes(count: int) -> list[float]:
+    """Of the hollow markers of so many curves that coincide: each lies within the last."""
+    axis = Figure().add_subplot()
+    pictures.nested(axis, pd.Series([0.1, 1.0]), pd.DataFrame({str(k): [1.0, 2.0] for k in range(count)}))
+    assert {line.get_markerfacecolor() for line in axis.lines} == {"none"}
+    assert len({line.get_marker() for line in axis.lines}) == count == len(axis.lines)
+    return [line.get_markersize() for line in axis.lines]
+
+
+def barred(points: int, count: int = 4) -> int:
+    """Places of error bars, less the bars: 0 if none lies over another. None reaches 0."""
+    axis = Figure().add_subplot()
+    x = np.arange(points, dtype=float)
+    pictures.with_bars(axis, x, {str(k): (x + 1, x + 2) for k in range(count)})
+    bars = [bar for found in axis.containers for bar in found[2][0].get_segments()]
+    assert min(bar[:, 1].min() for bar in bars) > 0
+    return len({bar[0, 0] for bar in bars}) - len(bars)
+
+
+def legend() -> float:
+    """Where the legend of the allocation papers' Figure 2 begins, as a share of the axis' width."""
+    axes: list[Any] = []
+    kept = {"figure": lambda _, figure, **__: axes.extend(figure.axes), "table": lambda *_, **__: None}
+    figure2(SimpleNamespace(**kept))  # type: ignore[arg-type]
+    return float(axes[0].get_legend().get_bbox_to_anchor().transformed(axes[0].transAxes.inverted()).x0)
+
+
+def colours() -> float:
+    """The least decibels of Figure 3(c) of flipped Huber noise."""
+    table = pd.read_csv(ROOT / "results" / "flipped-huber" / "figure3bc.csv")
+    return float(table["(c): over staircase, dB"].min())
+
+
+def reversed_order() -> Any:
+    """Δ₁ of twenty numbers where Δ_q ≤ Δ_r is printed, as the table of errata computes it."""
+    errata = Errata()
+    allocation(errata)
+    one, two, largest = (row["found"] for row in errata.values[:3])
+    assert one > two > largest == 1.0  # type: ignore[operator]
+    return one
+
+
 def optm(**options: Any) -> md.Result:
     return md.OPTM([-3, -0.5, 0.5, 3], ONE, stats.uniform(-1, 2), **options).solve()
 
@@ -473,10 +543,12 @@ RIGHT: dict[str, tuple[Callable[[], Any], float]] = {
     "A6 stated": (lambda: md.OPTM([-4, 0.2, 0.6, 4], ONE, SAMPLES, **NEAR).solve().value, 1.6343),
     "A6 range": (lambda: md.OPTM([-4, -0.6, 0.6, 4], ONE, SAMPLES, **NEAR).solve().mechanism.input_range[1], 1.0),
     "B10 reserve": (lambda: md.Plan(MENU, ONE, reserve=0.1).solve().design.privacy.epsilon, 0.9),
+    "B10 even": (lambda: even(md.Plan(MENU, WEAK).solve()), 3.0),
     "B10 relative": (lambda: relative()["visits"] ** 0.5, 10.0),
     "B11 count": (lambda: one_count(20.0).value ** 0.5, 6.42e-5),
+    "B11 bins": (lambda: (md.Plan({"h": md.Histogram(5)}, md.PureDP(20.0), {"h": 1.0}).solve().value / 5) ** 0.5, 6.42e-5),
     "B11 below": (lambda: one_count(19.999999).lower_bound ** 0.5, 6.42e-5),
-    **{f"B11 at {e}": (partial(two_sums, e), of_two_sums(e)) for e in (50, 60, 80, 200, 600, 708)},
+    **{f"B11 at {e}": (partial(two_sums, e), of_two_sums(e)) for e in (50, 60, 80, 200, 600, 650, 708)},
     "B13 large": (lambda: sampled("gaussian", 1000, 1e-5, 1.0, 0.1), 0.024254598),
     "B13 narrow": (lambda: sampled("gaussian", 3000, 1e-5, 1.0, 0.1), 0.0135369),
     "B13 round": (lambda: sampled("gaussian", 1.0, 1e-5, 1.0, 0.1), one_round(1.0, 1e-5, 0.1)),
@@ -498,9 +570,20 @@ RIGHT: dict[str, tuple[Callable[[], Any], float]] = {
     "C22 large": (lambda: huber(1.0, 0.03), 1.431),
     "C22 never less": (lambda: huber(0.1, 0.2), noise("gaussian", md.ApproximateDP(0.1, 0.2)).value),
     "C22 nor here": (lambda: huber(0.5, 0.3), 0.749729),
+    "C22 truncated": (lambda: noise("truncated_laplace", md.ApproximateDP(0.3, 0.01)).value, 13.110),
+    "C22 optimum": (lambda: md.OptimalNoise(md.ApproximateDP(0.3, 0.01), loss="squared").solve().lower_bound, 13.0016),
+    "C22 reversed": (reversed_order, 20.0),
     "C22 one-hot": (lambda: md.CorrelatedGaussian(np.eye(4), WEAK).solve().value, 71.3916),
     "C22 decoupled": (lambda: md.NoiseAllocation("gaussian", np.ones(4), WEAK).solve().value, 285.5666),
     "C22 five": (lambda: md.noise.KNorm(5, ONE).solve().value, 14.0),
+    "C23 curves": (lambda: -float(np.diff(sizes(6)).max()), 2.2),
+    "C23 few curves": (lambda: -float(np.diff(sizes(3)).max()), 2.2),
+    "C23 bars": (lambda: barred(6), 0),
+    "C23 many bars": (lambda: barred(60), 0),
+    "C23 legend": (legend, 1.0),
+    "C23 colours": (colours, -18.69),
+    "D26 skipped": (lambda: audited("by hand\n\nx,-2,2\n-1,73%,27%\n1,27%,73%\n", skip=2, percent=True).epsilon, math.log(73 / 27)),
+    "D26 index": (lambda: audited("row,x,-2,2\na,-1,.73,.27\nb,1,.27,.73\n", index="x").epsilon, math.log(73 / 27)),
     "D26 bounds": (lambda: PrivatePCA(privacy=WEAK, bounds=1.0).bounds, 1.0),
     "D24 gap": (lambda: gap(optm()), 1.0),
     "D24 squared": (lambda: gap(optm(loss="squared")), 1.0),
@@ -512,6 +595,9 @@ AT_MOST: dict[str, tuple[Callable[[], Any], float]] = {
     "B10 split": (lambda: of_even_split(12.0), 1.42),
     "B10 split at twenty": (lambda: of_even_split(20.0), 1.42),
     "B11 overflow": (lambda: one_count(708.0).value, 1e-49),
+    "B12 README": (readme, 1.1 * (1 + 1e-9)),
+    "B20 weights": (lambda: hasty(5), 1 + 1e-9),
+    "B20 more weights": (lambda: hasty(60), 1 + 1e-9),
     "B13 few records": (lambda: rounds(2.0, 3.3e-4, 4.0).upper, 1.1e-18),
     "B13 coarse": (lambda: rounds(0.0, width=1e-2).upper, 0.07678 * 1.01),
     "B13 million rounds": (lambda: epsilon_bound(NoiseTerm(stats.norm(), 1.0), 1e-9, rounds=10**6, sampling_rate=1e-5), 0.0652),

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from mechdesign.verifier import calibration, reading
 from mechdesign.verifier.arithmetic import between, charge, decimal
-from mechdesign.verifier.calibration import Changes, Term, changes_of, delta_of
+from mechdesign.verifier.calibration import Changes, Term, changes_of
 from mechdesign.verifier.composition import ONE, PI, PLACES, ROUND, SLACK, ZERO, gamma, normal
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
 from mechdesign.verifier.table import MISSED, Own, own_rows, rows_hold, tangents_of
@@ -437,7 +437,12 @@ def private(
             return calibration.left_of_total([ratio**m for ratio, _ in ratios], budget)
         return calibration.left_of_budget(changes, [Fraction(s) for s in scales], m, prices, budget)
 
-    if privacy[""] == "pure-dp" and m == 1:
+    if noise == "mixed" and any(peaked):
+        sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
+        laplace = Term("laplace", (), sorted(sizes.items(), reverse=True))
+        rest = Term("norm", (), [(decimal(r), 1) for r, kind in ratios if not kind])
+        calibration.consumed([[term] for term in (laplace, rest) if term.shifts], privacy, account)
+    elif privacy[""] == "pure-dp" and m == 1:
         epsilon = privacy["epsilon"]
         account.at_most(f"privacy loss at most {epsilon!r}", 0, left_of(Fraction(epsilon)))
     elif not any(peaked):
@@ -448,13 +453,7 @@ def private(
         for e, d in reading.points_of(privacy):
             if d == 1:
                 continue
-            epsilon, delta = Decimal(e), Decimal(d)
-            left = left_of(Fraction(epsilon + spare_loss(need, d) / ROUND)) if m == 1 else Fraction(-1)
-            if left < 0 < delta and noise == "mixed":
-                sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
-                rest = [(Decimal(r.numerator) / r.denominator, 1) for r, kind in ratios if not kind]
-                terms = [Term("laplace", (), [*sizes.items()]), Term("norm", (), rest)]
-                left = Fraction(delta - composed_delta(terms, epsilon, delta))
+            left = left_of(Fraction(Decimal(e) + spare_loss(need, d) / ROUND))
             account.at_most(f"delta at most {d!r} at epsilon = {e!r}", 0, left)
     else:
         raise Refused(f"{noise} noise under {privacy['']}")
@@ -482,18 +481,3 @@ def largest_square(privacy: Json, side: int = 0) -> Fraction:
 def smallest_beyond(privacy: Json) -> Fraction:
     """μ² at which some δ is exceeded."""
     return largest_square(privacy, 1)
-
-
-def composed_delta(terms: list[Term], epsilon: Decimal, delta: Decimal) -> Decimal:
-    """δ at ε of noise that sees everybody, from above; of a budget of about `delta`."""
-    moved: dict[tuple[str, tuple[Decimal, ...]], Counter[Decimal]] = {}
-    for name, shapes, shifts, rounds, _ in terms:
-        for shift, count in shifts:
-            moved.setdefault((name, shapes), Counter())[shift] += count * rounds
-    laplace = moved.get(("laplace", ()), Counter())
-    for shift in [shift for shift in laplace if shift < calibration.SMALL * max(laplace)]:
-        epsilon -= shift * laplace.pop(shift) * ROUND
-    alike = [Term(*law, sorted(shifts.items(), reverse=True)) for law, shifts in moved.items() if shifts]
-    if epsilon < 0:  # as noise is symmetric, δ(−τ) = 1 − e^(−τ) (1 − δ(τ))
-        return 1 - epsilon.exp() * (1 - delta_of([alike], ZERO, delta)) + SLACK
-    return delta_of([alike], epsilon, delta)

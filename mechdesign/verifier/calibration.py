@@ -265,8 +265,6 @@ def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | Non
 WIDTH = 8
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
 MOST_LOSSES, MOST_SHIFTS = 10**9, 64
-SMALL = Decimal(2) ** -16
-"""Of the largest shift of Laplace noise: smaller ones are composed by their sum."""
 
 
 class Term(NamedTuple):
@@ -358,7 +356,9 @@ class Term(NamedTuple):
         if self.name in WHOLE:
             # tails of wide noise take longer
             each = 8 if self.name == "discrete_gaussian" and self.shapes[0] > composition.LISTED else 2
-            cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), grid.points // each)
+            cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(
+                int(shift), grid.points // each, bend
+            )
             charge(composition.EXPONENTIAL * len(cells))
             return cells, infinite
         law = composition.CONTINUOUS[self.name](*self.shapes)
@@ -369,11 +369,9 @@ class Term(NamedTuple):
         """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
         ((shift, _),) = self.shifts
         growth = epsilon.exp()
-        if self.name in STAIRS:
-            cells, infinite = composition.staircase_atoms(self.shapes, shift)
+        if self.name in (*WHOLE, *STAIRS):
+            cells, infinite = self.outcomes(Grid(SLACK, 8), shift, epsilon)
             return infinite + sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
-        if self.name in WHOLE:
-            return WHOLE[self.name](*self.shapes, shift).delta(int(shift), epsilon)
         law = composition.CONTINUOUS[self.name](*self.shapes)
         low, high = law.around(epsilon, shift)
         return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
@@ -486,9 +484,23 @@ def delta_of(
         held = [held[found.index(min(found))]]
         return min(found)
 
-    if all(len(terms) == 1 and terms[0].closed for terms in cases):
-        return consumed(0)
     return composition.refined(consumed, aim)
+
+
+def gathered(terms: list[Term]) -> list[Term]:
+    """Several terms of one law that see everybody as one."""
+    alike: dict[Json, list[Term]] = {}
+    for k, term in enumerate(terms):
+        alike.setdefault((term.name, term.shapes) if term.rate == 1 else k, []).append(term)
+    found = []
+    for first, *others in alike.values():
+        moved = Counter[Decimal]()
+        for term in [first, *others] if others else ():
+            moved.update({shift: count * term.rounds for shift, count in term.shifts})
+        found.append(
+            first._replace(shifts=sorted(moved.items(), reverse=True), rounds=1) if others else first
+        )
+    return found
 
 
 def joint(result: Json, account: Account) -> None:
@@ -506,10 +518,8 @@ def joint(result: Json, account: Account) -> None:
     account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
     account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
     spent, budget = reading.proofs_of(result)["law-proof"]["given"], budget_of(design["privacy"])
-    epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
-    terms = [terms_of(noise)[0] for noise in noises]
-    found = delta_of([terms], epsilon, budget, aim)
-    account.bounds(f"delta at most {float(budget)!r} at epsilon = {float(epsilon)!r}", found, budget)
+    aim = Decimal(spent["upper"]) + budget * NEAR_UPPER
+    found, _ = consumed([terms_of(noise)[:1] for noise in noises], design["privacy"], account, aim)
     enclosed(spent, budget, found, False, account)
 
 
@@ -552,7 +562,7 @@ def additive(
     account.agrees("the value is no more than the loss", left >= 0, left)
     budget = budget_of(privacy)
     aim = budget if spent is None else min(budget, Decimal(spent["upper"]) + budget * NEAR_UPPER)
-    found, exact = consumed(noise, privacy, aim, account)
+    found, exact = consumed([terms_of(noise, privacy[""] == "zcdp")], privacy, account, aim)
     if spent is not None:
         enclosed(spent, budget, found, exact, account)
 
@@ -567,7 +577,7 @@ def budget_of(privacy: Json) -> Decimal:
 
 
 def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
-    """The family, shapes and scale of additive noise."""
+    """The family, shapes and scale of additive noise; of the normal member of another family those of the normal law."""
     law, name = noise["law"], noise["law"]["name"]
     if name not in composition.COSTS:
         raise NotCovered(f"noise of the law {name}")
@@ -577,13 +587,6 @@ def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
     if not all(x.is_finite() for x in (*shapes, scale)) or not 0 < scale < Decimal("1e154"):
         raise Refused("a scale that is not positive, or whose square no double holds")
     refuse(not proper(name, shapes), f"a shape that no law {name} has")
-    return name, shapes, scale
-
-
-def plainest(
-    name: str, shapes: tuple[Decimal, ...], scale: Decimal
-) -> tuple[str, tuple[Decimal, ...], Decimal]:
-    """Return the law as a normal one if it is the normal member of its family."""
     if name in ("osgt", "flipped_huber") and shapes[0] == 0:
         return "norm", (), scale
     if name == "gennorm" and shapes[0] == 2:
@@ -610,46 +613,49 @@ def enclosed(spent: Json, budget: Decimal, found: Decimal, exact: bool, account:
     account.claimed(claim, left >= 0, left)
 
 
-def consumed(noise: Json, privacy: Json, aim: Decimal, account: Account) -> tuple[Decimal, bool]:
-    """Check that all coordinates and rounds keep the budget; return what they consume, and whether that is exact (else it is rounded up).
+def consumed(
+    noises: list[list[Term]], privacy: Json, account: Account, aim: Decimal | None = None, whose: str = ""
+) -> tuple[Decimal, bool]:
+    """Check that all noise together keeps the budget; return what it consumes, and whether that is exact (else it is rounded up).
 
-    `aim`: how little of the budget it should be seen to be, if it is.
+    Of each noise every term is as bad as every change. `aim`: how little of the budget it should be seen to be, if it is.
     """
-    cases = terms_of(noise, privacy[""] == "zcdp")
-    name, _, _, rounds, rate = cases[0]
-    if privacy[""] == "trade-off":
-        shares = []
-        for e, d in reading.points_of(privacy):
-            if d < 1:
-                part = {"": "approximate-dp", "epsilon": e, "delta": d}
-                used, sharp = consumed(noise, part, aim * budget_of(part), account)
-                shares.append((used / budget_of(part), sharp))
-        return max(shares)[0], all(sharp for _, sharp in shares)
-    if privacy[""] == "gaussian-dp":
-        refuse(rate < 1 or name != "norm", "a requirement that normal noise alone meets, without samples")
-        account.at_most(f"mu at most {privacy['mu']!r}", cases[0].ratio, Decimal(privacy["mu"]) ** 2 * ROUND)
-        return cases[0].ratio.sqrt(), len(cases) == 1
-    if privacy[""] == "zcdp":
-        refuse(rate < 1, "a sampling rate under zero-concentrated privacy")
-        if name not in ("norm", "discrete_gaussian"):
-            raise NotCovered(f"zero-concentrated privacy of noise of the law {name}")
-        claim = f"rho at most {privacy['rho']!r}" + (
-            f" beyond xi = {privacy['xi']!r}" if privacy["xi"] else ""
-        )
+    kind, budget = privacy[""], budget_of(privacy)
+    least = [min(cases, key=lambda case: case.squares) for cases in noises]
+    square, sharp = sum((term.ratio for term in least), ZERO), all(len(cases) == 1 for cases in noises)
+    names, sampled = {term.name for term in least}, any(term.rate < 1 for term in least)
+    if kind == "gaussian-dp":
+        refuse(sampled or names != {"norm"}, "a requirement that normal noise alone meets, without samples")
+        account.at_most(f"mu at most {privacy['mu']!r}{whose}", square, budget**2 * ROUND)
+        return square.sqrt(), sharp
+    if kind == "zcdp":
+        refuse(sampled, "a sampling rate under zero-concentrated privacy")
+        if others := names - {"norm", "discrete_gaussian"}:
+            raise NotCovered(f"zero-concentrated privacy of noise of the law {min(others)}")
+        beyond = f" beyond xi = {privacy['xi']!r}" if privacy["xi"] else ""
         # D_α is proportional to α, so that ξ helps at α = 1 only
-        used = cases[0].ratio / 2
-        account.at_most(claim, used, Decimal(privacy["rho"]) * ROUND)
-        return used, len(cases) == 1 and name == "norm" and not privacy["xi"]
-    most = rounds * min(map(most_lost, cases))
-    (e, d), *_ = reading.points_of(privacy)
-    epsilon, delta = Decimal(e), Decimal(d)
-    if not d:
-        account.at_most(f"privacy loss at most {e!r}", most, epsilon * ROUND)
-        return most, len(cases) == 1
-    # where no loss is above ε δ is 0
-    found = SLACK if most <= epsilon else delta_of([[case] for case in cases], epsilon, delta, aim)
-    account.bounds(f"delta at most {d!r} at epsilon = {e!r}", found, delta)
-    return found, len(cases) == 1 and cases[0].closed
+        account.at_most(f"rho at most {privacy['rho']!r}{beyond}{whose}", square / 2, budget * ROUND)
+        return square / 2, sharp and names == {"norm"} and not privacy["xi"]
+    shortest = [min(cases, key=most_lost) for cases in noises]
+    most = sum((term.rounds * most_lost(term) for term in shortest), ZERO)
+    # of several noises the better bound may be that of the least loss, or that of the least variance
+    several = [shortest] if shortest == least else [shortest, least]
+    cases = [gathered(terms) for terms in several] if noises[1:] else [[case] for case in noises[0]]
+    closed, shares = all(len(terms) == 1 and terms[0].closed for terms in cases), []
+    for e, d in reading.points_of(privacy):
+        epsilon, delta = Decimal(e), Decimal(d)
+        if not d:
+            account.at_most(f"privacy loss at most {e!r}{whose}", most, epsilon * ROUND)
+            shares.append(most / epsilon)
+        elif d < 1:
+            # what loses at most so much is (ε, 1 − e^(ε − most))-private; where no loss is above ε δ is 0
+            found = SLACK if most <= epsilon else 1 - (epsilon - most).exp()
+            wanted = delta if aim is None else aim / budget * delta
+            if found > SLACK and (closed or found > wanted):
+                found = delta_of(cases, epsilon, delta, wanted)
+            account.bounds(f"delta at most {d!r} at epsilon = {e!r}{whose}", found, delta)
+            shares.append(found / delta)
+    return max(shares) * budget, sharp and (closed or not any(d for _, d in reading.points_of(privacy)))
 
 
 def terms_of(noise: Json, concentrated: bool = False) -> list[Term]:
@@ -657,7 +663,7 @@ def terms_of(noise: Json, concentrated: bool = False) -> list[Term]:
 
     Under concentrated privacy discrete Gaussian noise consumes as normal noise does.
     """
-    (name, shapes, scale), rate = plainest(*law_of(noise)), Decimal(noise["sampling_rate"])
+    (name, shapes, scale), rate = law_of(noise), Decimal(noise["sampling_rate"])
     if near(noise) == "replace" and rate < 1:
         raise NotCovered("samples of records of which one is replaced")
     alike = "norm" if concentrated and name == "discrete_gaussian" else name

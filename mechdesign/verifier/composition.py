@@ -31,6 +31,7 @@ from __future__ import annotations
 import decimal
 import heapq
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -326,9 +327,7 @@ def offset_gaussian(b: Decimal) -> Law:
 
 
 def flipped_huber(b: Decimal) -> Law:
-    """Density ∝ e^(-b t) up to b, e^(-(t² + b²)/2) beyond."""
-    if b == 0:
-        return normal()
+    """Density ∝ e^(-b t) up to b > 0, e^(-(t² + b²)/2) beyond."""
 
     def mass(t: Decimal) -> Decimal:
         far = max(t, b)
@@ -441,11 +440,13 @@ class Whole(NamedTuple):
     last: int
     bounded: bool
 
-    def cells(self, shift: int, most: int) -> tuple[list[Cell], Decimal]:
-        """Cells of the loss, about so many (at most twice), and the mass whose loss is taken as infinite."""
+    def cells(self, shift: int, most: int, bend: Decimal) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss, about so many (at most twice), none across the loss `bend`, and the mass whose loss is taken as infinite."""
         first, last, _ = self.first, self.last, ZERO
         below = atom(ONE - self.above(first), self.loss(first - 1))  # no loss is larger there
-        starts = [*range(first, last + 1, max(1, (last + 1 - first) // most)), last + 1]
+        each = range(first, last + 1)
+        turn = first + bisect_left(each, True, key=lambda k: self.loss(k) > bend)
+        starts = sorted({*each[:: max(1, len(each) // most)], turn, last + 1})
         looks = [(self.above(k), self.above(k + shift), k) for k in starts]
         found = [
             Cell(p - later, q - after, self.loss(k), self.loss(end - 1))
@@ -455,13 +456,6 @@ class Whole(NamedTuple):
         if self.bounded:
             return [below, *found, atom(beyond, self.loss(last + 1))], ZERO
         return [below, *found], beyond
-
-    def delta(self, shift: int, epsilon: Decimal) -> Decimal:
-        low, high = self.first - 1, self.last + 1
-        while low < (middle := (low + high) // 2):
-            low, high = (low, middle) if self.loss(middle) > epsilon else (middle, high)
-        near = range(low - 1, high + 2)
-        return max(ZERO, *(self.above(k) - epsilon.exp() * self.above(k + shift) for k in near)) + SLACK
 
 
 def atom(p: Decimal, loss: Decimal) -> Cell:
@@ -570,8 +564,6 @@ def offset_cost(p: int, b: Decimal) -> Decimal:
 
 
 def huber_cost(p: int, b: Decimal) -> Decimal:
-    if b == 0:
-        return offset_cost(p, b)
     last, tail = (-b * b).exp(), mills(b)
     z = b * b
     centre = (1 - last * (1 + z)) / b**2 if p == 1 else (2 - last * (z * z + 2 * z + 2)) / b**3

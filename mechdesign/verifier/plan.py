@@ -26,13 +26,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 from mechdesign.verifier import reading
-from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.arithmetic import exp_bounds, integral, least, whole
-from mechdesign.verifier.calibration import law_of, most_lost, terms_of
+from mechdesign.verifier.calibration import consumed, law_of, terms_of
 from mechdesign.verifier.composition import COSTS, ROUND, ZERO, left_after
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, largest_of, unbiased
 from mechdesign.verifier.local_report import answers
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked, refuse
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
 from mechdesign.verifier.table import SPREADS
 
 RULES = ("permute-and-flip", "exponential mechanism", "report noisy max")
@@ -76,7 +75,8 @@ def plan(result: Json, account: Account) -> None:
     common = [name for name in held if name not in apart]
     for group in groups or [[]]:
         mine = [noise for name in [*common, *group] for noise in held[name]]
-        private(mine, granted, f" of {', '.join(group)}" if group else "", account)
+        terms = [terms_of(noise, granted[""] == "zcdp") for noise in mine]
+        consumed(terms, granted, account, whose=f" of {', '.join(group)}" if group else "")
     spent = reading.proofs_of(result)["law-proof"]["given"]
     account.claimed("the enclosure of what is consumed", 0 <= spent["lower"] <= spent["upper"])
     if result["lower_bound"] is not None:
@@ -127,8 +127,7 @@ def costs(
             stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
             fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
             fits = fits and noise["sensitivity"]["neighbours"] == design["neighbours"]
-            _, shapes, scale = law_of(noise)
-            family = noise["law"]["name"]
+            family, shapes, scale = law_of(noise)
             part = name if len(own) == 1 else f"{name} ({k} of {len(own)})"
             account.agrees(f"the noise of {part} is of the menu, for what changes", fits and family in menu)
             variance = Fraction(COSTS[family](2, *shapes) * scale**2)
@@ -257,40 +256,6 @@ def covers(stated: Json, changes: Json) -> bool:
     return bool(fits)
 
 
-def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:
-    """Check that all of the noise keeps the budget."""
-    concentrated = privacy[""] == "zcdp"
-    bounds = [terms_of(noise, concentrated) for noise in noises]
-    terms = [min(cases, key=lambda case: case.squares) for cases in bounds]
-    shortest = [min(cases, key=most_lost) for cases in bounds]
-    most = sum((term.rounds * most_lost(term) for term in shortest), ZERO)
-    square = sum((term.ratio for term in terms), ZERO)
-    smooth = ("norm", "discrete_gaussian") if concentrated else ("norm",)
-    if privacy[""] in ("zcdp", *BY_MU) and any(term.name not in smooth for term in terms):
-        raise Refused("noise other than normal under this privacy, in a plan")
-    if privacy[""] in BY_MU:
-        account.at_most(
-            f"{asked(privacy)}{whose}", Fraction(square), largest_square(privacy) * Fraction(ROUND)
-        )
-        return
-    if privacy[""] == "zcdp":
-        account.at_most(f"rho at most {privacy['rho']!r}{whose}", square / 2, Decimal(privacy["rho"]) * ROUND)
-        return
-    epsilon = Decimal(privacy["epsilon"])
-    if not privacy.get("delta"):
-        account.at_most(f"privacy loss at most {privacy['epsilon']!r}{whose}", most, epsilon * ROUND)
-        return
-    delta = Decimal(privacy["delta"])
-    # what loses at most so much is (ε, 1 − e^(ε − most))-private
-    consumed = ZERO if most <= epsilon * ROUND else 1 - (epsilon - most).exp()
-    # the better bound may be that of the least loss, or that of the least variance
-    for chosen in [shortest] if terms == shortest else [shortest, terms]:
-        if consumed > delta:
-            consumed = min(consumed, composed_delta(chosen, epsilon, delta))
-    claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}"
-    account.at_most(claim, consumed, delta)
-
-
 def assigned(law: Json, account: Account) -> bool:
     """Check that each coordinate that changes is assigned a unit, each unit noise for a change of 1 on its coordinates; return whether it is so."""
     units, which, lam = law["units"], law["which"], law["sensitivities"]
@@ -320,10 +285,7 @@ def allocated(result: Json, account: Account) -> None:
     if not all(holds for *_, holds in account.rows) or not assigned(law, account):
         return
     power = int(power)
-    for epsilon, delta in reading.points_of(design["privacy"]):
-        asked = {"": "approximate-dp" if delta else "pure-dp", "epsilon": epsilon, "delta": delta}
-        if delta < 1:
-            private(law["units"], asked, "", account)
+    consumed([terms_of(unit) for unit in law["units"]], design["privacy"], account)
     laws = [law_of(unit) for unit in law["units"]]
     each = [COSTS[name](power, *shapes) * scale**power for name, shapes, scale in laws]
     terms = zip(weights, law["sensitivities"], law["which"])

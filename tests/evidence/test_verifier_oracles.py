@@ -56,9 +56,9 @@ def test_delta_of_discrete_gaussian_noise_is_the_sum(sigma: str) -> None:
             at = math.floor((epsilon * 2 * width * width / shift - shift) / 2) + 1
             masses = [weights[abs(k)] - growth * weights[k + shift] for k in range(at, len(weights) - 4)]
             exact = mpmath.fsum(masses) / total
-        found = law.delta(shift, epsilon)
+        found = Term("discrete_gaussian", (width,), [(Decimal(shift), 1)]).alone(epsilon)
         assert abs(mpmath.mpf(str(found)) / exact - 1) < 1e-12
-        cells, infinite = law.cells(shift, 2**14)
+        cells, infinite = law.cells(shift, 2**14, epsilon)
         assert len(cells) < 2**16 and infinite < Decimal("1e-30")
         assert abs(sum(cell.p for cell in cells) - 1) < Decimal("1e-30")
 

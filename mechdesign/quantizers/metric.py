@@ -402,9 +402,12 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return self._bound(proof, bound=bound)
 
     def _bound(self, proof: RowsBound, mean: Declared | None = None, bound: Fraction | None = None) -> Bound:
-        """Return the bound that a proof's rows give."""
+        """Return the bound that a proof's rows give; multipliers of a smaller budget pay too little for this one's floors, and are moved."""
         if bound is None:
-            bound = fraction(self.linear_bound(proof.rows, proof.multipliers, proof.given, mean).bound)
+            declared, multipliers = self._priced(proof.given, mean), np.array(proof.multipliers, dtype=object)
+            found = next(proved_bounds(declared, proof.rows, multipliers))
+            held = instance("proof", found.proof, RowsBound)
+            proof, bound = RowsBound(held.rows, held.multipliers, proof.given), Fraction(found.value)
         lost = 0 if self.rows_how == PROVED else abs(bound) / 10**12
         return Bound(round_down(bound - lost), proof)
 
@@ -459,24 +462,24 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return TableProblem(cp.Minimize(least), (private, P.unbiased()))
 
     def linear_bound(
-        self,
-        rows: Indices,
-        multipliers: Iterable[Any],
-        given: ListedInputs | None = None,
-        declared: Declared | None = None,
+        self, rows: Indices, multipliers: Iterable[Any], given: ListedInputs | None = None
     ) -> LinearBound:
-        """Return the rows of the problem of the mean on these inputs (`declared`, if known), for `RowsBound`; costs are rounded down."""
-        given, masses = given or ListedInputs(), None
+        """Return the rows of the problem of the mean on these inputs, for `RowsBound`."""
+        given = given or ListedInputs()
+        program = self._priced(given).linear_bound(rows, multipliers)
+        program.lemma += LEMMA if given.cells is None else CELLS
+        return program
+
+    def _priced(self, given: ListedInputs, declared: Declared | None = None) -> Declared:
+        """Return the problem of the mean on these inputs (`declared`, if known) or over cells; costs are rounded down."""
+        masses = None
         listed = () if given.inputs is None else tuple(given.inputs.tolist())
         mean = self.continuum and self.objective == "mean"
         if (given.cells is not None) != mean or bool(listed) != (self.continuum and not mean):
             allowed = "inputs, cells: must be given on the continuum, of the worst case and of the mean"
             raise DesignError(allowed)
         if given.cells is not None:
-            count = integer("cells", given.cells, 1, _MOST_INPUTS - 1)
-            program = self.over_cells(count).linear_bound(rows, multipliers)
-            program.lemma += CELLS
-            return program
+            return self.over_cells(integer("cells", given.cells, 1, _MOST_INPUTS - 1)).declared
         if self.objective == "worst":
             (low, high), at = self.input_range, np.array([]) if given.places is None else given.places
             inside = all(x in listed if listed else low <= x <= high for x in at.tolist())
@@ -490,9 +493,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             costs = design.loss, design.prior, masses
             matrix, constant = interpolated_costs(np.array(design.bins), design.knots(), *costs)
             declared = replace(declared, cost=matrix.ravel(), constant=constant)
-        program = declared.linear_bound(rows, multipliers)
-        program.lemma += LEMMA
-        return program
+        return declared
 
     @property
     def rows_how(self) -> str:

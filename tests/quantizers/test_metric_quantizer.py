@@ -77,10 +77,19 @@ def test_bound_holds_for_mechanisms_that_are_not_interpolated(data, seed):
     assert 0 < bound.value <= value * (1 + 1e-9)
 
 
-def test_bound_meets_the_value_as_cells_shrink():
-    gaps = [design().solve(knots=k).gap for k in (17, 65, 257)]
-    assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[2] < 0.006
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+def test_multipliers_of_a_smaller_budget_prove_a_bound_of_this_one(objective, monkeypatch):
+    """Where this one's own program fails: its floors ask for more than theirs are paid."""
+    solved = md.MetricQuantizer._solved
+
+    def failing(self, asked, *rest):
+        if self is asked:
+            raise md.SolverError("no answer", solver="highs", status="error")
+        return solved(self, asked, *rest)
+
+    monkeypatch.setattr(md.MetricQuantizer, "_solved", failing)
+    result = design(privacy=md.PureDP(1.0), inputs=GRID, objective=objective).solve()
+    assert result.certificate.verify() and result.gap < 1e-6
 
 
 @pytest.mark.parametrize("privacy", [md.MetricDP(2.0), md.PureDP(1.0)])

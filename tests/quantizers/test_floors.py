@@ -21,6 +21,7 @@ from mechdesign.quantizers.exact_law import exact_block_fill
 from mechdesign.quantizers.floors import FloorProblem, interior_floors, pieces, range_constraints
 from mechdesign.quantizers.moments import Moments, PointMasses, interpolated_costs
 from mechdesign.quantizers.newton import any_outputs
+from mechdesign.quantizers.proofs import QuantizerDesign
 from mechdesign.quantizers.table import ExactLaw, smallest_epsilon
 from mechdesign.solvers.deadline import Deadline
 
@@ -165,6 +166,8 @@ PRIORS: dict[str, Any] = {
 class Asked:
     """A search of quantizers with outputs up to `reach` half widths from the centre."""
 
+    largest_bias = QuantizerDesign.largest_bias
+
     def __init__(self, epsilon: float, loss: Any, prior: Any, reach: float, max_bias: float = 0.0) -> None:
         self.privacy, self.loss, self.prior = md.PureDP(epsilon), md.Loss.of(loss), md.Prior.of(prior)
         self.input_range, self.max_bias = (-1.0, 1.0), max_bias
@@ -182,7 +185,7 @@ def bound_of(asked: Asked, duals: DualPieces, outputs: Any) -> float:
     """The bound that multipliers prove, rounded down."""
     exact = tuple(map(Fraction, np.asarray(outputs).tolist()))
     ends, places = tuple(map(Fraction, asked.input_range)), duals.places(exact)
-    bias = min(asked.max_bias, float(max(ends[1] - places[0], places[-1] - ends[0])))
+    bias = asked.largest_bias(places)
     posed = dual_pieces.Asked(places, ends, asked.privacy.epsilon, asked.loss, Moments(asked.prior), bias)
     return round_down(duals.lower_bound(posed))
 

@@ -35,7 +35,7 @@ from scipy import stats
 from mechdesign.checks import field, increasing, instance, integer, interval, one_of, refuse, settle
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import fraction, rational, round_down
+from mechdesign.evidence.exact import rational, round_down
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     CLAIMED,

@@ -44,7 +44,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named
 from mechdesign.model.scales import Scales, ScalesPrivacy, order_of
 from mechdesign.noise import scales_problem as problems
-from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise, MixedProblem
+from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise, Mixing
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
 from mechdesign.noise.scales_solving import allocate_several
@@ -331,10 +331,10 @@ class NoiseAllocation(problems.AllocationPage):
         """Yield one type or one law of the family for all coordinates, then one for each, the most promising choice first."""
         privacy, lam = instance("privacy", self.privacy, *get_args(Pointwise)), np.asarray(self.sensitivities)
         asked = lam, np.ones(len(lam)) if self.weights is None else self.weights, float(self.loss), privacy
-        search: MixedProblem | Allocating
+        search: Allocating
         if self.noise == "mixed":
             normal, peaked = (replace(self, noise=kind).solve(certify=False) for kind in CLOSED)
-            search = MixedProblem(*asked, normal.mechanism.scales, peaked.mechanism.scales)
+            search = Mixing(*asked, normal.mechanism.scales, peaked.mechanism.scales)
         else:
             search = Allocating(*asked, FAMILIES[self.noise])
         for law in search.laws(clock):

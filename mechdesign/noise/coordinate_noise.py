@@ -12,15 +12,12 @@ Proposition 12). One multiplier chooses a shape and a scale for each of at most 
 a grid that is then refined around the choice. Under pure privacy :math:`\kappa_i` is the largest loss. All scales are
 multiplied by the least common factor at which the exact composition keeps the requirement.
 
-**A type for each coordinate:** Laplace noise where one coordinate's loss matters alone, Gaussian where many add up.
-Gaussian noise costs half of what Laplace noise does where losses are small and many; Laplace noise has no tail of
-losses, and is better where few coordinates carry them. So coordinates are sorted by :math:`\lambda_i/\sigma_i` of the
-Gaussian allocation, and the first j get Laplace noise. The Gaussian coordinates share :math:`\mu^2` as in P3, the
-Laplace ones have the ratios of P4. At an order the budget left by a largest Laplace ratio is the μ of the Gaussian
-coordinates, so that the best mix of every j is found on a grid of that ratio; then the exact composition scales it.
-Laplace noise on all coordinates keeps Corollary 6. The cheapest of these and of both pure types is returned: a search,
-with no lower bound. On the deployed grid (results/ablations) one of six designs costs 65% more with the better pure
-type.
+**A type for each coordinate** is chosen by the same search, from Laplace and Gaussian units: Laplace noise where one
+coordinate's loss matters alone, Gaussian where many add up. Gaussian noise costs half of what Laplace noise does where
+losses are small and many; Laplace noise has no tail of losses, and is better where few coordinates carry them. The
+Gaussian coordinates share what they consume as in P3. Laplace noise on all coordinates keeps Corollary 6. The cheapest
+of these and of both pure types is returned: a search, with no lower bound. On the deployed grid (results/ablations) one
+of six designs costs 65% more with the better pure type.
 """
 
 from __future__ import annotations
@@ -29,16 +26,15 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain
-from typing import TypeAlias
 
 import numpy as np
+from scipy import stats
 from scipy.special import logsumexp
 
 from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.checks import array, instance, one_of, settle
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, least_kept, round_up
 from mechdesign.evidence.proofs import PROVED
@@ -50,7 +46,7 @@ from mechdesign.noise.calibration_search import budget_of, consumed, cost_of
 from mechdesign.noise.families import FAMILIES, Family
 from mechdesign.noise.release import ExactNoise, lattice_of
 from mechdesign.noise.vector_noise import MixedNoise, PerCoordinate, profile_vector
-from mechdesign.problem.law_moments import absolute_moment
+from mechdesign.problem.law_moments import absolute_moment, is_gaussian
 from mechdesign.problem.privacy import Consumption, Pointwise, PureDP, pairs_of
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Flags, Indices
@@ -62,11 +58,6 @@ COORDINATE_FAMILIES = tuple(
 _LOSSES = {1.0: "absolute", 2.0: "squared"}
 _Parameters = list[tuple[float, float]]
 """Shapes, and ratios of a change of 1 to the scale."""
-_MIX_LEVELS = 8
-"""Largest number of different Laplace ratios: each is composed by itself. With 4 one of six designs costs 1.1% more (results/ablations)."""
-
-Mix: TypeAlias = tuple[Array, Flags]
-"""Scales, and which of them are of Laplace noise."""
 
 
 @serializable("coordinate-noise", eq=False)
@@ -201,6 +192,9 @@ class CoordinateNoise(PerCoordinate):
         return used, closed and not used
 
 
+Searched = CoordinateNoise | MixedNoise
+
+
 def orders_for(points: tuple[tuple[float, float], ...], count: int) -> Array:
     """Return orders θ of the Rényi divergence at which the points are tried."""
     return np.geomspace(0.3, 300, count) * max(1.0, 1 / max(epsilon or delta for epsilon, delta in points))
@@ -241,6 +235,10 @@ class Allocating:
     def unit(self, shape: float, ratio: float, count: int = 1) -> AdditiveNoise:
         return AdditiveNoise(self.family.make(shape, 1 / ratio, 1.0), 1.0, count)
 
+    def cost(self, unit: AdditiveNoise) -> float:
+        """Return E|U|^p of one coordinate."""
+        return cost_of(unit, _LOSSES[self.order])
+
     @np.errstate(all="ignore")
     def kappa(self, unit: AdditiveNoise, orders: Array) -> Array | float:
         """Return κ at orders θ, plus the part of δ that an infinite loss takes; under pure privacy the largest loss."""
@@ -266,7 +264,7 @@ class Allocating:
             if clock.passed:
                 return []
             unit = self.unit(*parameters)
-            costs[i], kappa[i] = cost_of(unit, _LOSSES[self.order]), self.kappa(unit, orders)
+            costs[i], kappa[i] = self.cost(unit), self.kappa(unit, orders)
         found = []
         for order, budget, used in zip(orders.tolist(), allowed(self.points, orders).tolist(), kappa.T):
             best, low, high = None, -80.0, 80.0
@@ -303,20 +301,24 @@ class Allocating:
                 fine |= {(s, ratio * step) for s in near for step in steps.tolist()}
             yield from (finest for *_, finest in self.choices(sorted(fine), np.array([order]), clock))
 
-    def noise(self, chosen: _Parameters, log: float) -> CoordinateNoise:
+    def noise(self, chosen: _Parameters, log: float) -> Searched:
         """Return noise of these parameters on the levels, its scales multiplied by e^log."""
         each = zip(chosen, self.counts.tolist())
         units = tuple(self.unit(shape, ratio * math.exp(-log), n) for (shape, ratio), n in each)
         return CoordinateNoise(units, self.which, self.profile)
 
-    def laws(self, clock: Deadline) -> Iterator[CoordinateNoise]:
-        """Yield noise that meets the requirement: one unit for all coordinates, then units for the levels."""
-        budget, count = budget_of(self.privacy), int(self.counts.sum())
-        design = Calibration(self.family.name, self.privacy, 1.0, count, loss=_LOSSES[self.order])
+    def alike(self, clock: Deadline) -> Iterator[Searched]:
+        """Yield the best unit on all coordinates."""
+        design = Calibration(
+            self.family.name, self.privacy, 1.0, int(self.counts.sum()), loss=_LOSSES[self.order]
+        )
         common = design.solve(certify=False, time_limit=clock.limit()).mechanism
-        alike = CoordinateNoise((common,), np.minimum(self.which, 0), self.profile)
-        if alike.composed(self.privacy)[0] <= budget:
-            yield alike
+        yield CoordinateNoise((common,), np.minimum(self.which, 0), self.profile)
+
+    def laws(self, clock: Deadline) -> Iterator[Searched]:
+        """Yield noise that meets the requirement: of one law for all coordinates, then of laws for the levels."""
+        budget = budget_of(self.privacy)
+        yield from (law for law in self.alike(clock) if law.composed(self.privacy)[0] <= budget)
         for chosen in self.promising(clock) if len(self.counts) > 1 else ():
             if clock.passed:
                 return
@@ -330,26 +332,15 @@ class Allocating:
                 yield self.noise(chosen, factor)
 
 
-def _levels(coefficients: Array, order: float) -> Indices:
-    """Return the level of each coordinate, at most 12: the level of widest spread is split until there are enough."""
-    x, share = np.log(coefficients), coefficients ** (2 / (order + 2))
-    which = np.zeros(len(x), dtype=np.int64)
-    for level in range(1, 12):
-        mass = np.bincount(which, weights=share)
-        mean = np.bincount(which, weights=share * x) / mass
-        spread = share * (x - mean[which]) ** 2
-        widest = int(np.bincount(which, weights=spread).argmax())
-        if np.ptp(x[which == widest]) <= 1e-9:
-            break
-        which[(which == widest) & (x > mean[widest])] = level
-    return which
+_TYPES = Family(
+    "mixed",
+    lambda laplace, scale, d: (stats.laplace if laplace > 0.5 else stats.norm)(scale=scale),
+    lambda e, d, k: (0.0, 1.0),
+)
 
 
-# -- a type for each coordinate -----------------------------------------------------------------------------------
-
-
-class MixedProblem:
-    """The search for a type on each coordinate.
+class Mixing(Allocating):
+    """The search for a type on each coordinate: shape 0 is Gaussian, 1 Laplace.
 
     Parameters
     ----------
@@ -368,100 +359,39 @@ class MixedProblem:
         normal: Array,
         peaked: Array,
     ) -> None:
-        self.profile, self.moved, self.order, self.privacy = sensitivities, sensitivities > 0, order, privacy
-        stated = sensitivities, weights, normal, peaked
-        self.sensitivities, self.weights, self.normal, self.peaked = (v[self.moved] for v in stated)
-        self.ratios = self.sensitivities / self.peaked
-        self._sorted = np.argsort(-self.sensitivities / self.normal, kind="stable")
+        super().__init__(sensitivities, weights, order, privacy, _TYPES)
+        self.normal, self.peaked = normal, peaked
 
-    def levels(self, laplace: Flags) -> Array:
-        """Return the Laplace ratios of these coordinates over the largest; many different ones are rounded to a few levels."""
-        found = self.ratios[laplace] / self.ratios[laplace].max()
-        if len(np.unique(found)) > _MIX_LEVELS:
-            step = -math.log(float(found.min())) / (_MIX_LEVELS - 1)
-            found = np.exp(-step * np.rint(-np.log(found) / step))
-        return np.asarray(found)
+    def cost(self, unit: AdditiveNoise) -> float:
+        kind = "gaussian" if is_gaussian(unit.law) else "laplace"
+        return absolute_moment(kind, self.order) * unit.parameters["scale"] ** self.order
 
-    @property
-    def most(self) -> int:
-        """Largest number of coordinates with Laplace noise: smaller ratios gain nothing by it."""
-        # a mix with ratios further apart than 16 takes 200 coordinates at least 14 times as long (results/ablations)
-        return min(int((self.ratios > self.ratios.max() / 16).sum()), len(self.ratios) - 1)
+    def noise(self, chosen: _Parameters, log: float) -> MixedNoise:
+        """Return noise of these types; Gaussian coordinates share what they consume as in P3."""
+        shapes, ratios = np.append(np.array(chosen), [[0.0, 1.0]], axis=0)[self.which].T
+        laplace, moved = shapes > 0.5, self.profile > 0
+        scales, normal = self.profile / ratios, moved & ~laplace
+        own = np.linalg.norm(self.profile[normal] / self.normal[normal])
+        scales[normal] = self.normal[normal] * (own / np.linalg.norm(ratios[normal]))
+        return MixedNoise(scales * math.exp(log), laplace, self.profile)
 
-    def costs(self, scales: Array, laplace: Flags) -> Array:
-        r"""Return w E|T|^p of each coordinate."""
-        unit = (absolute_moment(kind, self.order) for kind in ("laplace", "gaussian"))
-        return np.asarray(self.weights * np.where(laplace, *unit) * scales**self.order)
+    def alike(self, clock: Deadline) -> Iterator[MixedNoise]:
+        """Yield the noise of P3, and that of P4 (Corollary 6)."""
+        for scales, laplace in ((self.normal, False), (self.peaked, True)):
+            types = np.full(len(scales), laplace)
+            yield from (MixedNoise(scales * wider, types, self.profile) for wider in (1 + 1e-12, 1.02))
 
-    def scales(self, laplace: Flags, mu: float, ratio: float) -> Array:
-        """Return the scales at which the Gaussian coordinates consume μ and the largest Laplace ratio is `ratio`."""
-        lam, out = self.sensitivities, np.empty(len(self.sensitivities))
-        out[laplace] = lam[laplace] / (self.levels(laplace) * ratio)
-        unit = self.normal[~laplace]
-        out[~laplace] = unit * (math.sqrt(float(((lam[~laplace] / unit) ** 2).sum())) / mu)
-        return out
 
-    def first(self, count: int) -> Flags:
-        """Return the coordinates of largest λ/σ in the Gaussian allocation, so many of them."""
-        return np.isin(np.arange(len(self.normal)), self._sorted[:count])
-
-    def mixes(self, epsilon: float, delta: float) -> Iterator[Mix]:
-        """Yield mixes for one of the points, the cheapest first: the best at each order of the Rényi divergence, none that costs 3% more than the first."""
-        theta = orders_for(((epsilon, delta),), 64)[:, None]
-        budget, ratio = allowed(((epsilon, delta),), theta), np.geomspace(1e-5, 1.0, 400) * (epsilon + 5.0)
-        up, down = np.log((1 + theta) / (1 + 2 * theta)), np.log(theta / (1 + 2 * theta))
-        counts = sorted({round(n) for n in np.geomspace(1, self.most, 40)} if self.most else ())
-        costs, mus, ratios = (np.full((len(counts), len(theta)), math.inf) for _ in range(3))
-        for j, count in enumerate(counts):
-            laplace, left = self.first(count), budget
-            for size, n in zip(*np.unique(self.levels(laplace), return_counts=True)):
-                loss = size * ratio
-                left = left - n * np.logaddexp(up + theta * loss, down - (1 + theta) * loss)
-            mu = np.sqrt(np.maximum(left, 0) * 2 / (theta * (1 + theta)))
-            unit = self.costs(self.scales(laplace, 1.0, 1.0), laplace)
-            with np.errstate(divide="ignore"):
-                cost = unit[~laplace].sum() * mu**-self.order + unit[laplace].sum() * ratio**-self.order
-            best = cost.argmin(axis=1)
-            ratios[j] = ratio[best]
-            costs[j], mus[j] = (np.take_along_axis(v, best[:, None], axis=1)[:, 0] for v in (cost, mu))
-        for i in np.argsort(costs.min(axis=0, initial=math.inf)) if counts else ():
-            j = int(costs[:, i].argmin())
-            if costs[j, i] <= 1.03 * costs.min() < math.inf:
-                laplace = self.first(counts[j])
-                yield self.scales(laplace, float(mus[j, i]), float(ratios[j, i])), laplace
-
-    def laws(self, clock: Deadline) -> Iterator[MixedNoise]:
-        """Yield noise that meets the requirement: both pure types, then mixes, each scaled."""
-        every, proved = np.ones(len(self.normal), dtype=bool), False
-        pure: list[Mix] = [(self.normal, ~every), (self.peaked, every)]
-        pure.sort(key=lambda mix: float(self.costs(*mix).sum()))  # a limit may leave time for one
-        mixes = (mix for point in pairs_of(self.privacy) for mix in self.mixes(*point))
-        for scales, types in chain(pure, mixes):
-            if proved and clock.passed:
-                return
-            if (law := self.within_budget(scales, types, clock)) is not None:
-                proved = True
-                yield law
-        if not proved:
-            raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
-
-    def within_budget(self, scales: Array, laplace: Flags, deadline: Deadline) -> MixedNoise | None:
-        """Return the noise scaled by the least common factor at which the composition is proved to keep δ.
-
-        Laplace noise on all coordinates keeps its scales. At the deadline it is the least factor proved so far, None if there is none.
-        """
-        full, types = np.zeros(len(self.moved)), np.zeros(len(self.moved), dtype=bool)
-        full[self.moved], types[self.moved] = scales, laplace
-
-        def law(log_factor: float) -> MixedNoise:
-            return MixedNoise(full * math.exp(log_factor), types, self.profile)
-
-        def over(log_factor: float) -> float:
-            return excess(law(log_factor).composed(self.privacy)[0], budget_of(self.privacy))
-
-        # a pure type within the budget is returned unchanged
-        if laplace.all():  # by Corollary 6
-            return next((law(factor) for factor in (1e-12, 0.02) if over(factor) <= 0), None)
-        least = -math.inf if laplace.any() else 0.0
-        factor = least_kept(over, 1e-12, step=0.02, least=least, xtol=2e-7, rtol=1e-9, deadline=deadline)
-        return law(factor) if factor < math.inf else None
+def _levels(coefficients: Array, order: float) -> Indices:
+    """Return the level of each coordinate, at most 12: the level of widest spread is split until there are enough."""
+    x, share = np.log(coefficients), coefficients ** (2 / (order + 2))
+    which = np.zeros(len(x), dtype=np.int64)
+    for level in range(1, 12):
+        mass = np.bincount(which, weights=share)
+        mean = np.bincount(which, weights=share * x) / mass
+        spread = share * (x - mean[which]) ** 2
+        widest = int(np.bincount(which, weights=spread).argmax())
+        if np.ptp(x[which == widest]) <= 1e-9:
+            break
+        which[(which == widest) & (x > mean[widest])] = level
+    return which

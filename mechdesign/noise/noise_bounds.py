@@ -17,11 +17,6 @@ the right half (the left is its mirror image), with In = 0 from K on,
 - Where γ ≤ ½, what t' < 1 - γ receive may come from u and -u alike, half from each: a shift d < 1 - 2γ then charges
   half as much, any other at most :math:`R(0) G(1) / \int_\gamma^1 G`, and the second is at most
   :math:`R(0) (1 + \gamma (4 G(1) - G(1 - \gamma)) / \int_\gamma^1 G)`. That matters where δ is large. **[new]**
-- Where γ < 1/5, u may also send R(\|u\|)/2 to either side at the distances d of a density k = (G(d) - c₂γ²)/N on
-  [4γ, 1 - γ], c₂ the square's coefficient in G. No u sends more than 0 at any d, so that the second is R(0) itself.
-  What t' receives from u and -u together is at most R G(t')/N: at equal distances to either side of t' the mean of k
-  is at most G(t')/N, and where t' - u < 4γ, half of G(t' + u) is at most G(t'). So :math:`\int_0^\gamma R \le N`,
-  :math:`N = \int_{4\gamma}^{1 - \gamma} (G - c_2 \gamma^2)`, suffices: a lower level, and less charged. **[new]**
 
 On n points a sensitivity, [j, j + 1) is (j, j + 1], and K may be 1: 0 sends G(1) to both sides at the shift by 1, and
 half of the rest, λ - 2 G(1), to either.
@@ -213,9 +208,6 @@ class StaircaseMultipliers:
         if 2 * high <= 1:
             near = c[0] + (1 - high) * (c[1] + (1 - high) * c[2])
             share = min(share, (1 + high * (4 * sum(c) - near) / received) / 2)
-        if 5 * high < 1:
-            evenly = integral(1 - high) - integral(4 * high) - c[2] * high * high * (1 - 5 * high)
-            share = min(share, Fraction(1, 2)) if sent <= evenly else share
         return True, -c[0] / self._r * share
 
     def _points(self, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
@@ -263,18 +255,7 @@ class StaircaseMultipliers:
 
     @cached_property
     def highest(self) -> tuple[Fraction, float]:
-        """The highest level that balances, rounded down to 13 digits, and its γ."""
-        return self._highest(evenly=False)
-
-    @property
-    def levels(self) -> list[Fraction]:
-        """The highest level, and where γ is small the highest at which every distance is sent by the same density."""
-        level, gamma = self.highest
-        real = self.delta and not self.change and gamma < 0.2
-        return [level, self._highest(evenly=True)[0]] if real else [level]
-
-    def _highest(self, *, evenly: bool) -> tuple[Fraction, float]:
-        """Return the highest level and its γ, where everything can be received, or everything sent `evenly`.
+        """The highest level that balances, rounded down to 13 digits, and its γ.
 
         The level shifts G by a constant, so that G = c₁(u - γ) + c₂(u² - γ²) on [0, 1): γ alone decides what is sent and received.
         """
@@ -287,14 +268,10 @@ class StaircaseMultipliers:
         growth = float(1 / self._r)
 
         def lacking(gamma: float) -> float:
-            sent, near = growth * gamma**2 * (a / 2 + b * gamma * 2 / 3), 1 - gamma
-            if not evenly:
-                return sent - near**2 * (a / 2 + b * (1 + 2 * gamma) / 3)
-            square = (near**3 - 64 * gamma**3) / 3 - 2 * gamma**2 * (1 - 5 * gamma)
-            return sent - a * (1 - 4 * gamma - 5 * gamma**2) / 2 - b * square
+            sent, received = gamma**2 * (a / 2 + b * gamma * 2 / 3), a / 2 + b * (1 + 2 * gamma) / 3
+            return growth * sent - (1 - gamma) ** 2 * received
 
-        top = 0.2 if evenly else 1.0
-        gamma = optimize.brentq(lacking, 0.0, top, xtol=1e-60, rtol=1e-15, maxiter=1000)
+        gamma = optimize.brentq(lacking, 0.0, 1.0, xtol=1e-60, rtol=1e-15, maxiter=1000)
         held = Fraction(gamma * (1 - 1e-13))
         return (constant + held * (first + held * second)) / fall, gamma
 

@@ -109,8 +109,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
             *(math.ceil(s * reach) + 1 for s in shares if s * reach < noise_bounds.MOST_PERIODS - 1),
         ]
         multipliers = [noise_bounds.StaircaseMultipliers.of(q, periods) for periods in counts]
-    proved = [(each.bound(level), level, each.periods) for each in multipliers for level in each.levels]
-    bound, level, periods = max(proved)
+    bound, level, periods = max((m.bound(m.highest[0]), m.highest[0], m.periods) for m in multipliers)
     if bound > 0:
         yield Bound(round_down(bound), noise_bounds.StaircaseDual(level, periods))
 

@@ -89,8 +89,7 @@ def staircase_bound(
     while high - low > low / 2**200 and c[0] < 0:
         middle = (low + high) / 2
         low, high = (middle, high) if c[0] + c[1] * middle + c[2] * middle**2 < 0 else (low, middle)
-    places = low, high, 1, 1 - high, 4 * high
-    left, right, whole, *even = (sum(v * x ** (k + 1) / (k + 1) for k, v in enumerate(c)) for x in places)
+    left, right, whole = (sum(v * x ** (k + 1) / (k + 1) for k, v in enumerate(c)) for x in (low, high, 1))
     sent = (high - low) * -(c[0] + c[1] * low + c[2] * low**2) - left
     if (c[0] < 0 and (right >= whole or sent > r * (whole - right))) or min(lowest, c[0] + c[1] + c[2]) < 0:
         return Fraction(0)
@@ -100,8 +99,6 @@ def staircase_bound(
         near, share = c[0] + c[1] * at + c[2] * at**2, 1 + high * sum(c) / (whole - right)
         if high <= at:  # half of it to either side, but for the last
             share = min(share, (1 + high * (4 * sum(c) - near) / (whole - right)) / 2)
-        if 5 * high < 1 and sent <= r * (even[0] - even[1] - c[2] * high**2 * (1 - 5 * high)):
-            share = min(share, Fraction(1, 2))  # sent by one density of the distance
     charge = -c[0] / r * share
     return Fraction((level - 2 * delta * (highest + charge)) * unit)
 

@@ -355,27 +355,6 @@ def test_the_charge_of_delta_counts(epsilon: float, delta: float, loss: str) -> 
     assert best_bound(design).value <= design.solve(cells=6).value < best_bound(pure).value
 
 
-@pytest.mark.parametrize(
-    "loss, gap", [("absolute", 0.02), pytest.param("squared", 0.06, marks=pytest.mark.slow)]
-)
-def test_every_distance_is_sent_by_one_density(loss: str, gap: float) -> None:
-    """u and -u send R(|u|)/2 to either side at distances of density k: on a grid nothing receives more than G."""
-    design = md.OptimalNoise(md.ApproximateDP(12.0, 0.75), loss=loss)
-    multipliers, n = StaircaseMultipliers.of(design, 1), 4000
-    first, second, third = map(float, multipliers._last(multipliers.levels[1]))
-    t = (np.arange(n) + 0.5) / n
-    free = first + t * (second + t * third)
-    sent, root = -math.exp(12.0) * np.minimum(free, 0) / n, t[free > 0][0]
-    k = np.where((t > 4 * root) & (t < 1 - root), free - third * root**2, 0)
-    assert 0.95 <= sent.sum() * n / k.sum() <= 1.05 and k.min() >= 0
-    found = np.convolve(np.append(sent[::-1], sent) / 2, k * n / k.sum())[n - 1 : 2 * n - 1]
-    place = np.arange(n) / n
-    assert (found <= np.maximum(first + place * (second + place * third), 0) * 1.05).all()
-    result = design.solve()
-    assert result.gap <= gap and result.certificate.verify()
-    assert all(holds for *_, holds in verify(dumps(result)).rows)
-
-
 # -- Optimal noise on the whole numbers: the sheet's values, an independent program, every discrete family, exact release
 
 

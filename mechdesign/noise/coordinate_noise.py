@@ -371,8 +371,11 @@ class Mixing(Allocating):
         shapes, ratios = np.append(np.array(chosen), [[0.0, 1.0]], axis=0)[self.which].T
         laplace, moved = shapes > 0.5, self.profile > 0
         scales, normal = self.profile / ratios, moved & ~laplace
-        own = np.linalg.norm(self.profile[normal] / self.normal[normal])
-        scales[normal] = self.normal[normal] * (own / np.linalg.norm(ratios[normal]))
+        own, shared = (
+            np.linalg.norm(self.profile[normal] / self.normal[normal]),
+            np.linalg.norm(ratios[normal]),
+        )
+        scales[normal] = self.normal[normal] * own / (shared or 1.0)
         return MixedNoise(scales * math.exp(log), laplace, self.profile)
 
     def alike(self, clock: Deadline) -> Iterator[MixedNoise]:

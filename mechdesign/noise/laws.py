@@ -69,9 +69,6 @@ class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
     def _cdf(self, t: Values, *shapes: Values) -> Values:
         return self._sf(-t, *shapes)
 
-    def _logcdf(self, t: Values, *shapes: Values) -> Values:
-        return self._logsf(-t, *shapes)
-
     def _isf(self, s: Values, *shapes: Values) -> Values:
         s = np.asarray(s, dtype=float)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -288,14 +285,6 @@ class FlippedHuber(SymmetricLaw):
         outer = np.maximum(u, b)
         beyond = np.exp(-(outer * outer + b * b) / 2) * _mills(outer)
         return np.where(u <= b, centre, beyond) / _kappa(b)
-
-    def _logsf(self, t: Values, b: Values) -> Values:
-        far = (
-            -(b * b) / 2 + math.log(2 * math.pi) / 2 + special.log_ndtr(-np.maximum(t, b)) - np.log(_kappa(b))
-        )
-        with np.errstate(divide="ignore"):
-            near = np.log(self._sf(np.minimum(t, b), b))
-        return np.where(t > b, far, near)
 
     def _reach(self, s: Values, b: Values) -> Values:
         kappa = _kappa(b)

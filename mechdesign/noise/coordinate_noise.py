@@ -364,7 +364,7 @@ class Mixing(Allocating):
 
     def cost(self, unit: AdditiveNoise) -> float:
         kind = "gaussian" if is_gaussian(unit.law) else "laplace"
-        return absolute_moment(kind, self.order) * unit.parameters["scale"] ** self.order
+        return absolute_moment(kind, self.order) * float(unit.parameters["scale"] ** self.order)
 
     def noise(self, chosen: _Parameters, log: float) -> MixedNoise:
         """Return noise of these types; Gaussian coordinates share what they consume as in P3."""

@@ -345,8 +345,9 @@ def exact_law(
     # slightly inside the floors' own means, and out to those that the bias budget requires
     start, stop = (centre + unit * Fraction(float(v)) for v in (means[0] + inset, means[-1] - inset))
     low, high = min(start, Fraction(lower) + budget), max(stop, Fraction(upper) - budget)
-    if high - low < 1e-9 * (bins[-1] - bins[0]):
-        return _constant_law(bins, floors, Fraction(lower), Fraction(upper), budget)
+    # nearly constant means are spread a little, within the bias budget
+    room = Fraction(max(0.0, 1e-12 * (bins[-1] - bins[0]) - float(high - low))) / 2
+    low, high = low - room, high + room
     base = exact_block_fill(bins, floors, epsilon, low, high)
     first, last = base.knots[0], base.knots[-1]
     knots = [centre + unit * Fraction(float(x)) for x in table.edges]
@@ -365,15 +366,3 @@ def exact_law(
             mean = min(max(mean, x - budget, first), x + budget, last)
             rows[end].append(tuple(base.at(mean)))
     return RationalTable(base.bins, tuple(knots), tuple(rows[0]), tuple(rows[1]))
-
-
-def _constant_law(bins: Array, floors: Array, lower: Fraction, upper: Fraction, budget: Fraction) -> ExactLaw:
-    """Return a mechanism independent of its input, near one that hardly depends on it."""
-    exact = tuple(Fraction(float(b)) for b in bins)
-    row = [Fraction(max(float(a), 0.0)) for a in floors]
-    row = [p / sum(row, Fraction(0)) for p in row]
-    mean = sum((b * p for b, p in zip(exact, row)), Fraction(0))
-    within = min(max(mean, upper - budget), lower + budget)
-    if mean != within:
-        row = rational_row(row, exact, within)
-    return RationalTable(exact, (lower, upper), (tuple(row),), (tuple(row),))

@@ -231,21 +231,9 @@ def _summed(keys: Iterable[float], values: Iterable[float]) -> dict[float, Fract
     return found
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """A row of the table, exact, with the prior's mass and moments on the piece; for a single input its mass only."""
-
-    u: fmpq
-    v: fmpq
-    share: fmpq
-    lam: tuple[fmpq, fmpq]
-    mu: tuple[fmpq, fmpq]
-    masses: Cell
-
-
-def _pieces(duals: DualPieces, moments: Moments | None) -> list[_Piece]:
-    """Return the rows of the table, with at most the whole of each point mass; without `moments` (the worst case) shares are weights."""
-    origin, found, used = rational(duals.origin), list[_Piece](), dict[fmpq, fmpq]()
+def _pieces(duals: DualPieces, moments: Moments | None) -> Iterator[tuple[list[fmpq], Cell]]:
+    """Yield the rows of the table, exact, with the prior's mass and moments on each piece, and with at most the whole of each point mass; without `moments` (the worst case) shares are weights."""
+    origin, used = rational(duals.origin), dict[fmpq, fmpq]()
     table = [[*map(rational, row)] for row in duals.pieces.tolist()]
     cells = {} if moments is None else moments.over({(u, v) for u, v, *_ in table if u < v}, origin)
     atoms = [] if moments is None else [(rational(x) - origin, mass) for x, mass in moments.atoms]
@@ -261,8 +249,7 @@ def _pieces(duals: DualPieces, moments: Moments | None) -> list[_Piece]:
             used[u] = used.get(u, fmpq(0)) + share
             if used[u] > 1:
                 continue
-        found.append(_Piece(u, v, share, (L0, L1), (M0, M1), masses))
-    return found
+        yield [u, v, share, L0, L1, M0, M1], masses
 
 
 @dataclass(frozen=True)
@@ -464,15 +451,14 @@ class _Rows:
     def pieces(self) -> Iterator[tuple[list[_End], int, fmpq, fmpq]]:
         """Yield for each piece its ends, the first output on its right, its share of the prior, and a lower bound of ∫ x²."""
         unit = fmpq(1, 1 << BITS)
-        for row in _pieces(self.duals, self.asked.moments):
-            (u, v), (low, high), (tilt, tilted) = (row.u, row.v), row.lam, row.mu
-            scale, width = fmpq(1) if self.worst else row.share, v - u
+        for (u, v, share, low, high, tilt, tilted), masses in _pieces(self.duals, self.asked.moments):
+            scale, width = fmpq(1) if self.worst else share, v - u
             n, t, t2 = (
-                (unit * math.floor(max(a, 0) * scale), unit * math.ceil(b * scale)) for a, b in row.masses
+                (unit * math.floor(max(a, 0) * scale), unit * math.ceil(b * scale)) for a, b in masses
             )
             turn = self._turn(u, v)
             if u == v:
-                yield [_End(u, low, tilt, n, _scaled(n, u))], turn, row.share, _scaled(n, u * u)[0]
+                yield [_End(u, low, tilt, n, _scaled(n, u))], turn, share, _scaled(n, u * u)[0]
                 continue
             later = less(n, t)  # ∫ (1 − t) dF
             # x = u + t · width: its means with weights 1 − t and t, and the mean of its square
@@ -481,7 +467,7 @@ class _Rows:
             second = _sum(_scaled(t, u), _scaled(t2, width))
             square = _sum(_scaled(n, u * u), _scaled(t, 2 * u * width), _scaled(t2, width * width))
             ends = [_End(u, low, tilt, later, first), _End(v, high, tilted, t, second)]
-            yield ends, turn, row.share, square[0]
+            yield ends, turn, share, square[0]
 
     def _turn(self, u: fmpq, v: fmpq) -> int:
         """Return the first output right of a piece; an output inside counts to the nearer side, which lowers the cost."""

@@ -191,9 +191,13 @@ class _Path:
         problem, a, part = self.problem, self.floors, self._density(self.v)
         gradient, constant = part.gradient, part.constant
         value = constant + float(a @ gradient)
-        if problem.atoms[0].size:
-            parts = _at_point_masses(problem, a, *self.atom_duals)
-            value, constant, gradient = value + parts[0], constant + parts[1], gradient + parts[2]
+        x, weights = problem.atoms
+        if x.size:
+            table, (lam, mu) = pieces(problem, a), self.atom_duals
+            head, reduced = table.duals(problem, x, table.at(x))  # they touch the loss at these floors
+            value += float(weights @ (head + reduced @ a))
+            constant += float(weights @ (lam + mu * x))
+            gradient = gradient + weights @ problem.reduced(x, lam, mu)
         return value, *lower_bound(problem, constant, gradient, self.multipliers), part
 
     def step(self, part: Continuum) -> bool:
@@ -262,17 +266,6 @@ class _Path:
         self.y = self.y + reach * step.y
         # Recompute, so that errors do not accumulate, but stay above a fraction of the step's own slacks.
         self.s = np.maximum(self.rows.times(self.v) - self.rows.b, (self.s + reach * step.s) * 1e-3)
-
-
-def _at_point_masses(
-    problem: FloorProblem, floors: Array, lam: Array, mu: Array
-) -> tuple[float, float, Array]:
-    """Return the contribution of point masses to the loss of the floors' fill and, with slopes there, to a bound's constant and gradient."""
-    points, weights = problem.atoms
-    table = pieces(problem, floors)
-    rows = table.rows_at(points, table.at(points))
-    value = float(weights @ np.sum(rows * problem.loss(problem.bins - points[:, None]), axis=1))
-    return value, float(weights @ (lam + mu * points)), weights @ problem.reduced(points, lam, mu)
 
 
 def newton(

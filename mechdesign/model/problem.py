@@ -32,13 +32,15 @@ from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Claim
-from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result
+from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, audit_rows
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
 from mechdesign.typing import Array
 
 C = TypeVar("C")
 S = TypeVar("S")
+POSITIVE = 1e-12
+"""Least probability at which tangents are taken: roots and entropies have no slope at 0."""
 _SETTLED = 1e-7
 """Largest gap of a design that limits of functions are tightened to: OPTM's, to which its bound does not come, moved the optimum by 5e-5."""
 _ROUNDS = 60
@@ -252,6 +254,18 @@ class Problem(ModelledDesign):
         if self.numbers is not None:
             _ = self.declared
 
+    least: ClassVar[float] = -math.inf
+    """Entries of the unknown at which tangents are taken are at least this."""
+
+    @property
+    def start(self) -> Array:
+        """Value of the unknown at which the first tangents are taken."""
+        raise NotImplementedError
+
+    def _read(self, points: Mapping[str, Iterable[Array]], stricter: Mapping[str, float] | None) -> Any:
+        """Return the problem in numbers, as `compiled`; `points` has "" for the families that it does not name."""
+        raise NotImplementedError
+
     def compiled(
         self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
     ) -> Any:
@@ -259,7 +273,9 @@ class Problem(ModelledDesign):
 
         `stricter` lowers the limits of functions by these amounts.
         """
-        raise NotImplementedError
+        given = {"": [self.start], **(at or {})}
+        points = {label: [np.maximum(x, self.least) for x in values] for label, values in given.items()}
+        return self._read(points, stricter)
 
     @property
     def declared(self) -> Any:
@@ -324,9 +340,7 @@ class Problem(ModelledDesign):
         functions = pd.DataFrame(rows, columns=AUDIT_COLUMNS)
         return pd.concat([audit, functions][: 1 + bool(rows)], ignore_index=True)
 
-    def by_tangents(
-        self, solve: Callable[[Any], tuple[S, Array]], first: Array, clock: Clock, *, every: bool = False
-    ) -> S:
+    def by_tangents(self, solve: Callable[[Any], tuple[S, Array]], clock: Clock, *, every: bool = False) -> S:
         """Solve by tangents of the convex functions until a solution satisfies the functions themselves.
 
         A tangent lies below its function: every round gives a lower bound, and its solution is outside. The next tangent is taken
@@ -338,8 +352,6 @@ class Problem(ModelledDesign):
         ----------
         solve : callable
             The problem in numbers → (solution, the unknown at it).
-        first : ndarray
-            Point of the first tangents.
         clock : Clock
         every : bool
             Whether all tangents are kept, as linear programs need, whose solutions are vertices.
@@ -350,8 +362,8 @@ class Problem(ModelledDesign):
             No solution was found that satisfies the functions.
         """
         smooth = {label: not (every or f.is_pwl()) for label, f in self.functions().items()}
-        points, stricter = {label: [first] for label in smooth}, dict[str, float]()
-        latest, before = first, math.inf
+        points, stricter = {label: [self.start] for label in smooth}, dict[str, float]()
+        latest, before = self.start, math.inf
         for step in range(_ROUNDS):
             if smooth:
                 self.__dict__["_declared"] = self.compiled(points)
@@ -429,6 +441,11 @@ class Problem(ModelledDesign):
             stated = type(self)(self.objective, self.constraints) if self.parameters else self
             stated.__dict__["_declared"] = self.declared
         return ModelledDesign._result(stated, incumbent, clock)
+
+    @property
+    def neighbours(self) -> str:
+        """Neighbours for which the noise protects, or that the protected pairs of inputs come from."""
+        return str(self.declared.neighbours)
 
     @property
     def minimised(self) -> str:
@@ -544,6 +561,40 @@ class Problem(ModelledDesign):
         remedy = "names another objective: give it words of your own, by set_label"
         refuse(self.numbers is not None and not self.declared.fits, "objective", self.minimised, remedy)
         return super().solve(solver, **options)
+
+
+def contradicted(
+    who: str, families: Iterable[str], curved: Iterable[str], *, proved: bool = True, **least: Any
+) -> InfeasibleError:
+    """Return the error that nothing meets these families: `who` is "table meets", say, `least` what the error holds."""
+    families = [*families]
+    how = "recomputed by tangents" if {*families} & {*curved} else "proved in rationals"
+    both, how = " together" * (len(families) > 1), how if proved else "by the solver; not proved"
+    reason = f"no {who} {' and '.join(map(repr, families))}{both} ({how})"
+    if (epsilon := least.get("smallest_epsilon")) is not None:
+        least["smallest_epsilon"] = epsilon = math.ceil(epsilon * 1e6) / 1e6
+        noun, _, verb = who.rpartition(" ")
+        reason += f"; some {noun} {'does' if verb == 'meets' else 'do'} from epsilon = {epsilon:.6f} on"
+    return InfeasibleError(reason, **least)
+
+
+def own_audit(declared: Any, columns: Array, slack: Array, dual: Any, index: Any = None) -> pd.DataFrame:
+    """Tabulate own rows at these columns, from a slack of each row; by default they are counted within their family."""
+    order = np.argsort(declared.family, kind="stable")
+    family, equal = declared.family[order], declared.equal[order]
+    lhs, rhs = (declared.matrix @ columns)[order], 0.0 - declared.offsets[order]
+    size = np.abs(rhs) + (abs(declared.matrix) @ np.abs(columns))[order]
+    left = np.where(equal != 0, -np.abs(slack[order]), slack[order]) + 0.0
+    counted = np.arange(len(order)) - np.searchsorted(family, family) if index is None else index[order]
+    return audit_rows(
+        [declared.labels[k] for k in family.tolist()],
+        counted,
+        lhs,
+        rhs,
+        left,
+        dual=dual if np.isscalar(dual) else dual[order],
+        active=np.abs(left) <= 10 * ACTIVE * size,
+    )
 
 
 def unmet(labels: Iterable[str]) -> SolverError:

@@ -312,6 +312,9 @@ class Covariance(Unknown):
             raise DesignError.of("changes", self.changes.shape, remedy)
         super().__init__((size, size), PSD=True, name="S")
 
+    def stated(self) -> dict[str, Any]:
+        return {"changes": self.changes, "neighbours": self.neighbours}
+
     def private(self, privacy: Any) -> CovariancePrivacy:
         """Require privacy for these changes.
 

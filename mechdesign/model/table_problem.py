@@ -42,7 +42,7 @@ from mechdesign.model.exactly import (
     weights_of,
 )
 from mechdesign.model.expressions import ZERO, rows_of
-from mechdesign.model.problem import Problem, Unknown, named, unmet
+from mechdesign.model.problem import POSITIVE, Problem, Unknown, contradicted, named, own_audit, unmet
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Private, Table, TableMechanism, shown_label
@@ -62,7 +62,6 @@ from mechdesign.solvers.deadline import limited
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Figure, Indices, Weights
 
-_POSITIVE = 1e-12  # least probability of a cell at which tangents are taken
 MOST_ROWS = 400_000
 """Most privacy rows that `TableProblem.write` lists."""
 _ASYMMETRIC = 1_000  # cells from which a program without symmetry takes longer than the search for one
@@ -164,17 +163,14 @@ class FiniteProblem(TableDesign, Problem):
         found: TableProof = super().proof(witness) if self.design is None else self.design.proof(witness)
         return found
 
-    def compiled(
-        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
-    ) -> Declared:
-        """Return the problem in numbers, with tangents of convex functions at these tables, by default at equal probabilities.
+    least = POSITIVE
 
-        Cells are raised above 0, at which roots and entropies have no slope.
-        """
-        given = at or {"": [np.full(self.unknown.shape, 1 / self.unknown.shape[-1])]}
-        points = {
-            label: [np.maximum(table, _POSITIVE) for table in tables] for label, tables in given.items()
-        }
+    @property
+    def start(self) -> Array:
+        """Equal probabilities."""
+        return np.full(self.unknown.shape, 1 / self.unknown.shape[-1])
+
+    def _read(self, points: Mapping[str, Iterable[Array]], stricter: Mapping[str, float] | None) -> Declared:
         rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter, apart=True)
         return self.numbers(**self.unknown.stated(), **vars(rows))
 
@@ -338,13 +334,8 @@ class FiniteProblem(TableDesign, Problem):
         least = None
         with suppress(SolverError):  # out of time: the proof stands without it
             least = least_epsilon(declared, private, clock) if private else None
-        how = "recomputed by tangents" if {*families} & {*declared.curved} else "proved in rationals"
-        named, both = " and ".join(map(repr, families)), " together" if len(families) > 1 else ""
-        reason = f"no {declared.noun} meets {named}{both} ({how})"
-        if least is not None:
-            least = math.ceil(least * 1e6) / 1e6
-            reason += f"; some {declared.noun} does from epsilon = {least:.6f} on"
-        return InfeasibleError(reason, smallest_epsilon=least)
+        who = f"{declared.noun} meets"
+        return contradicted(who, families, declared.curved, smallest_epsilon=least)
 
     def granted(self, value: float) -> Any:
         """Return the requirements in words."""
@@ -402,11 +393,6 @@ class TableProblem(FiniteProblem):
         """Number of coordinates of an input."""
         first = self.declared.inputs[0]
         return len(first) if isinstance(first, tuple) else 1
-
-    @property
-    def neighbours(self) -> str:
-        """The relation of data sets that the protected pairs of inputs come from."""
-        return self.declared.neighbours
 
     def consumption(self, result: Result) -> Consumption:
         """Return the budget of a release: each requirement's; of requirements on different pairs, the larger."""
@@ -583,14 +569,8 @@ def audit_of_rows(declared: Declared, v: list[Any], multipliers: dict[int, Fract
             slack = np.array([nearest(face.slack(number, v)) for number in rows.tolist()])
         dual = _duals(part, multipliers, first, len(lhs), part.m if long else 1)
         frames.append(audit_rows(part.label, index, lhs, rhs, slack, dual=dual))
-    activity = declared.matrix @ x
-    for family, label in enumerate(declared.labels):
-        rows = np.flatnonzero(declared.family == family)
-        dual = np.array([nearest(multipliers.get(i, 0)) for i in rows.tolist()])
-        exact = [-nearest(declared.rows[i].at(v)) for i in rows.tolist()]
-        slack = np.where(declared.equal[rows] > 0, -np.abs(exact), exact) + 0.0
-        sides = activity[rows], -declared.offsets[rows]
-        frames.append(audit_rows(label, list(range(len(rows))), *sides, slack, dual=dual))
+    dual = np.array([nearest(multipliers.get(i, 0)) for i in range(len(declared.family))])
+    frames.append(own_audit(declared, x, np.array([-nearest(row.at(v)) for row in declared.rows]), dual))
     sums = np.ones(declared.n)
     frames.append(audit_rows("sums", list(map(shown_label, declared.inputs)), sums, sums, 0 * sums))
     return pd.concat(frames, ignore_index=True)

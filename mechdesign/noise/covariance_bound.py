@@ -158,6 +158,8 @@ class DeclaredCovariance(Linear):
         allowed = f"numbers, and {size} entries of changes and rows, are too many: at most {MOST_NUMBERS} and {MOST_ENTRIES}"
         refuse(self.n > MOST_NUMBERS or size > MOST_ENTRIES, "covariance", self.n, allowed)
         DesignError.when(self.further < 0, "rows: do not fit the unknown")
+        remedy = "is neither linear in the covariance nor piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
+        DesignError.when("objective" in self.curved, f"objective: {remedy}")
 
     def named(self) -> Any:
         k = np.arange(self.n)

@@ -33,11 +33,11 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, LawProof, family
-from mechdesign.evidence.results import Result, SolveReport, audit_rows
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.expressions import rows_of
-from mechdesign.model.problem import Problem, named
+from mechdesign.model.problem import Problem, contradicted, named, own_audit
 from mechdesign.model.scales import Covariance
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, most_consumed
 from mechdesign.noise.covariance_bound import (
@@ -76,19 +76,14 @@ class CovarianceProblem(Problem):
     numbers: ClassVar[Any] = DeclaredCovariance
     mechanism_class = family("Gaussian noise of any covariance within these constraints")
 
-    def compiled(
-        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
+    def _read(
+        self, points: Mapping[str, Iterable[Array]], stricter: Mapping[str, float] | None
     ) -> DeclaredCovariance:
-        """Return the problem in numbers, at the parameters' values, with tangents of convex functions at these covariances."""
-        S, points = self.unknown, {"": [self._spherical], **(at or {})}
-        rows = rows_of(S, self.objective, self.constraints, points, stricter=stricter)
-        if "objective" in rows.curved:
-            remedy = "is neither linear in the covariance nor piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
-            raise DesignError(f"objective: {remedy}")
-        return DeclaredCovariance(S.changes, S.neighbours, **vars(rows))
+        rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter)
+        return DeclaredCovariance(**self.unknown.stated(), **vars(rows))
 
     @property
-    def _spherical(self) -> Array:
+    def start(self) -> Array:
         """The covariance of one scale that consumes the first requirement's budget."""
         most = float((self.unknown.changes**2).sum(axis=1).max())
         return np.asarray(np.eye(self.unknown.shape[0]) * (most / self.requirements[0].budget))
@@ -120,9 +115,9 @@ class CovarianceProblem(Problem):
         def solved(asked: DeclaredCovariance) -> tuple[list[Law | Bound], Array]:
             found = [*self._solved(Semidefinite(asked, solver, clock, **options), clock)]
             laws = [one.mechanism.covariance for one in found if isinstance(one, Law)]
-            return found, laws[-1] if self.declared.curved else self._spherical
+            return found, laws[-1] if self.declared.curved else self.start
 
-        yield from self.by_tangents(solved, self._spherical, clock)
+        yield from self.by_tangents(solved, clock)
 
     def _solved(self, program: Semidefinite, clock: Clock) -> Iterator[Law | Bound]:
         for margin in (MARGINS[0], *MARGINS):  # the first in the frame of the loss, then in that of V'
@@ -219,11 +214,6 @@ class CovarianceProblem(Problem):
         """Number of coordinates of an answer."""
         return int(self.declared.n)
 
-    @property
-    def neighbours(self) -> str:
-        """Neighbours for which the changes hold."""
-        return str(self.declared.neighbours)
-
     def protection(self) -> Protection:
         """Return the changes that the noise protects."""
         return Protection(self.declared.n, self.declared.changes)
@@ -237,14 +227,14 @@ class CovarianceProblem(Problem):
         dual = math.nan if bound is None else bound.prices(declared)
         kept = covariance_audit(declared.privacy[0].label, used, self.budget, dual)
         cells = np.concatenate([law.covariance.ravel(), [float(t) for t in witness]])
-        lhs, rhs, count = declared.matrix @ cells, 0.0 - declared.offsets, len(declared.family)
-        slacks = [self._slack(i, law, witness) for i in range(count)]
-        slack = np.where(declared.equal != 0, -np.abs(rhs - lhs), slacks)
+        off = declared.offsets + declared.matrix @ cells
+        slack = [
+            x if equal else self._slack(i, law, witness)
+            for i, (x, equal) in enumerate(zip(off, declared.equal))
+        ]
         dual = math.nan if bound is None else np.array([float(nu) for nu in bound.multipliers])
-        names = [declared.labels[k] for k in declared.family.tolist()]
-        active = np.abs(slack) <= 1e-7 * (np.abs(rhs) + abs(declared.matrix) @ np.abs(cells))
-        own = audit_rows(names, range(count), lhs, rhs, slack, dual=dual, active=active)
-        audit = pd.concat([kept, own][: 1 + bool(count)], ignore_index=True)
+        own = own_audit(declared, cells, np.array(slack), dual)
+        audit = pd.concat([kept, own][: 1 + bool(len(own))], ignore_index=True)
         return self.with_functions(audit, law.covariance)
 
     def frame(self, result: Result) -> pd.DataFrame:
@@ -444,9 +434,5 @@ def explained(
         found, also = program.excess(rest) if rest else (0.0, False)
         if found > _ROOM or also:
             own, proved = rest, also
-    words = " and ".join(
-        repr(name) for name in (declared.privacy[0].label, *(declared.labels[k] for k in own))
-    )
-    proof = "recomputed by tangents" if declared.curved else "proved in rationals"
-    how = proof if proved else "by the solver; not proved"
-    return InfeasibleError(f"no covariance meets {words} together ({how})")
+    families = [declared.privacy[0].label, *(declared.labels[k] for k in own)]
+    return contradicted("covariance meets", families, declared.curved, proved=proved)

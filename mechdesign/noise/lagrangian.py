@@ -41,6 +41,7 @@ from scipy import sparse
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.model.expressions import OwnRows, Row
+from mechdesign.model.problem import contradicted
 from mechdesign.model.scales import ScalesPrivacy
 from mechdesign.noise.separable import changes_within
 from mechdesign.typing import Array, Flags, Indices
@@ -141,9 +142,7 @@ class DeclaredScales(OwnRows):
         coupled, member = list[Coupled](), self.member.tolist()
 
         def refuted(rows: Iterable[Row]) -> InfeasibleError:
-            labels = dict.fromkeys(row.label for row in rows)
-            how = "recomputed by tangents" if {*labels} & {*self.curved} else "proved in rationals"
-            return InfeasibleError(f"no scales meet {' and '.join(map(repr, labels))} ({how})")
+            return contradicted("scales meet", dict.fromkeys(row.label for row in rows), self.curved)
 
         for number, row in enumerate(self.rows):
             terms: dict[int, fmpq] = {}

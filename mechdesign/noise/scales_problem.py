@@ -33,7 +33,7 @@ from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, SolveRepo
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import row_claims
 from mechdesign.model.expressions import OwnRows, rows_of
-from mechdesign.model.problem import Problem, named
+from mechdesign.model.problem import Problem, named, own_audit
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
 from mechdesign.noise.scales_solving import ScalesProgram, best_prices, solve_scales
@@ -139,18 +139,14 @@ class ScalesDesign(ModelledDesign):
             active = left <= ACTIVE * one.budget
             budgets.append((one.label, 0, one.budget - left, one.budget, left, dual, active))
         exact = list(map(rational, scales.tolist()))
-        sides = np.array([float(row.at(exact)) for row in declared.rows])
-        room = np.where(declared.equal == 1, -np.abs(sides), -sides) + 0.0
+        slack_of = np.array([-float(row.at(exact)) for row in declared.rows])
         rows, first = np.unique(declared.places[:, 0], return_index=True)
-        index = np.zeros(len(sides), dtype=int)
+        index = np.zeros(len(slack_of), dtype=int)
         index[rows] = declared.places[first, 1]
-        names = [declared.labels[f] for f in declared.family.tolist()]
-        both = sides - declared.offsets, 0.0 - declared.offsets
         duals = math.nan if proof is None else proof.duals(self, scales)
-        held = np.abs(room) <= ACTIVE * np.where(declared.offsets, np.abs(declared.offsets), 1.0)
-        own = audit_rows(names, index, *both, room, dual=duals, active=held)
+        own = own_audit(declared, scales, slack_of, duals, index)
         tables = [pd.DataFrame(budgets, columns=AUDIT_COLUMNS), own]
-        return pd.concat(tables[: 1 + bool(len(sides))], ignore_index=True)
+        return pd.concat(tables[: 1 + bool(len(own))], ignore_index=True)
 
 
 def cost(noise: str, order: float, weights: Array | None, scales: Array) -> float:
@@ -286,15 +282,14 @@ class ScalesProblem(ScalesDesign, Problem):
 
     numbers: ClassVar[Any] = DeclaredScales
 
-    def compiled(
-        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
+    def _read(
+        self, points: Mapping[str, Iterable[Array]], stricter: Mapping[str, float] | None
     ) -> DeclaredScales:
-        """Return the problem in numbers, at the parameters' values, with tangents of convex functions at these scales."""
         loss = getattr(self.objective.expr, "loss", None)
         if loss is None:
             raise DesignError("objective: must be the loss of the scales, Minimize(s.expected(2, weights))")
         scales, (order, weights) = self.unknown, loss
-        nothing, points = cp.Minimize(cp.Constant(0.0)), {"": [self._equal_shares], **(at or {})}
+        nothing = cp.Minimize(cp.Constant(0.0))
         rows = rows_of(scales, nothing, self.constraints, points, stricter=stricter, further=False)
         if len(rows.cost) > scales.size:
             label = rows.labels[int(rows.family[int(rows.places[rows.places[:, 1].argmax(), 0])])]
@@ -303,7 +298,7 @@ class ScalesProblem(ScalesDesign, Problem):
         return DeclaredScales(scales.noise, scales.neighbours, order, weights, **own)
 
     @property
-    def _equal_shares(self) -> Array:
+    def start(self) -> Array:
         """Scales that consume the first budget in equal shares."""
         asked = self.requirements[0]
         each = (np.count_nonzero(asked.sensitivities) / asked.budget) ** (1 / asked.exponent)
@@ -367,7 +362,7 @@ class ScalesProblem(ScalesDesign, Problem):
             found = solve_scales(asked, solver, clock, options)
             return found, found[0]
 
-        scales, found, report = self.by_tangents(solved, self._equal_shares, clock)
+        scales, found, report = self.by_tangents(solved, clock)
         declared, design = self.declared, self.design or self
         proof = AllocationProof(**vars(found))
         value = round_up(cost_above(declared.noise, declared.order, declared.weights, scales))
@@ -386,11 +381,6 @@ class ScalesProblem(ScalesDesign, Problem):
         yield from self.function_claims(scales)
 
     # -- what a result says -----------------------------------------------------------------------------------
-
-    @property
-    def neighbours(self) -> str:
-        """Neighbours for which the changes hold."""
-        return self.declared.neighbours
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each number."""

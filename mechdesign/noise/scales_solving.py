@@ -32,7 +32,7 @@ from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, S
 from mechdesign.evidence.exact import rational
 from mechdesign.evidence.results import SolveReport
 from mechdesign.model.exactly import row_claims
-from mechdesign.model.problem import named
+from mechdesign.model.problem import contradicted, named
 from mechdesign.noise.lagrangian import DeclaredScales, Multipliers, lower_bound
 from mechdesign.noise.separable import (
     LESS,
@@ -287,8 +287,7 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
             cp.Problem(cp.Minimize(factor), program.constraints(most=factor)), deadline=deadline
         )
     except InfeasibleError:
-        words = " and ".join(map(repr, asked.labels))
-        return InfeasibleError(f"no scales meet {words} (by the solver; not proved)")
+        return contradicted("scales meet", asked.labels, (), proved=False)
     found = _multipliers(program, solution, unit=1.0)
     try:
         proved = lower_bound(asked, found, costs=False) > 0
@@ -301,18 +300,13 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
     numbers = [one.number for one, share in zip(asked.coupled, paid) if share > _ACTIVE]
     own = [asked.labels[f] for f in asked.family[[*bound, *numbers]].tolist()]
     private = [one.label for one, y in zip(asked.privacy, found.multipliers) if y * one.budget > _ACTIVE]
-    words = " and ".join(map(repr, dict.fromkeys([*private, *own])))
-    tangents = bool({*own} & {*asked.curved})  # tangents would allow smaller budgets
-    how = "recomputed by tangents" if tangents else "proved in rationals"
-    reason = f"no scales meet {words} together ({how if proved else 'by the solver; not proved'})"
-    if tangents:
-        return InfeasibleError(reason)
-    least = float(solution.primal["factor"]) * asked.privacy[0].budget
-    epsilon = asked.privacy[0].smallest_epsilon(least) if len(asked.privacy) == 1 else None
-    if epsilon is not None:
-        epsilon = math.ceil(epsilon * 1e6) / 1e6
-        reason += f"; some do from epsilon = {epsilon:.6f} on"
-    return InfeasibleError(reason, smallest_epsilon=epsilon, least=least)
+    held: dict[str, Any] = {}
+    if not {*own} & {*asked.curved}:  # tangents would allow smaller budgets
+        held["least"] = least = float(solution.primal["factor"]) * asked.privacy[0].budget
+        if len(asked.privacy) == 1:
+            held["smallest_epsilon"] = asked.privacy[0].smallest_epsilon(least)
+    families = dict.fromkeys([*private, *own])
+    return contradicted("scales meet", families, asked.curved, proved=proved, **held)
 
 
 class Worst(NamedTuple):

@@ -27,7 +27,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audi
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.expressions import rows_of
-from mechdesign.model.problem import Problem, in_columns
+from mechdesign.model.problem import POSITIVE, Problem, contradicted, in_columns
 from mechdesign.model.search import parameters_of
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
@@ -60,7 +60,6 @@ from mechdesign.solvers.linear_program import Block, Programs, Sweep
 from mechdesign.typing import Array, Indices
 
 _ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients", "curved")
-_POSITIVE = 1e-12  # least probability at which tangents are taken
 _RARE = 1e-9  # probability below which an output is dropped
 
 
@@ -143,18 +142,17 @@ class SelectionProblem(Problem, QuantizerDesign):
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    def compiled(
-        self, at: Mapping[str, Iterable[Array]] | None = None, stricter: Mapping[str, float] | None = None
+    least = POSITIVE
+
+    def _read(
+        self, points: Mapping[str, Iterable[Array]], stricter: Mapping[str, float] | None
     ) -> SelectionRows:
-        """Return the user's own rows, in numbers."""
-        given = {"": [self._even], **(at or {})}
-        points = {label: [np.maximum(q, _POSITIVE) for q in held] for label, held in given.items()}
         rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter)
         return SelectionRows(**self.unknown.stated(), **vars(rows))
 
     @property
-    def _even(self) -> Array:
-        """Return the selection of equal probabilities."""
+    def start(self) -> Array:
+        """The selection of equal probabilities."""
         open_ = self.unknown.open
         return np.asarray(open_ / open_.sum(axis=1, keepdims=True))
 
@@ -181,7 +179,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             law = self.law(found, search, clock)
             return law, self._value(law.mechanism)
 
-        yield self.by_tangents(solved, self._even, clock, every=True) if self.own else solved(None)[0]
+        yield self.by_tangents(solved, clock, every=True) if self.own else solved(None)[0]
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         stated = self.with_initial_box(self.box) if self.searched else self.at_box(self.box)
@@ -595,10 +593,9 @@ class BoxSearch:
         for name in own:
             alone = alone - {name} if self._refuted(programs, alone - {name}) else alone
         labels = [name.removeprefix("own: ") for name in own if name in alone]
-        curved = self.own is not None and not {*self.own.curved}.isdisjoint(labels)
+        tangents = () if self.own is None else self.own.curved
         if not private:
-            how = "recomputed by tangents" if curved else "proved in rationals"
-            return InfeasibleError(f"no selection meets {' and '.join(map(repr, labels))} ({how})")
+            return contradicted("selection meets", labels, tangents)
         if self._theorem6 and self._disordered():
             return InfeasibleError(
                 f"Theorem 6 is infeasible at every epsilon for these bins (m = {m}): its order of the q contradicts itself where "
@@ -618,7 +615,7 @@ class BoxSearch:
         if self._theorem6 and m == 4:
             reason += "; Theorem 6 needs epsilon > log 3 at m = 4, whatever the bins"
         if found:
-            how = " by tangents" if curved else ""
+            how = " by tangents" if {*labels} & {*tangents} else ""
             reason += f"; the smallest feasible epsilon found{how} is {high:.6g}"
         return InfeasibleError(reason, smallest_epsilon=high if found else None)
 

@@ -198,6 +198,11 @@ class Part:
         spent: fmpq = sum((one for one in excess if one > 0), ZERO)
         return rational(self.delta) - spent
 
+    def over(self, table: Any) -> Iterator[Any]:
+        """Yield the left less the right sides of rows (pair, output), for a table in doubles or CVXPY's."""
+        a, b = (table[side.tolist()] for side in self.pairs.T)
+        yield a - sparse.diags_array(self.factors) @ b
+
     def _over(self, number: int, v: list[fmpq]) -> fmpq:
         """Return the left side less the right side of a row, without its slack variable S."""
         entries, pair = self.row(number)

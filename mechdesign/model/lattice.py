@@ -374,14 +374,15 @@ class ShiftPart(Part):
             return [(mine, a, b), *entries], k
         return [(mine, a, 0), *([(its, 0, b)] if its >= 0 else []), *entries], k
 
-    def matrix(self, k: int, growth: float) -> sparse.csr_array:
-        """Return the coefficients of a shift's rows in doubles."""
-        (cells, kinds), (others, theirs) = self._left, self._right
-        y = np.flatnonzero(self.rows[k])
-        there = y[others[k, y] >= 0]
-        data = [self._numbers[kinds[y]], -growth * self._numbers[theirs[k, there]]]
-        places = np.r_[y, there], np.r_[cells[y], others[k, there]]
-        return sparse.csr_array((np.concatenate(data), places), shape=(self.m, self.cells))
+    def over(self, table: Any) -> Iterator[Any]:
+        """Yield the left less the right sides of every shift's rows."""
+        (cells, kinds), (others, theirs), growth = self._left, self._right, math.exp(self.losses[0])
+        for k in range(len(self.pairs)):
+            y = np.flatnonzero(self.rows[k])
+            there = y[others[k, y] >= 0]
+            data = np.append(self._numbers[kinds[y]], -growth * self._numbers[theirs[k, there]])
+            places = np.r_[y, there], np.r_[cells[y], others[k, there]]
+            yield sparse.csr_array((data, places), shape=(self.m, self.cells)) @ table
 
     def leaders(self, orbits: Indices) -> Indices:
         return np.arange(len(self.pairs))
@@ -413,8 +414,7 @@ class ShiftPart(Part):
         self, declared: Any, table: Array, rows: Indices | None = None
     ) -> tuple[list[str], Array, Array]:
         """Return names and sides of the rows; under pure privacy those of all points of each shift."""
-        growth, p = math.exp(self.losses[0]), table[0]
-        over = [self.matrix(k, growth) @ p for k in range(len(self.pairs))]
+        over = [*self.over(table[0])]
         who = [f"shift {s:+d}" for s in self.pairs[:, 1].tolist()]
         if self.delta:
             return who, np.array([np.maximum(v, 0).sum() for v in over]), np.full(len(who), self.delta)

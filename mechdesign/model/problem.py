@@ -240,8 +240,7 @@ class Problem(ModelledDesign):
             held = [part.unknown] if isinstance(part, Requirement) else part.variables()
             places = [k for k, unknown in enumerate(unknowns) if any(v is unknown for v in held)]
             if len(places) > 1:
-                words = part.label or _numbered(part, unknowns)
-                raise DesignError.of(kind, words, "must hold one unknown: several problems cannot share it")
+                raise DesignError.of(kind, part.label or str(part), "must hold one unknown: several problems cannot share it")
             into[places[0] if places else 0].append(part)
         goals = (functools.reduce(operator.add, own) if own else cp.Constant(0) for own in terms)
         return tuple(Problem(Minimize(goal), tuple(own)) for goal, own in zip(goals, rows))
@@ -651,18 +650,6 @@ def _terms(expression: Any) -> list[Any]:
         if len(terms := _terms(args[place])) > 1:
             return [expression.copy([*args[:place], term, *args[place + 1 :]]) for term in terms]
     return [expression]
-
-
-def _numbered(part: Any, unknowns: list[Unknown]) -> str:
-    """Return a part in words that tell unknowns of the same name apart."""
-    names = [unknown.name() for unknown in unknowns]
-    try:
-        for k, unknown in enumerate(unknowns, 1):
-            unknown._name = f"{unknown.name()}{k}"
-        return str(part)
-    finally:
-        for name, unknown in zip(names, unknowns):
-            unknown._name = name
 
 
 def _unknown_of(objective: Any, constraints: Any) -> Unknown:

@@ -174,6 +174,16 @@ class FiniteProblem(TableDesign, Problem):
         rows = rows_of(self.unknown, self.objective, self.constraints, points, stricter=stricter, apart=True)
         return self.numbers(**self.unknown.stated(), **vars(rows))
 
+    def to_cvxpy(self) -> cp.Problem:
+        """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""
+        P, rows = self.unknown, list[Any]()
+        for part in self.declared.parts:
+            for over in part.over(P):
+                spent = cp.sum(cp.pos(over / (part.delta or 1)), axis=over.ndim - 1)
+                rows.append(named(part.label, spent <= 1 if part.delta else over <= 0))
+        sums = named("sums", cp.sum(P, axis=P.ndim - 1) == 1)
+        return cp.Problem(self.objective, [*rows, sums, *self.own])
+
     # -- files and copies -------------------------------------------------------------------------------------
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -352,16 +362,6 @@ class TableProblem(FiniteProblem):
     def unknown_of(cls, numbers: Any) -> Unknown:
         """Return the unknown of a problem in numbers."""
         return Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
-
-    def to_cvxpy(self) -> cp.Problem:
-        """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""
-        P, rows = self.unknown, list[Any]()
-        for part in self.declared.parts:
-            a, b = (P[side.tolist()] for side in part.pairs.T)
-            over = a - cp.multiply(part.factors[:, None], b)
-            row = cp.sum(cp.pos(over / part.delta), axis=1) <= 1 if part.delta else over <= 0
-            rows.append(named(part.label, row))
-        return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the cheapest law that is feasible and always sends the same output."""

@@ -32,7 +32,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, get_args
 
-import cvxpy as cp
 import numpy as np
 import pandas as pd
 from flint import fmpq
@@ -47,8 +46,7 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, weights_of
 from mechdesign.model.expressions import ZERO
-from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPart, ShiftPrivacy, lattice_costs
-from mechdesign.model.problem import named
+from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPrivacy, lattice_costs
 from mechdesign.model.program import Program
 from mechdesign.model.table_problem import FiniteProblem
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
@@ -412,18 +410,6 @@ class LatticeProblem(FiniteProblem):
         for asked in numbers.privacy:
             unknown.private(asked.privacy)
         return unknown
-
-    def to_cvxpy(self) -> cp.Problem:
-        """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""
-        p, rows = self.unknown, list[Any]()
-        for part in self.declared.parts:
-            assert isinstance(part, ShiftPart)
-            growth = math.exp(part.losses[0])
-            for k in range(len(part.pairs)):
-                over = part.matrix(k, growth) @ p
-                row = cp.sum(cp.pos(over / part.delta)) <= 1 if part.delta else over <= 0
-                rows.append(named(part.label, row))
-        return cp.Problem(self.objective, [*rows, named("sums", cp.sum(p) == 1), *self.own])
 
     # -- what a result says -----------------------------------------------------------------------------------
 

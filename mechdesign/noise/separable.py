@@ -127,19 +127,6 @@ class Separable:
             raise DesignError.of("sensitivities", ends, "lie too far apart for doubles")
         return scales, self._least(total)
 
-    def optimal_loss(self) -> float:
-        """Return the loss of the optimal scales when no limit binds, to 12 digits, in one pass that forms neither scales nor general powers."""
-
-        def terms(k: slice, work: Array) -> Array:
-            np.log2(self.sensitivity[k], out=work)
-            work *= self.order
-            if self.weight is not None:
-                work += np.log2(self.weight[k])
-            work *= self.exponent / (self.order + self.exponent)
-            return np.asarray(np.exp2(work, out=work))
-
-        return self._least(blocked_sum(len(self.sensitivity), terms))
-
     def _least(self, total: float) -> float:
         """Return the least loss where both sums at :math:`s^0` are `total`."""
         with np.errstate(over="ignore"):

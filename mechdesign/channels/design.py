@@ -293,7 +293,11 @@ class MetricChannel(TableDesign):
             found = replace(program, alpha=alpha).solve(rows, asked, clock)
             matrix = np.zeros((n, k))
             matrix[:, reports] = np.maximum(found.columns, 0.0).T
-            size = {"variables": found.columns.size, "constraints": len(rows), "iterations": found.steps}
+            size: dict[str, Any] = {
+                "variables": found.columns.size,
+                "constraints": len(rows),
+                "iterations": found.steps,
+            }
             report = SolveReport("interior point", **size)
             yield self.repaired(matrix / matrix.sum(axis=1, keepdims=True), report=report)
             if len(reports) == k and alpha == self.alpha:

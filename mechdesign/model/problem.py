@@ -27,6 +27,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 from cvxpy import Minimize as Minimize
+from flint import fmpq
 
 from mechdesign.checks import instance, refuse
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
@@ -240,7 +241,9 @@ class Problem(ModelledDesign):
             held = [part.unknown] if isinstance(part, Requirement) else part.variables()
             places = [k for k, unknown in enumerate(unknowns) if any(v is unknown for v in held)]
             if len(places) > 1:
-                raise DesignError.of(kind, part.label or str(part), "must hold one unknown: several problems cannot share it")
+                raise DesignError.of(
+                    kind, part.label or str(part), "must hold one unknown: several problems cannot share it"
+                )
             into[places[0] if places else 0].append(part)
         goals = (functools.reduce(operator.add, own) if own else cp.Constant(0) for own in terms)
         return tuple(Problem(Minimize(goal), tuple(own)) for goal, own in zip(goals, rows))
@@ -315,12 +318,24 @@ class Problem(ModelledDesign):
             return PROVED
         return CLAIMED if set(self.declared.curved) - set(self.functions()) else RECOMPUTED
 
+    curved_room: ClassVar[float] = 0.0
+    """How far a convex function may exceed 0, relative to the size of its tangents."""
+
+    def _room(self, label: str, value: Array) -> float:
+        return self.curved_room and self.curved_room * self.tangent_size(label, value)
+
+    def value_of(self, columns: list[fmpq]) -> Array:
+        """Return the value of the unknown in exact columns, in doubles."""
+        return np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
+
     def function_claims(self, value: Array) -> Iterator[Claim]:
         """Claim that each convex function except the objective is at most 0 at a value of the unknown."""
         worth = self.worth_at(value)
-        for label in self.declared.curved:
-            how, over = (RECOMPUTED, worth[label]) if label in worth else (CLAIMED, 0.0)
-            yield Claim(f"the convex function {label!r} is at most 0", how, -over, over <= 0)
+        for label in (one for one in self.declared.curved if one != "objective"):
+            known = label in worth
+            room = self._room(label, value) - worth[label] if known else 0.0
+            how, claim = RECOMPUTED if known else CLAIMED, f"the convex function {label!r} is at most 0"
+            yield Claim.of(claim, how, room)
 
     def with_functions(self, audit: pd.DataFrame, value: Array) -> pd.DataFrame:
         """Add to an audit a row for each convex function at a value of the unknown, beside those of its tangents."""

@@ -163,7 +163,7 @@ class FiniteProblem(TableDesign, Problem):
         found: TableProof = super().proof(witness) if self.design is None else self.design.proof(witness)
         return found
 
-    least = POSITIVE
+    least, curved_room = POSITIVE, CURVED
 
     @property
     def start(self) -> Array:
@@ -319,17 +319,10 @@ class FiniteProblem(TableDesign, Problem):
     def _table(self, law: Any) -> Array:
         return self.value_of(self.exact(law))
 
-    def value_of(self, columns: Exact) -> Array:
-        return np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
-
-    def room(self, label: str, law: Any) -> float:
-        """Return by how much a convex function may exceed 0 at a law."""
-        return CURVED * self.tangent_size(label, self._table(law))
-
     def missed_by(self, law: Any, worth: Mapping[str, float]) -> list[str]:
         """Return the labels of convex functions, except the objective, that exceed their tolerance or are NaN."""
         limits = ((label, value) for label, value in worth.items() if label != "objective")
-        return sorted(label for label, value in limits if not value <= self.room(label, law))
+        return sorted(label for label, value in limits if not value <= self._room(label, self._table(law)))
 
     def explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
         """Return the error that names families that contradict each other, and the least ε at which they do not."""
@@ -524,24 +517,18 @@ class TableProof(proofs.Proof):
                 yield proofs.agreement(claim, proofs.PROVED if known else proofs.CLAIMED, fits)
         yield from row_claims(declared, v)
         room = fraction(rational(stated.value) - declared.value(v))
-        rooms = dict[str, float]()
         if isinstance(design, FiniteProblem):
-            for label, worth in design.worth(law).items():
-                rooms[label] = (stated.value if label == "objective" else design.room(label, law)) - worth
-        for label in declared.curved:
-            margin, claim = rooms.get(label, 0.0), f"the convex function {label!r} is at most 0"
-            if label == "objective":
-                # tangents lie below it: of a file, which holds no functions, the value is at least theirs
-                margin, claim = (
-                    min(margin, round_down(room)),
-                    f"the convex objective is at most {stated.value!r}",
-                )
-            yield proofs.Claim.of(claim, proofs.RECOMPUTED if label in rooms else proofs.CLAIMED, margin)
-        if "objective" not in declared.curved:
+            yield from design.function_claims(design.value_of(v))
+            yield declared.objective_claim()
+        if "objective" in declared.curved:
+            # tangents lie below it: of a file, which holds no functions, the value is at least theirs
+            worth = design.worth(law).get("objective") if isinstance(design, FiniteProblem) else None
+            margin = min(0.0 if worth is None else stated.value - worth, round_down(room))
+            how = proofs.CLAIMED if worth is None else proofs.RECOMPUTED
+            yield proofs.Claim.of(f"the convex objective is at most {stated.value!r}", how, margin)
+        else:
             claim = f"the objective, called {declared.objective!r}, is at most {stated.value!r}"
             yield proofs.Claim.of(claim, proofs.PROVED, room)
-        if isinstance(design, FiniteProblem):
-            yield declared.objective_claim()
         yield proofs.agreement("weights are a table of the problem's inputs and outputs", proofs.PROVED, True)
 
 

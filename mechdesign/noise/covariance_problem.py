@@ -137,7 +137,7 @@ class CovarianceProblem(Problem):
                 program.use_frame(found.factor)
                 yield Bound(round_down(found.bound(self.declared)), found)
             law, witness = CorrelatedGaussianNoise(rows, self.budget), tuple(map(Fraction, further.tolist()))
-            value = self.value_of(law, witness)
+            value = self._cost_of(law, witness)
             if all(claim.holds for claim in self.own_claims(Certificate(self, law, value), witness)):
                 yield Law(law, value, (LawProof(witness),), report, self._missed())
                 return
@@ -161,7 +161,7 @@ class CovarianceProblem(Problem):
         """Return an upper bound on the budget that a change consumes under R, and whether it is a rational number rounded up."""
         return most_consumed(rows, self.declared.changes)
 
-    def value_of(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> float:
+    def _cost_of(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> float:
         """Return an upper bound on the objective."""
         declared = self.declared
         high = cost_between(law.rows, declared.cost[: declared.cells].reshape(declared.n, -1))[1]
@@ -186,7 +186,7 @@ class CovarianceProblem(Problem):
             raise DesignError("law: must be of the question and budget")
         yield from budget_claims(self.consumes(law.rows), self.budget, self.worth)
         DesignError.when(len(given) != declared.further, "given: must hold the problem's further variables")
-        yield Claim.of(f"the objective is at most {value:.9g}", PROVED, value - self.value_of(law, given))
+        yield Claim.of(f"the objective is at most {value:.9g}", PROVED, value - self._cost_of(law, given))
         for k, label in enumerate(declared.labels):
             slacks = (self._slack(i, law, given) for i in np.flatnonzero(declared.family == k).tolist())
             yield Claim.of(f"{label!r} holds", PROVED, min(slacks, default=0.0))

@@ -262,8 +262,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         """Claim in rationals that the user's own rows hold at the integer weights of the unknown, with these values of further columns."""
         columns = self.exact_columns(instance("law", law, SelectionLaw), witness)
         yield from row_claims(self.declared, columns)
-        value = np.reshape([float(x) for x in columns[: self.unknown.size]], self.unknown.shape)
-        yield from self.function_claims(value)
+        yield from self.function_claims(self.value_of(columns))
 
     def points(self, values: Mapping[str, Array]) -> tuple[Programs, Callable[..., Array]] | None:
         """Return the programs for all parameter values of the box, or for the boxes searched, and the function that scores their solutions.

@@ -53,7 +53,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "own variable": (lambda: of(cp.Variable(name="t") <= 1), r"'t'.*cp\.max"),
     "boolean variable": (lambda: of(P[0, 0] <= cp.Variable(boolean=True, name="b")), "'b'.*boolean"),
     "two tables": (lambda: of(OTHER[0, 0] <= 0.5), r"unknowns = 2.*Problem\.separate"),
-    "two tables in a row": (lambda: parts(OTHER[0, 0] <= P[0, 0]), r"P\d\[0, 0\] <= P\d\[0, 0\]"),
+    "two tables in a row": (lambda: parts(OTHER[0, 0] <= P[0, 0]), r"P\[0, 0\] <= P\[0, 0\]"),
     "two tables in a term": (lambda: parts(objective=md.Minimize(cp.max(P + OTHER))), "term = .*several"),
     "a part without privacy": (lambda: md.Problem.separate(BOTH, [PRIVATE]), "no privacy"),
     "no unknown": (lambda: md.Problem(md.Minimize(0), []), "no unknown"),

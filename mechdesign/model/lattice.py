@@ -191,18 +191,9 @@ class LatticeNoise(Unknown):
 
     def stated(self) -> dict[str, Any]:
         """Return the fields of a problem in numbers that describe it."""
-        return {
-            "inputs": ("noise",),
-            "outputs": tuple(self.points.tolist()),
-            "of": "data",
-            "neighbours": self.neighbours,
-            "sensitivity": self.sensitivity,
-            "step": self.step,
-            "change": self.change,
-            "decay": self.decay,
-            "tails": self.tails,
-            "integer": self.integer,
-        }
+        held = "neighbours", "sensitivity", "step", "change", "decay", "tails", "integer"
+        table = {"inputs": ("noise",), "outputs": tuple(self.points.tolist()), "of": "data"}
+        return table | {name: getattr(self, name) for name in held}
 
 
 _NAMED = {f"expected {loss} error": loss for loss in ("absolute", "squared")}

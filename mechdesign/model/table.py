@@ -318,12 +318,7 @@ class Table(Errors, Unknown):
 
     def stated(self) -> dict[str, Any]:
         """Return the fields of a problem in numbers that describe it."""
-        return {
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "of": self.of,
-            "neighbours": self.neighbours,
-        }
+        return {name: getattr(self, name) for name in ("inputs", "outputs", "of", "neighbours")}
 
     def private(self, privacy: Any, *, between: str | Sequence[tuple[Any, Any]] = "all") -> Private:
         """Require privacy for pairs of inputs.

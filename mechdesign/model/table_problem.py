@@ -83,6 +83,12 @@ def _starts(program: Program) -> Iterator[Array]:
         yield refined
 
 
+def missed_words(missed: Mapping[str, fmpq]) -> tuple[str, ...]:
+    """Return notes on equalities that a law misses."""
+    words = "depends on equalities stated before it, and holds to"
+    return tuple(f"{label!r} {words} {float(off):.1e}" for label, off in missed.items())
+
+
 class TableDesign(ModelledDesign):
     """A design whose model is one table: its declared problem is solved, repaired, proved and audited."""
 
@@ -122,10 +128,7 @@ class TableDesign(ModelledDesign):
     ) -> Law:
         """Return the law of exact columns, with notes on the equalities that it misses."""
         declared = self.declared
-        notes += tuple(
-            f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}"
-            for label, off in (missed or {}).items()
-        )
+        notes += missed_words(missed or {})
         value, witness = declared.value(columns), tuple(map(fraction, columns[declared.cells :]))
         law = self.deployed(weights_of(declared, columns) if weights is None else weights)
         return Law(law, round_up(fraction(value)), (self.proof(witness),), report, notes)

@@ -167,7 +167,8 @@ class DeclaredScales(OwnRows):
 
     def limited(self, groups: Array) -> list[int]:
         """Return the own rows that limit one group and are active at these scales, in doubles."""
-        sides, size = self.sides(groups[self.member]), self.sizes(groups[self.member])
+        scales = groups[self.member]
+        sides, size = self.matrix @ scales + self.offsets, abs(self.matrix) @ scales + abs(self.offsets)
         several = {one.number for one in self.coupled}
         return [n for n in np.flatnonzero(np.abs(sides) <= 1e-6 * size).tolist() if n not in several]
 
@@ -201,14 +202,6 @@ class DeclaredScales(OwnRows):
     def grouped(self, values: Array) -> Array:
         """Return sums over the members of each group."""
         return np.bincount(self.member, weights=values, minlength=self.count).astype(float)
-
-    def sides(self, scales: Array) -> Array:
-        """Return left less right sides of the own rows, in doubles."""
-        return np.asarray(self.matrix @ scales + self.offsets)
-
-    def sizes(self, scales: Array) -> Array:
-        """Return the sums of the sizes of the terms of the own rows, in doubles."""
-        return np.asarray(abs(self.matrix) @ scales + abs(self.offsets))
 
 
 _APART = (1e-10, 1e-7, 1e-4)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -54,10 +54,6 @@ _ROOMS = (3e-10, 2e-9, 2e-8, 2e-7, 2e-6)
 _THIN = "no scales were found that pass their own checks: rows may contradict each other, by less than the solver tells"
 _ACTIVE = 1e-8
 """Share below which what a row's multiplier pays does not name it as a reason for infeasibility."""
-
-
-ScalesPoint: TypeAlias = tuple[Array, Array | None]
-"""Scales of all groups, and prices of the bounds of each requirement, if some has several."""
 
 
 class ScalesProgram:
@@ -199,7 +195,7 @@ def solve_scales(
         except InfeasibleError:
             raise explained(asked, deadline) from None
         groups, prices = levelled(asked, program.scales()), program.prices(solution)
-        if within(asked, (groups, prices)):
+        if within(asked, groups[asked.member], prices):
             found = replace(_multipliers(program, solution), prices=prices)
             return groups[asked.member], found, SolveReport.of(solution)
     raise SolverError(_THIN, solver=solution.solver, status="check")
@@ -268,13 +264,12 @@ def levelled(asked: DeclaredScales, groups: Array) -> Array:
     return found
 
 
-def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
-    """Return whether scales satisfy all budgets and rows, exactly."""
-    scales = point[0][asked.member]
+def within(asked: DeclaredScales, scales: Array, given: Array | None) -> bool:
+    """Return whether scales satisfy all budgets, at prices of the bounds of each requirement if some has several, and rows, exactly."""
     if not np.isfinite(scales).all():
         return False
     exact = list(map(rational, scales.tolist()))
-    prices = [None] * len(asked.privacy) if point[1] is None else point[1].tolist()
+    prices = [None] * len(asked.privacy) if given is None else given.tolist()
     kept = all(slack(one, scales, price) >= 0 for one, price in zip(asked.privacy, prices))
     return kept and all(claim.holds for claim in row_claims(asked, exact, exact))
 

@@ -27,8 +27,9 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audi
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.expressions import rows_of
-from mechdesign.model.problem import POSITIVE, Problem, contradicted, in_columns
+from mechdesign.model.problem import POSITIVE, Problem, contradicted, in_columns, own_audit
 from mechdesign.model.search import parameters_of
+from mechdesign.model.table_problem import missed_words
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.quantizers.mechanism import Quantizer, SelectionFamilies
@@ -205,9 +206,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             return law
         law = proved_law(self, law, Quantizer.of_law(exact.law, families))
         proof = replace(instance("proof", law.proofs[0], QuantizerProof), witness=exact.witness)
-        for label, off in exact.missed.items():
-            notes.append(f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}")
-        return replace(law, proofs=(proof,), notes=tuple(notes))
+        return replace(law, proofs=(proof,), notes=(*notes, *missed_words(exact.missed)))
 
     def _families(self, columns: Array) -> SelectionFamilies:
         """Return the selection probabilities in a solver's columns; outputs whose probability is negligible at all inputs are dropped as its noise."""
@@ -543,18 +542,8 @@ class BoxSearch:
                 for f in families
             ),
         ]
-        duals = {
-            name.removeprefix("own: ") if name.startswith("own: ") else f"model: {name}": list(dual)
-            for name, dual in found.solution.dual.items()
-        }
-        if self.own is not None:
-            activity = self.own.matrix @ np.append(np.ravel(q), found.columns[unknown.size :])
-            for k, label in enumerate(self.own.labels):
-                mine = np.flatnonzero(self.own.family == k)
-                mine = mine[np.argsort(-self.own.equal[mine], kind="stable")]
-                duals[label] = list(duals[label] / self.own.row_units[mine])
-                rows.append((label, [], activity[mine], -self.own.offsets[mine]))
-        return audited(
+        duals = {f"model: {name}": list(dual) for name, dual in found.solution.dual.items()}
+        model = audited(
             (
                 name,
                 labels or [str(k) for k in range(len(left))],
@@ -564,6 +553,13 @@ class BoxSearch:
             )
             for name, labels, left, right in rows
         )
+        if (own := self.own) is None or not own.labels:
+            return model
+        order, dual = np.lexsort((-own.equal, own.family)), np.zeros(len(own.family))
+        dual[order] = np.concatenate([found.solution.dual[f"own: {label}"] for label in own.labels])
+        columns = np.append(np.ravel(q), found.columns[unknown.size :])
+        slack = -own.matrix @ columns - own.offsets
+        return pd.concat([model, own_audit(own, columns, slack, dual / own.row_units)], ignore_index=True)
 
     def notes(self, point: Found) -> list[str]:
         """Return notes for a reader of the result."""

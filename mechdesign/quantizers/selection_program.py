@@ -48,7 +48,6 @@ Boxes = tuple[Array, Array]
 
 
 THEOREMS = ("theorem5", "theorem6", "across-outputs")
-_BOUNDED: dict[tuple[str, bool, bytes], Indices] = {}
 _DENSE = 300  # unknowns up to which their unit vectors are an array
 _LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
 
@@ -543,13 +542,10 @@ class SelectionPrivacy(Requirement):
 
     @property
     def bounded(self) -> Indices:
-        """Mask of the entries that have a bound in the rows: o (1), u (2) or both (3); cached for all bins in the same order about the range."""
-        unknown: Any = self.unknown
-        order = np.sign(np.subtract.outer(unknown.input_range, unknown.bins)).tobytes()
-        key = self.theorem, unknown.symmetric, order
-        if key not in _BOUNDED:
-            _BOUNDED[key] = self.families(unit_vectors(unknown.open), *whole(unknown.open))[1]
-        return _BOUNDED[key]
+        """Mask of the entries that have a bound in the rows: o (1), u (2) or both (3)."""
+        open_ = self.unknown.open
+        found: Indices = self.families(unit_vectors(open_), *whole(open_))[1]
+        return found
 
     def constraints(self) -> list[cp.Constraint]:
         """Return the rows in CVXPY, with each family's name."""

@@ -49,7 +49,6 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import Quantizer, SelectionFamilies
 from mechdesign.quantizers.moments import end_costs
-from mechdesign.quantizers.selection_program import pair_costs
 from mechdesign.quantizers.table import RESOLVED, cell_edges
 from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.typing import Array
@@ -211,20 +210,15 @@ class SelectionBlocks:
 
     def _kernels(self, prior: Prior, loss: Loss) -> Callable[[int, Index, Index], Array]:
         """Return a function of interval k and bins that gives E ℓ for every pair, the matrix between u and v."""
-        bins, knots = self.bins, self.knots
-        if loss.polynomial:
-            moments = prior.moments(knots)
-            return lambda k, left, right: pair_costs(loss, moments[k], bins[left], bins[right])
+        bins, knots, costs = self.bins, self.knots, end_costs(self.bins, self.knots, prior, loss)
 
-        costs = end_costs(bins, knots, prior, loss)
-
-        def general(k: int, left: Index, right: Index) -> Array:
+        def kernel(k: int, left: Index, right: Index) -> Array:
             low, high = bins[left][:, None], bins[right]
             shares = [(high - x) / (high - low) for x in knots[k : k + 2]]
             each = zip(shares, costs)
             return np.asarray(sum(p * c[k, left][:, None] + (1 - p) * c[k, right] for p, c in each))
 
-        return general
+        return kernel
 
     # -- bilinear quantities --------------------------------------------------------------------------
 

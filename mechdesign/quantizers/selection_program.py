@@ -237,7 +237,10 @@ class Selection(Unknown):
         """Return the exact expected loss, bilinear in the two families, for many values of the unknown along the first axis; polynomial losses only."""
         m, total = len(self.bins), np.zeros(len(q))
         for j, moments in question.pieces:
-            costs = pair_costs(question.loss, moments, self.bins[:j], self.bins[j:][::-1])
+            # rounding x between l and r costs 2 (x − l)(r − x)/(r − l) in absolute error and (x − l)(r − x) in squared
+            (mass, first, second), low, high = moments, self.bins[:j, None], self.bins[j:][::-1]
+            product = (low + high) * first - low * high * mass - second
+            costs = (2 * question.loss.absolute / (high - low) + question.loss.squared) * product
             total += np.sum((q[:, j - 1, :j] @ costs) * q[:, -j, : m - j], axis=1)
         return total
 
@@ -593,17 +596,6 @@ class Question(NamedTuple):
     cost: Array
     constant: float
     pieces: Pieces
-
-
-def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
-    """Return E ℓ on an interval for every pair of bins left and right of it, from the prior's moments of order 0, 1, 2 there.
-
-    Rounding x between l and r costs 2 (x − l)(r − x)/(r − l) in absolute error and (x − l)(r − x) in squared.
-    """
-    mass, first, second = moments
-    low, high = left[:, None], right[None, :]
-    product = (low + high) * first - low * high * mass - second
-    return np.asarray((2 * loss.absolute / (high - low) + loss.squared) * product)
 
 
 # -- grids of boxes ---------------------------------------------------------------------------------------------

@@ -69,6 +69,8 @@ _POINTS = "PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff([(ep
 
 def labels_of(name: str, value: Any) -> Labels:
     """Return labels as distinct numbers, points or names, or raise DesignError."""
+    many = isinstance(value, range) and len(value[: MOST_CELLS + 1]) > MOST_CELLS
+    refuse(many, name, value, f"must be at most {MOST_CELLS} labels")
     given = (
         list(value)
         if isinstance(value, (list, tuple, range)) or (hasattr(value, "tolist") and np.ndim(value))

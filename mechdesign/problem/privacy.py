@@ -347,12 +347,15 @@ class Consumption:
     @classmethod
     def pure(cls, *losses: tuple[Fraction | float, int]) -> Consumption:
         """Compose pure mechanisms, given as (largest loss ε, count): both ε and ρ = ε tanh(ε/2) add up (`implied_by_pure`)."""
-        if any(math.isinf(loss) for loss, _ in losses):
-            return cls()
         epsilon = rho = Fraction(0)
-        for loss, count in losses:
-            part, high = Fraction(loss) * count, exp_upper(loss)
-            epsilon, rho = epsilon + part, rho + part * (high - 1) / (high + 1)
+        wanted = "must be pairs of a largest loss and a count, at least 0"
+        with checks.refusing("losses", losses, wanted):
+            if any(math.isinf(loss) for loss, _ in losses):
+                return cls()
+            for loss, count in losses:
+                part, high = Fraction(loss) * checks.integer("losses", count, 0), exp_upper(loss)
+                epsilon, rho = epsilon + part, rho + part * (high - 1) / (high + 1)
+                refuse(part < 0, "losses", loss, wanted)
         return cls(round_up(epsilon), round_up(rho), math.inf if epsilon else 0.0)
 
     @classmethod

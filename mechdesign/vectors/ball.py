@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mechdesign.checks import NARROWEST, Checked, answers, integer, one_of, refuse
+from mechdesign.checks import NARROWEST, Checked, answers, integer, one_of, refuse, refusing
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.page import Saved
@@ -58,15 +58,12 @@ def checked_dimension(name: str, value: object) -> int:
 
 def checked_vectors(x: Numbers, dimension: int) -> Array:
     """Return vectors of shape (..., d) as doubles, or raise DesignError: NaN, texts, complex numbers, another length."""
-    if hasattr(x, "device") and str(x.device) != "cpu":
-        raise DesignError.of("x", f"tensor on {x.device}", "must be on the processor: pass x.cpu()")
-    if hasattr(x, "detach"):
-        try:
+    with refusing("x", type(x).__name__, "must be a dense tensor of floating-point numbers"):
+        device = str(getattr(x, "device", "cpu"))
+        if hasattr(x, "detach") and device == "cpu":
             kept = x.detach()
             x = (kept if kept.dtype.itemsize > 2 else kept.double()).numpy()
-        except (AttributeError, TypeError, RuntimeError):
-            kind = type(x).__name__
-            raise DesignError.of("x", kind, "must be a dense tensor of floating-point numbers") from None
+    refuse(device != "cpu", "x", f"tensor on {device}", "must be on the processor: pass x.cpu()")
     found = answers("x", x)
     DataError.when(found.ndim == 0 or found.shape[-1] != dimension, f"x: the last axis must be {dimension}")
     return found

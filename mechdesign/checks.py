@@ -558,7 +558,7 @@ def frozen_parts(law: FrozenLaw) -> tuple[Any, tuple[float, ...], float, float]:
         Something else, or a law with arrays for parameters.
     """
     wanted = "must be a frozen scipy.stats distribution"
-    with refusing("law", law, wanted, AttributeError, TypeError, ValueError):
+    with refusing("law", law, wanted):
         shapes, loc, scale = law.dist._parse_args(*law.args, **law.kwds)
         return law.dist, tuple(map(float, shapes)), float(loc), float(scale)
 

@@ -491,6 +491,13 @@ def reversed_order() -> Any:
     return one
 
 
+class Raises:
+    """Whatever is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
 def optm(**options: Any) -> md.Result:
     return md.OPTM([-3, -0.5, 0.5, 3], ONE, stats.uniform(-1, 2), **options).solve()
 
@@ -641,7 +648,8 @@ REFUSED: dict[str, tuple[str, Callable[[], Any]]] = {
     "B20 labels": ("at most 1000000 labels", lambda: md.Table(range(10**12), [0, 1])),
     "B21 losses": ("pairs of a largest loss", lambda: md.problem.Consumption.pure((-1.0, 1))),
     "B21 no losses": ("pairs of a largest loss", lambda: md.problem.Consumption.pure("a")),
-    "B21 vector": ("dense tensor", lambda: md.SampledCoordinates(4, 1, ONE).squared_error(type("Raises", (), {"__getattr__": lambda *_: 1 / 0})())),
+    "B21 vector": ("dense tensor", lambda: md.SampledCoordinates(4, 1, ONE).squared_error(Raises())),
+    "B21 law": ("frozen scipy.stats", lambda: md.noise.flipped_huber_zcdp(Raises())),
     "B21 masked": ("clip", lambda: md.Sum(np.ma.masked)),
     "B21 masked end": ("upper", lambda: md.Mean(0, np.ma.masked, n=5)),
     "B21 start": ("'start' is unknown", lambda: md.OPTM([-3, -0.5, 0.5, 3], ONE, cheap.UNIFORM).solve(start=3)),

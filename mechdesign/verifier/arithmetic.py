@@ -68,10 +68,11 @@ def decimal(number: Fraction | float) -> Decimal:
 
 
 def root_above(square: Fraction) -> Fraction:
-    """A rational at least the square root, by less than 2⁻¹²⁷ of it."""
-    bits = max(0, 128 + square.denominator.bit_length() - square.numerator.bit_length())
-    root = math.isqrt((square.numerator << (2 * bits)) // square.denominator)
-    return Fraction(root + 1, 1 << bits) if square else Fraction(0)
+    """The square root if it is rational, else a rational that is larger by less than 2⁻¹²⁷ of it."""
+    over = square.numerator * square.denominator
+    bits = max(0, 128 - over.bit_length() // 2)
+    root = math.isqrt(over << (2 * bits))
+    return Fraction(root + (root * root < over << (2 * bits)), square.denominator << bits)
 
 
 def between(low: Number, high: Number, holds: Callable[[Number], bool]) -> tuple[Number, Number]:

@@ -39,7 +39,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
 from mechdesign.verifier import composition, reading
-from mechdesign.verifier.arithmetic import between, charge, decimal
+from mechdesign.verifier.arithmetic import between, charge, decimal, root_above
 from mechdesign.verifier.composition import HALF, ONE, ROUND, SLACK, WHOLE, ZERO, Cell, Grid, Losses
 from mechdesign.verifier.reading import STAIRS, Account, Json, NotCovered, Refused, TooLarge, refuse
 
@@ -239,23 +239,12 @@ def watered(bounds: Bounds, l2: Fraction) -> Fraction:
     return found + l2**2 / (2 * level)
 
 
-def beyond_changes(
-    norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None, largest: Fraction
-) -> Fraction:
-    """Return the slack of the largest norm over all changes (of ℓ₂, of its square); negative if a change has a larger norm."""
-    if norm != 2:
-        return largest - reached(norm, bounds, l1, l2)
-    left = largest**2 - filled(bounds, l1)
-    return left if l2 is None else max(left, largest - l2)
-
-
 def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None) -> Fraction:
-    """The largest norm of a change: that of ℓ₂ to rounding, the others from above."""
+    """The largest norm of a change, from above."""
     if norm == math.inf:
         return bounds[0][0]
     if norm == 2:
-        found = Fraction(math.sqrt(filled(bounds, l1)))
-        return found if l2 is None else min(found, l2)
+        return min([root_above(filled(bounds, l1)), *([] if l2 is None else [l2])])
     parts = [sum((count * size for size, count in bounds), Fraction(0))]
     parts += [] if l1 is None else [l1]
     parts += [] if l2 is None else [watered(bounds, l2)]

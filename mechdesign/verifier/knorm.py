@@ -40,7 +40,7 @@ from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier import calibration
-from mechdesign.verifier.arithmetic import between, charge, hypergeometric
+from mechdesign.verifier.arithmetic import between, charge, hypergeometric, root_above
 from mechdesign.verifier.calibration import widths
 from mechdesign.verifier.composition import HALF, ONE, PI, PLACES, left_after
 from mechdesign.verifier.reading import LOST, Account, Json, Refused, refuse
@@ -203,7 +203,7 @@ def knorm(result: Json, account: Account) -> None:
         top = reached_by_list(widths, body, changes, k) if body.sound else Fraction(0)
         beyond = largest - top if top > 0 else Fraction(-1)
     elif plain:
-        beyond = calibration.beyond_changes(norm, bounds, l1, l2, largest)
+        beyond = largest - calibration.reached(norm, bounds, l1, l2)
     else:
         beyond = beyond_hull(shape, design["sensitivity"], k, largest)
     account.at_most(f"no change has a norm above {law['largest']!r}", 0, beyond)
@@ -270,9 +270,7 @@ def bounds_of_list(vectors: Json, dimension: int) -> tuple[calibration.Bounds, F
     sizes = [[abs(Fraction(x)) for x in v] for v in vectors]
     if any(len(v) != dimension for v in sizes):
         raise Refused("changes of another length than the answer's")
-    square = max(sum(x * x for x in v) for v in sizes)
-    root = math.isqrt((square.numerator * square.denominator) << 128) + 1
-    l2 = Fraction(root, square.denominator << 64)
+    l2 = root_above(max(sum((x * x for x in v), Fraction(0)) for v in sizes))
     return [(max(map(max, sizes)), dimension)], max(sum(v, Fraction(0)) for v in sizes), l2
 
 

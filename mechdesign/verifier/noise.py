@@ -41,7 +41,7 @@ from functools import cache, partial
 from operator import mul
 from typing import NamedTuple
 
-from mechdesign.verifier.arithmetic import charge, exp_bounds, peak
+from mechdesign.verifier.arithmetic import between, charge, exp_bounds, peak
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import WHOLE
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of, refuse
@@ -204,11 +204,7 @@ def tail(n: int, j: int, p: Json) -> Json:
 
 def inverse(n: int, j: int, mass: float) -> float:
     """Return about the p at which the tail has this mass."""
-    low, high = 1e-30, 1.0
-    while high > low * (1 + 1e-10):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if tail(n, j, middle) >= mass else (middle, high)
-    return low
+    return math.exp(between(math.log(1e-30), 0.0, lambda log: tail(n, j, math.exp(log)) < mass)[0])
 
 
 class Copies:

@@ -368,14 +368,12 @@ def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> 
         given, points = distances(metric), metric["points"]
         known, listed = (metric["names"] or None, inputs) if isinstance(inputs[0], str) else (points, [])
         if known is points is not None:
-            known = [p if isinstance(p, list) else [p] for p in points]
-            listed = [x if isinstance(x, list) else [x] for x in inputs]
+            known, listed = ([on_line(x) for x in side] for side in (points, inputs))
         numbered = inputs == list(range(len(inputs))) and sorted(known or []) != sorted(listed)
         in_order = known is None or known == listed or numbered
         account.agrees("the points of the space are the inputs, in their order", in_order)
     elif metric in ("absolute", "squared") and not isinstance(inputs[0], str):
-        places = [x if isinstance(x, list) else [x] for x in inputs]
-        power = 2 if metric == "squared" else 1
+        places, power = [on_line(x) for x in inputs], 2 if metric == "squared" else 1
         given = [[math.dist(p, q) ** power for q in places] for p in places]
     else:
         account.claimed("the distances are those of the function asked for")

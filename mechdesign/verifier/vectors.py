@@ -64,7 +64,10 @@ def vectors(result: Json, account: Account) -> None:
     """Check a design for vectors, its mechanism, its error and its lower bound."""
     design, law, value, bound = (result[key] for key in ("design", "mechanism", "value", "lower_bound"))
     dimension, epsilon, asked = design["dimension"], design["privacy"]["epsilon"], design["inputs"]
-    bits, error = mechanism(law, account)
+    if law[""] not in MECHANISMS:
+        raise NotCovered(f"vectors by {law['']}")
+    bits, error = MECHANISMS[law[""]](law, account)
+    error = float(error * law["radius"] ** 2)
     account.at_most(
         "the budget of the mechanism is within the one stated", law["privacy"]["epsilon"], epsilon
     )
@@ -84,14 +87,6 @@ def vectors(result: Json, account: Account) -> None:
         claim = f"no unbiased mechanism does better than {bound:.9g}"
         # doubles lose less
         account.at_most(claim, bound, design["radius"] ** 2 * most * (1 - 1e-10), "recomputed")
-
-
-def mechanism(law: Json, account: Account) -> tuple[int, float]:
-    """The claims of privacy and bias; the bits of a vector, and the worst error."""
-    if law[""] not in MECHANISMS:
-        raise NotCovered(f"vectors by {law['']}")
-    bits, error = MECHANISMS[law[""]](law, account)
-    return bits, float(error * law["radius"] ** 2)
 
 
 def covers(design: Json, law: Json) -> bool:

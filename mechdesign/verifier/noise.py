@@ -34,7 +34,6 @@ its lower bound is that of the lattice of whole numbers with the loss itself as 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache, partial
@@ -45,7 +44,7 @@ from mechdesign.verifier.arithmetic import between, charge, exp_bounds, peak
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import WHOLE
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of, refuse
-from mechdesign.verifier.table import Own, Row, bound_within, increasing, keeps_rows, lower_bound, zeros
+from mechdesign.verifier.table import Own, Section, bound_within, keeps_rows, lower_bound, picked, zeros
 
 MOST = 128
 STEPS = 400
@@ -137,28 +136,15 @@ class Lattice(NamedTuple):
         entry = inside if self.mirrored else (inside if at >= 0 else -inside) + self.side
         return entry, Fraction(mass) / (2 if self.mirrored and inside else 1)
 
-    def rows(self, points: Points, first: int, proof: Json) -> Iterator[Row]:
-        """The rows that have multipliers, by the numbers of a problem with so many rows of its own."""
-        n, high = self.change, first
+    def sections(self, p: int, point: tuple[Fraction, Fraction]) -> list[Section]:
+        """The rows of the p-th (ε, δ): of every shift and place, then, under δ, of the excess at every shift."""
+        n, (growth, delta) = self.change, point
         shifts = range(1, n + 1) if self.mirrored else [s for s in range(-n, n + 1) if s]
-        parts = []
-        for growth, delta in points:
-            reach = self.side + (n if self.decay and delta else 0)
-            low, high = high, high + len(shifts) * (2 * reach + 1 + bool(delta))
-            parts.append((low, high, growth, delta, reach))
-        for number, multiplier in zip(proof["rows"], proof["multipliers"], strict=True):
-            if number < first:
-                continue
-            p = next((k for k, (low, high, *_) in enumerate(parts) if low <= number < high), None)
-            if p is None:
-                raise Refused("a row that the problem has not")
-            low, _, growth, delta, reach = parts[p]
-            k, y = divmod(number - low, 2 * reach + 1)
-            if k >= len(shifts):
-                k = number - low - len(shifts) * (2 * reach + 1)
-                excess: list[Json] = [(("over", p, k, y), Fraction(1)) for y in range(2 * reach + 1)]
-                yield excess, delta, False, multiplier
-                continue
+        reach = self.side + (n if self.decay and delta else 0)
+        width = 2 * reach + 1
+
+        def compared(number: int) -> tuple[Json, Fraction]:
+            k, y = divmod(number, width)
             at, terms = y - reach, dict[Json, Fraction]()
             repeated = abs(at) > self.side
             here, there = self.place(at, repeated), self.place(at + shifts[k], repeated)
@@ -168,7 +154,12 @@ class Lattice(NamedTuple):
                     terms[found[0]] = terms.get(found[0], Fraction(0)) + factor * found[1]
             if delta:
                 terms["over", p, k, y] = Fraction(-1)
-            yield list(terms.items()), Fraction(0), False, multiplier
+            return terms.items(), Fraction(0)
+
+        def excess(k: int) -> tuple[Json, Fraction]:
+            return [(("over", p, k, y), Fraction(1)) for y in range(width)], delta
+
+        return [(len(shifts) * width, compared), (len(shifts) * bool(delta), excess)]
 
 
 def noise_bound(
@@ -178,7 +169,6 @@ def noise_bound(
     n, side = stated["given"]
     if not (1 <= n <= side <= 10**5) or (counts and n != sensitivity):
         raise Refused("a lattice that is none, or of another change")
-    increasing(stated)
     h = sensitivity / n
     offset = 0 if counts else h**2 / 4
 
@@ -188,7 +178,7 @@ def noise_bound(
     lattice = Lattice(side, n, Fraction(0), mirrored=True, free=True)
     costs: dict[Json, Fraction] = {j: cost(j) for j in range(side + 2)}
     # no multipliers at all prove the least cost
-    return max(lower_bound(costs, lattice.rows(points, 0, stated), [list(costs)], set()), cost(0))
+    return max(lower_bound(costs, picked(stated, 0, points, lattice.sections), [list(costs)], set()), cost(0))
 
 
 @cache
@@ -446,7 +436,7 @@ def lattice_problem(result: Json, account: Account) -> None:
 
     def bound(own: list[Own]) -> Fraction:
         proof, group = proofs["rows-bound"], list(range(len(cells)))
-        rows = lattice.rows(points, len(own), proof)
+        rows = picked(proof, len(own), points, lattice.sections)
         return bound_within(design, proof, own, rows, [group], zeros(own, [], 1, len(cells)))
 
     bits, noun = max(weights).bit_length() + r.denominator.bit_length(), "noise on this lattice"

@@ -466,7 +466,7 @@ def compared(privacy: Json, x: list[Fraction]) -> Point:
     ends = {d: exp_bounds(Fraction(privacy["epsilon"]) * d, 160) for d in set(apart)}
     delta = Fraction(privacy.get("delta", 0.0))
     alike = metric is None and not delta and n > 2
-    return Point("privacy", pairs, delta, [ends[d] for d in apart], alike, n)
+    return Point("privacy", pairs, delta, [ends[d] for d in apart], alike)
 
 
 def charges(

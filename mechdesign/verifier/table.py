@@ -38,10 +38,12 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from fractions import Fraction
-from itertools import combinations_with_replacement, pairwise, permutations, product
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import accumulate, combinations_with_replacement, pairwise, permutations, product
+from typing import Any, NamedTuple, TypeAlias
 
 from mechdesign.verifier import reading
 from mechdesign.verifier.arithmetic import charge, charge_gcd, exp_bounds
@@ -57,6 +59,25 @@ def increasing(proof: Json) -> None:
     numbers = proof["rows"]
     if len(numbers) != len(proof["multipliers"]) or any(b <= a for a, b in pairwise([-1, *numbers])):
         raise Refused("numbers of rows that do not increase, or without their multipliers")
+
+
+Section: TypeAlias = tuple[int, Callable[[int], tuple[Iterable[tuple[Column, Fraction]], Fraction]]]
+"""How many inequalities follow each other, and the coefficients and the right side of one by its place."""
+
+
+def picked(
+    proof: Json, first: int, points: list[Any], sections: Callable[[int, Any], list[Section]]
+) -> Iterator[Row]:
+    """The rows that have multipliers, by the numbers of a problem whose sections of each point stand behind so many rows of its own."""
+    increasing(proof)
+    parts = [part for p, point in enumerate(points) for part in sections(p, point)]
+    starts = list(accumulate((count for count, _ in parts), initial=first))
+    for number, multiplier in zip(proof["rows"], proof["multipliers"], strict=True):
+        if number >= first:
+            k = bisect_right(starts, number) - 1
+            refuse(k == len(parts), "a row that the problem has not")
+            terms, right = parts[k][1](number - starts[k])
+            yield list(terms), right, False, multiplier
 
 
 def lower_bound(
@@ -131,7 +152,6 @@ class Point(NamedTuple):
     delta: Fraction
     rates: list[tuple[Fraction, Fraction]]
     alike: bool
-    first: int
 
 
 def table(result: Json, account: Account) -> None:
@@ -150,7 +170,7 @@ def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     whole = len(weights) == n and all(len(row) == m and min(row) >= 0 < sum(row) for row in weights)
     account.agrees("weights are rows of probabilities, of each input one of each output", whole)
     refuse(not whole, "a table that is not of its problem")
-    points = list(private_points(design, n, m, account))
+    points = list(private_points(design, n, account))
     bits = max(total.bit_length() for total in totals)
     for point in points:
         charge(2 * m * len(point.pairs), bits)
@@ -325,9 +345,8 @@ def own_rows(design: Json, cells: int) -> list[Own]:
     return [Own(design["labels"][f], bool(e), held, Fraction(k)) for f, e, held, k in parts]
 
 
-def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[Point]:
-    """Yield each point (ε, δ) of each requirement, with the number of its first row."""
-    first = len(design["family"])
+def private_points(design: Json, n: int, account: Account) -> Iterator[Point]:
+    """Yield each point (ε, δ) of each requirement."""
     refuse(not design["privacy"], "a problem without privacy")
     charge(n * n * (1 + len(design["privacy"])))
     for one in design["privacy"]:
@@ -358,8 +377,7 @@ def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[P
             )
             times = "" if far is None else " times the distance"
             claim = f"{one['label']}: epsilon = {epsilon!r}{times}, delta = {delta!r} between {who}"
-            yield Point(claim, pairs, Fraction(delta), [ends[d] for d in apart], alike, first)
-            first += len(pairs) * m + (len(pairs) if delta else 0) + (2 * n * m if alike else 0)
+            yield Point(claim, pairs, Fraction(delta), [ends[d] for d in apart], alike)
 
 
 def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> None:
@@ -411,7 +429,7 @@ def bound(design: Json, proof: Json, rows: list[Own], points: list[Point]) -> Fr
     n, m = len(design["inputs"]), len(design["outputs"])
     charge(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
     groups = [list(range(x * m, x * m + m)) for x in range(n)]
-    private = privacy_rows(proof, points, len(rows), n, m)
+    private = picked(proof, len(rows), points, partial(private_rows, n, m))
     return bound_within(design, proof, rows, private, groups, zeros(rows, points, n, m))
 
 
@@ -419,39 +437,32 @@ def bound_within(
     design: Json, proof: Json, own: list[Own], others: Iterable[Row], groups: list[list[int]], none: set[int]
 ) -> Fraction:
     """Return the bound by own rows and others, of columns of which some are `none`."""
-    increasing(proof)
     multipliers = zip(proof["rows"], proof["multipliers"], strict=True)
     mine = [(own[i].terms, -own[i].offset, own[i].equal, nu) for i, nu in multipliers if i < len(own)]
     costs = {j: Fraction(c) for j, c in enumerate(design["cost"])}
     return lower_bound(costs, [*mine, *others], groups, set(range(sum(map(len, groups)), len(costs))), none)
 
 
-def privacy_rows(proof: Json, points: list[Point], first: int, n: int, m: int) -> Iterator[Row]:
-    """The rows of privacy that have multipliers, by their numbers in a problem with so many rows of its own."""
-    excess: dict[tuple[int, int], list[Any]] = {}
+def private_rows(n: int, m: int, p: int, point: Point) -> list[Section]:
+    """The rows of the p-th point: of every pair and output, then, under δ, of the excess of every pair, or of the least of every column."""
     one = Fraction(1)
-    for number, multiplier in zip(proof["rows"], proof["multipliers"], strict=True):
-        if number < first:
-            continue
-        p = max(k for k, point in enumerate(points) if point.first <= number)
-        point, place = points[p], number - points[p].first
-        (k, y), j = divmod(place, m), place - len(point.pairs) * m
-        right, terms = Fraction(0), list[tuple[Any, Fraction]]()
-        if j < 0:
-            (a, b), (_, high) = point.pairs[k], point.rates[k]
-            terms = [(a * m + y, one), (b * m + y, -high)]
-            if point.delta:
-                slack = ("excess", p, k, y)
-                excess.setdefault((p, k), []).append(slack)
-                terms.append((slack, -one))
-        elif point.delta and j < len(point.pairs):
-            right, terms = point.delta, [(slack, one) for slack in excess.get((p, j), [])]
-        elif point.alike and j < 2 * n * m:
-            side, j = divmod(j, n * m)
-            terms = [(j, one - 2 * side), (("floor", p, j % m), one if side else -point.rates[0][1])]
-        else:
-            raise Refused("a row that the problem has not")
-        yield terms, right, False, multiplier
+
+    def compared(number: int) -> tuple[Any, Fraction]:
+        k, y = divmod(number, m)
+        (a, b), (_, high) = point.pairs[k], point.rates[k]
+        slack = [(("excess", p, k, y), -one)] if point.delta else []
+        return [(a * m + y, one), (b * m + y, -high), *slack], Fraction(0)
+
+    def excess(k: int) -> tuple[Any, Fraction]:
+        return [(("excess", p, k, y), one) for y in range(m)], point.delta
+
+    def floors(number: int) -> tuple[Any, Fraction]:
+        side, j = divmod(number, n * m)
+        floor = ("floor", p, j % m), one if side else -point.rates[0][1]
+        return [(j, one - 2 * side), floor], Fraction(0)
+
+    count = len(point.pairs)
+    return [(count * m, compared), (count * bool(point.delta), excess), (2 * n * m * point.alike, floors)]
 
 
 def channel(result: Json, account: Account) -> None:

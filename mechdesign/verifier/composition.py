@@ -303,17 +303,9 @@ def gamma(a: Decimal) -> Decimal:
     return (a * z.ln() - z).exp() * series(a, z)
 
 
-def laplace() -> Law:
-    return Law(lambda t: t, lambda t: HALF * (-t).exp(), work=120)
-
-
 def truncated_laplace(end: Decimal) -> Law:
     last = (-end).exp()
     return Law(lambda t: t, lambda t: max(HALF * ((-t).exp() - last) / (1 - last), ZERO), end, work=120)
-
-
-def logistic() -> Law:
-    return Law(lambda t: t + 2 * (1 + (-t).exp()).ln(), lambda t: 1 / (1 + t.exp()))
 
 
 def normal() -> Law:
@@ -357,9 +349,9 @@ def generalised_normal(power: Decimal) -> Law:
 
 CONTINUOUS: dict[str, Callable[..., Law]] = {
     "norm": normal,
-    "laplace": laplace,
+    "laplace": lambda: Law(lambda t: t, lambda t: HALF * (-t).exp(), work=120),
     "truncated_laplace": truncated_laplace,
-    "logistic": logistic,
+    "logistic": lambda: Law(lambda t: t + 2 * (1 + (-t).exp()).ln(), lambda t: 1 / (1 + t.exp())),
     "osgt": offset_gaussian,
     "flipped_huber": flipped_huber,
     "gennorm": generalised_normal,

@@ -102,14 +102,13 @@ def answers_the_tasks(design: Json, law: Json, account: Account) -> bool:
 
 def is_offered(name: str, task: Json, asked: Json, account: Account) -> bool:
     """Check that the clip or strategy that was chosen is one of those offered."""
-    offered = True
-    if task[""] == "sum-task":
-        clips = asked["clip"] if isinstance(asked["clip"], list) else [asked["clip"]]
-        offered = task["clip"] in clips
-        account.agrees(f"the clip of {name} is one of those offered", offered)
-    if task[""] == "workload-task":
-        offered = len(task["strategies"]) == 1 and task["strategies"][0] in asked["strategies"]
-        account.agrees(f"the strategy of {name} is one of those offered", offered)
+    if task[""] not in CHOSEN:
+        return True
+    word = CHOSEN[task[""]]
+    chosen, given = (each if isinstance(each, list) else [each] for each in (task[word], asked[word]))
+    offered = len(chosen) == 1 and chosen[0] in given
+    word = "clip" if word == "clip" else "strategy"
+    account.agrees(f"the {word} of {name} is one of those offered", offered)
     return offered
 
 

@@ -195,8 +195,10 @@ def counts(result: Json, account: Account) -> None:
     changes = design["changes"]
     n, c, a, signed = changes["size"], changes["l0"], Fraction(changes["most"]), changes["signed"]
     refuse(design["weights"] is not None, "counts that are not alike")
-    rows = law["whitening"]
+    rows = sorted(law["whitening"], reverse=True)  # in any order they whiten alike
     refuse(not 1 <= c <= n <= 10_000 or len(rows) != n, "noise of other counts than the design's")
+    if rows[0][0] < rows[0][-1]:
+        rows.reverse()
     off = Fraction(rows[0][-1]) if n > 1 else Fraction(0)
     p, q = Fraction(rows[0][0]) - off, off
     same = all(

@@ -11,7 +11,7 @@ uncertain. Tilting removes the floor: with :math:`M(\theta) = E e^{\theta L}` an
           \tilde E\left[e^{-\theta(L-\varepsilon)}(1 - e^{\varepsilon - L})_+\right] + P[\infty],
 
 where θ puts the tilted mean at ε: the expectation is of order one over the spread of L whatever δ is, and the FFT
-error, bounded below from norms, is relative to it. The window of the circular convolution is chosen by
+error, bounded in `convolve`, is relative to it. The window of the circular convolution is chosen by
 Chernoff bounds under the tilted law; the mass outside is added (or subtracted). Step, tails and tilt of a grid come from a first
 coarse pass (`plan_grid`).
 """
@@ -35,16 +35,12 @@ from mechdesign.typing import Array
 
 _A_SECOND, _AT_ONCE = 2**19, 2**17
 """Points of a grid for each second left, and if almost none is left."""
-_LONGER = 8
-"""Time of a transform of long doubles, relative to doubles."""
 _OUTSIDE = 1e-16
 """Tilted probability allowed outside the convolution window, each side."""
 STRETCHES = 16
 """Largest number of convolutions of a round."""
 _VANISHED = -100.0
 """log of a product of transforms that counts as 0."""
-_COARSE = 1e-4
-"""If rounding errors exceed this share of δ, it is convolved in long doubles, if the machine has them."""
 _FAR, _RARE, _MOST_LARGE, _LEFT = 8.0, 0.1, 12, 1e-6
 """Standard deviations from ε to the mean of a tilt that is no guide; mean number of large losses that is rare; most of them; share of δ left open."""
 _WORSE = 7.0
@@ -81,11 +77,6 @@ class Tilt:
     def log_chernoff(self, epsilon: float) -> float:
         """log of the bound P[L ≥ ε] ≤ M(θ) e^{−θε}."""
         return self.log_mgf - self.theta * epsilon
-
-
-def _norm(x: np.ndarray) -> float:
-    """Return the Euclidean norm by pairwise summation; BLAS would start threads for microseconds of work."""
-    return math.sqrt(float(np.sum(x * x)))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # huge losses; infinite moments prove nothing
@@ -189,10 +180,8 @@ def affordable(deadline: Deadline) -> int:
 
 
 @np.errstate(over="ignore")  # a bound of infinity proves nothing
-def convolve(
-    parts: Sequence[Part], tilt: Tilt, kind: type[np.floating] = np.float64, most: int = MOST
-) -> tuple[int, np.ndarray, float, float]:
-    r"""Convolve the tilted parts, in numbers of this kind, on at most `most` points.
+def convolve(parts: Sequence[Part], tilt: Tilt, most: int = MOST) -> tuple[int, np.ndarray, float, float]:
+    r"""Convolve the tilted parts on at most `most` points.
 
     Returns
     -------
@@ -200,17 +189,17 @@ def convolve(
         Grid index of the first entry.
     mass : ndarray
         The tilted law of the sum, on its window.
-    norm : float
-        Proved bound on the Euclidean norm of the rounding errors of `mass`.
+    error : float
+        Proved bound on the rounding error of each entry of `mass`.
     outside : float
         Bound on the tilted mass outside the window (and folded back into it by the circular convolution).
 
     Notes
     -----
-    Norm-wise error of one FFT of length n: at most ``c · u · log2(n)`` with c below 10 for any mixed radix
-    (Higham 2002, Theorem 24.2, has 7 for radix 2); c = 16 here. Entries X of a transform are at most the sum of the weights, 1 + r
-    with r their rounding. Powers of X and X + e thus differ by at most :math:`k(1 + r + |e|)^{k-1}|e|`, and over all entries by at most
-    :math:`k e^{k(r + E)} E` in norm, E that of all e; of several parts these terms add up.
+    An entry of an FFT of length n is a sum whose terms each pass log2(n) levels of butterflies, so that its error is at most
+    :math:`c u \log_2(n)` times the sum of the moduli that enter, with c below 10 for any mixed radix (as Higham 2002, Theorem 24.2, for the norm);
+    c = 16 here. Weights sum to 1: entries X of their transform are known to η, their power k to :math:`k \eta (|X| + \eta)^{k-1}`, and
+    products of powers to the sum of such terms. All these errors, and those of the inverse, enter each mass with the weight 1/n.
     """
     step = parts[0][0].step
     low, high, outside = _window(parts, tilt)
@@ -225,10 +214,8 @@ def convolve(
         needed = f"need {last - first} grid points together, more than {most:,}: ask for fewer rounds or coordinates"
         raise DesignError.of("terms", f"{count} privacy losses", needed)
     n = int(fft.next_fast_len(max(last - first + 1, 2), real=True))
-    unit = float(np.finfo(kind).eps) / 2
-    eta = 16 * unit * math.log2(max(n, 2))
-    log_abs_up = np.zeros(n // 2 + 1, dtype=kind)
-    transforms, moved, grown = [], 0.0, 0.0
+    eta = 16 * UNIT * math.log2(max(n, 2))
+    log_up, moved, transforms = np.zeros(n // 2 + 1), np.full(n // 2 + 1, eta), []
     for grid, count in parts:
         with np.errstate(divide="ignore"):
             weights = np.log(grid.mass) + tilt.theta * grid.points
@@ -236,31 +223,20 @@ def convolve(
         weights /= weights.sum()
         if grid.mass.size > n:  # fold: the transform is periodic anyway
             weights = np.asarray(np.bincount(np.arange(grid.mass.size) % n, weights, n), dtype=float)
-        x, error = fft.rfft(weights.astype(kind), n), eta * math.sqrt(n) * _norm(weights)
-        log_abs_up += count * np.log(np.abs(x) + error)
+        x = fft.rfft(weights, n)
+        at_most = np.abs(x) + eta
+        log_up += count * np.log(at_most)
+        moved += count * (eta + 16 * UNIT) / at_most  # a power's own rounding: k u (|log x| + π)
         transforms.append((x, count))
-        moved += count * error
-        grown += count * (error + ROUNDED)
     # a vanishing product, as nearly all are for many coordinates, is replaced by 0, with an error of its own size
-    kept = np.flatnonzero(log_abs_up > _VANISHED)
-    power = np.ones(kept.size, dtype=x.dtype)
-    rounded = np.full(kept.size, 8.0)
-    for x, count in transforms:
-        part = x[kept]
-        power *= part if count == 1 else part**count
-        if count > 1:
-            turns = np.abs(np.log(np.maximum(np.abs(part), 1e-300))) + np.abs(np.angle(part))
-            rounded += (count * turns).astype(float)
-    product = np.zeros(n // 2 + 1, dtype=x.dtype)
-    product[kept] = power
-    up = np.exp(log_abs_up)
-    inverse = eta * _norm(up)
-    up[kept] *= unit * rounded
-    mass = fft.irfft(product, n)
+    kept, up = log_up > _VANISHED, np.exp(log_up)
+    moved[~kept] = 1.0
+    product = np.zeros(n // 2 + 1, dtype=complex)
+    product[kept] = math.prod(x[kept] ** count for x, count in transforms)
     # entry j of the circular result is the mass at index floor + j (mod n)
-    mass = np.roll(mass, -((first - floor) % n))[: last - first + 1].astype(float)
-    norm = moved * math.exp(min(grown, LARGEST_POWER)) + _norm(up) + inverse
-    return first, mass, math.sqrt(2 / n) * norm, outside
+    mass = np.roll(fft.irfft(product, n), -((first - floor) % n))[: last - first + 1]
+    error = 2 / n * (1 + ROUNDED) * float(np.sum(up * moved))
+    return first, mass, error, outside
 
 
 def _top(parts: Sequence[Part]) -> float:
@@ -270,16 +246,12 @@ def _top(parts: Sequence[Part]) -> float:
 
 def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most: int) -> float:
     """Bound the tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)} from above or from below."""
-    for kind in (np.float64, np.longdouble):
-        start, mass, norm, outside = convolve(parts, tilt, kind, most)
-        gap = parts[0][0].step * (start + np.arange(mass.size, dtype=float)) - level
-        positive = gap > 0
-        gap = gap[positive]
-        weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
-        value = float(np.sum(weights * mass[positive]))
-        rounding = norm * _norm(weights) if norm < math.inf else math.inf
-        if rounding < _COARSE * value or _LONGER * mass.size > most < MOST:
-            break
+    start, mass, error, outside = convolve(parts, tilt, most)
+    gap = parts[0][0].step * (start + np.arange(mass.size, dtype=float)) - level
+    positive = gap > 0
+    gap = gap[positive]
+    weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
+    value, rounding = float(np.sum(weights * mass[positive])), error * float(np.sum(weights))
     rounding += 4 * UNIT * mass.size * abs(value)
     peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
     largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
@@ -468,7 +440,7 @@ def _stretches(parts: Sequence[Part], negligible: float, most: int) -> list[_Str
 def _stretch(parts: Sequence[Part], tilt: Tilt, most: int) -> list[_Stretch]:
     if not math.isfinite(tilt.log_mgf):
         return []
-    first, mass, each, outside = convolve(parts, tilt, most=most)
+    first, mass, each, outside = convolve(parts, tilt, most)
     return [_Stretch(tilt, first, mass, each, outside)]
 
 

@@ -388,7 +388,7 @@ def _refine(
         for pessimistic in (True, False):
             if deadline.passed and (best.upper < 1 or not pessimistic):  # waits for the first upper bound
                 return best
-            found = in_time(plan, epsilon, step, deadline, pessimistic=pessimistic)
+            found = in_time(plan, epsilon, step, deadline, pessimistic=pessimistic, enough=told_from / 4)
             best = (
                 replace(best, upper=min(best.upper, found))
                 if pessimistic

@@ -578,8 +578,10 @@ class SampledPlan:
         span = max(float(max(np.ptp(v), v.max())) for v in kept)  # a single loss: down to 0
         return max(span, min(span * self.count, self.window)) / points
 
-    def delta(self, epsilon: float, step: float, *, pessimistic: bool, most: int = MOST) -> float:
-        """Bound δ(ε) on the grid of this step, from above or from below; on a wider grid if it has too many points."""
+    def delta(
+        self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0, most: int = MOST
+    ) -> float:
+        """Bound δ(ε) on the grid of this step, from above or from below; only roughly if it is below `enough`."""
         if sum(part.largest for part in self.parts) <= epsilon:
             epsilon = math.inf  # no finite loss reaches ε, but points of a grid above them may
         tail, top = self.upper_tail, self.most
@@ -588,5 +590,5 @@ class SampledPlan:
         for grids in zip(*pairs):
             if found < 1:
                 rounds = [(grid, v.rounds) for grid, v in zip(grids, self.parts)]
-                found = max(found, composed_delta(rounds, epsilon, most=most))
+                found = max(found, composed_delta(rounds, epsilon, enough=enough, most=most))
         return found

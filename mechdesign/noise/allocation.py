@@ -334,7 +334,7 @@ class NoiseAllocation(problems.AllocationPage):
         search: Allocating
         if self.noise == "mixed":
             normal, peaked = (replace(self, noise=kind).solve(certify=False) for kind in CLOSED)
-            search = Mixing(*asked, normal.mechanism.scales, peaked.mechanism.scales)
+            search = Mixing(*asked, normal=normal.mechanism.scales, peaked=peaked.mechanism.scales)
         else:
             search = Allocating(*asked, FAMILIES[self.noise])
         for law in search.laws(clock):

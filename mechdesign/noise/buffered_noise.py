@@ -215,11 +215,6 @@ class BufferedNoise(Checked, NormalNoise):
         """Variance of each answer, shape (n,)."""
         return self.deviation**2 * np.cumsum(self._decoder**2)
 
-    @property
-    def mse(self) -> float:
-        """Sum of the variances of the answers."""
-        return float(self.variances.sum())
-
     def coefficients(self) -> dict[str, Any]:
         r"""Return the strategy as numbers for other libraries, which ``json.dumps`` writes.
 

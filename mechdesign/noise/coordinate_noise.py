@@ -26,6 +26,7 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -344,22 +345,14 @@ class Mixing(Allocating):
 
     Parameters
     ----------
-    sensitivities, weights, order, privacy
-        As of `Allocating`, for every order.
+    asked
+        Sensitivities, weights, order and privacy as of `Allocating`; any order.
     normal, peaked : ndarray, shape (K,)
         Scales of Gaussian (P3) and of Laplace noise (P4) on all coordinates.
     """
 
-    def __init__(
-        self,
-        sensitivities: Array,
-        weights: Array,
-        order: float,
-        privacy: Pointwise,
-        normal: Array,
-        peaked: Array,
-    ) -> None:
-        super().__init__(sensitivities, weights, order, privacy, _TYPES)
+    def __init__(self, *asked: Any, normal: Array, peaked: Array) -> None:
+        super().__init__(*asked, _TYPES)
         self.normal, self.peaked = normal, peaked
 
     def cost(self, unit: AdditiveNoise) -> float:

@@ -91,6 +91,11 @@ class NormalNoise(AddedNoise):
     def variances(self) -> Array:
         """Variance of each answer."""
 
+    @property
+    def mse(self) -> float:
+        """Sum of the variances of the answers, tr(AΣAᵀ)."""
+        return float(self.variances.sum())
+
     def consumption(self) -> Consumption:
         """Return the budget of a release."""
         return Consumption.gaussian(self.budget)
@@ -221,11 +226,6 @@ class CorrelatedGaussianNoise(LinearNoise):
     def covariance(self) -> Array:
         """Σ, E (RᵀR)⁻¹ Eᵀ."""
         return np.asarray(self._factor @ self._factor.T)
-
-    @property
-    def mse(self) -> float:
-        """E‖T‖₂² = tr Σ."""
-        return float(np.trace(self.covariance))
 
     @property
     def rows(self) -> Array:
@@ -481,7 +481,6 @@ class StrategyNoise(Checked, LinearNoise):
 
     @property
     def mse(self) -> float:
-        """Sum of the variances of the answers, tr(AΣAᵀ)."""
         return float(((self.workload.root @ self.inverse) ** 2).sum())
 
     @property

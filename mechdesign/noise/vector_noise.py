@@ -501,20 +501,21 @@ def _curve(a: Array, b: Array, odds: Array) -> Array:
 
 
 @lru_cache(maxsize=32)
-def dominating_loss(law: CellNoise) -> AtomicLoss:
-    """Return a privacy loss that dominates that of every shift of one coordinate up to n cells: that of n cells, with what others lose more as an infinite loss.
+def shifted_losses(law: CellNoise) -> tuple[AtomicLoss, AtomicLoss]:
+    """Return the privacy loss of n cells from below, and one that dominates every shift up to n cells: what others lose more is an infinite loss.
 
     Curves are compared where one of them bends; rounding is added.
     """
     n = law.cells_per_shift
     a, b, lost = _moved(law, n)
-    more = 0.0
+    more, values = 0.0, np.log(a) - np.log(b)
     for k in range(1, n):
         mine, its, gone = _moved(law, k)
         odds = np.concatenate([[0.0], a / b, mine / its])
         more = max(more, float((_curve(mine, its, odds) + gone - _curve(a, b, odds) - lost).max()))
     infinite = lost + more + float(law.spike / law.total) + 4.5e-16 * len(a) + 1e-15
-    return AtomicLoss(np.log(a) - np.log(b), a * (1 + 1e-14), min(infinite, 1.0))
+    sure = max(lost - law.extended[1], 0.0) * (1 - 1e-12) if not law.decay else 0.0
+    return AtomicLoss(values, a, sure), AtomicLoss(values, a * (1 + 1e-14), min(infinite, 1.0))
 
 
 def _composed(loss: AtomicLoss, count: int, epsilon: float, *, pessimistic: bool) -> float:
@@ -538,8 +539,6 @@ def many_interval(law: CellNoise, count: int, epsilon: float) -> DeltaInterval:
     basic = min(round_up(count * law.exact_delta(min(Fraction(epsilon) / count, Fraction(1000)))), 1.0)
     if not basic:
         return DeltaInterval(0.0, 0.0, PROVED)
-    upper = min(basic, _composed(dominating_loss(law), count, epsilon, pessimistic=True))
-    a, b, lost = _moved(law, law.cells_per_shift)
-    infinite = max(lost - law.extended[1], 0.0) * (1 - 1e-12) if not law.decay else 0.0
-    lower = _composed(AtomicLoss(np.log(a) - np.log(b), a, infinite), count, epsilon, pessimistic=False)
-    return DeltaInterval(min(lower, upper), upper)
+    below, above = shifted_losses(law)
+    upper = min(basic, _composed(above, count, epsilon, pessimistic=True))
+    return DeltaInterval(min(_composed(below, count, epsilon, pessimistic=False), upper), upper)

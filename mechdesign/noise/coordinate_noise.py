@@ -172,7 +172,7 @@ class CoordinateNoise(PerCoordinate):
         return sum((unit.consumption() for unit in self.units[1:]), self.units[0].consumption())
 
     @np.errstate(all="ignore")
-    def composed(self, privacy: Pointwise, width: float = 3e-3) -> tuple[float, bool]:
+    def composed(self, privacy: Pointwise) -> tuple[float, bool]:
         """Return δ of the exact composition at ε, from above, and whether it is proved.
 
         For a TradeOff it is the largest share of a δ, under pure privacy the largest loss.
@@ -189,7 +189,7 @@ class CoordinateNoise(PerCoordinate):
         terms, used = tuple(term for unit in self.units for term in unit.noise_terms()), 0.0
         for epsilon, delta in pairs_of(privacy):
             share = 1 / delta if isinstance(privacy, TradeOff) else 1.0
-            used = max(used, share * upper_delta(terms, epsilon, width=width) if most > epsilon else 0.0)
+            used = max(used, share * upper_delta(terms, epsilon, width=3e-3) if most > epsilon else 0.0)
         return used, closed and not used
 
 
@@ -325,8 +325,7 @@ class Allocating:
                 return
 
             def over(log: float, chosen: _Parameters = chosen) -> float:
-                # the proof's width is finer
-                return excess(self.noise(chosen, log).composed(self.privacy, 1e-2)[0], budget)
+                return excess(self.noise(chosen, log).composed(self.privacy)[0], budget)
 
             factor = least_kept(over, 0.0, step=0.05, xtol=1e-5, rtol=1e-9, deadline=clock)
             if factor < math.inf:

@@ -323,13 +323,13 @@ class MixedNoise(PerCoordinate):
             wider[at] += exact.scale - 1.0
         return float(np.linalg.norm(wider * np.sqrt(self.variance)) / math.sqrt(self.mse)) - 1.0
 
-    def composed(self, privacy: Pointwise, width: float = 3e-3) -> tuple[float, bool]:
+    def composed(self, privacy: Pointwise) -> tuple[float, bool]:
         """Return δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it.
 
         For a TradeOff it is the largest share of a δ.
         """
         terms, points = self.terms(), pairs_of(privacy)
-        found = [delta_at(terms, epsilon, delta, width) for epsilon, delta in points]
+        found = [delta_at(terms, epsilon, delta) for epsilon, delta in points]
         units = [delta if isinstance(privacy, TradeOff) else 1.0 for _, delta in points]
         return max(used / unit for (used, _), unit in zip(found, units)), all(proved for _, proved in found)
 
@@ -338,9 +338,7 @@ LEVELS = 32
 """Largest number of different Laplace ratios: each is composed by itself."""
 
 
-def delta_at(
-    terms: tuple[NoiseTerm, ...], epsilon: float, delta: float = 0.0, width: float = 3e-3
-) -> tuple[float, bool]:
+def delta_at(terms: tuple[NoiseTerm, ...], epsilon: float, delta: float = 0.0) -> tuple[float, bool]:
     """Return δ at ε ≥ 0 and whether it is proved; basic composition is used alone if it gives at most `delta`."""
     if len(terms) == 1 and terms[0].count == 1:
         found = delta_interval(terms, epsilon)  # in closed form
@@ -351,7 +349,7 @@ def delta_at(
         basic = -math.expm1(epsilon - total) * (1 + 1e-14) if total > epsilon else 0.0
         if basic <= delta or len(terms) > LEVELS:
             return basic, True
-    return min(basic, upper_delta(terms, epsilon, width=width)), False
+    return min(basic, upper_delta(terms, epsilon, width=3e-3)), False
 
 
 # -- one cell law on every coordinate -----------------------------------------------------------------------------

@@ -351,7 +351,7 @@ class Mixing(Allocating):
     """
 
     def __init__(self, *asked: Any, normal: Array, peaked: Array) -> None:
-        super().__init__(*asked, _TYPES)
+        super().__init__(*asked, _TYPES)  # type: ignore[call-arg]
         self.normal, self.peaked = normal, peaked
 
     def cost(self, unit: AdditiveNoise) -> float:

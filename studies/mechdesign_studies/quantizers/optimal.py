@@ -8,6 +8,7 @@ across bits let every mechanism use outputs within ±C(ε), C(ε) = coth(ε/4), 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -80,7 +81,7 @@ def reference(report: Report) -> None:
 def frontiers(report: Report) -> None:
     """MAE against MSE at fixed outputs, every point certified."""
     design = md.OptimalQuantizer(np.linspace(-4, 4, 33), md.PureDP(1.0), UNIFORM)
-    free, least = design.solve(), design.at(loss="squared").solve()
+    free, least = design.solve(), replace(design, loss="squared").solve()
     top = free.mechanism.expected_loss(design.prior, "squared")  # known to the square root of the gap: 1e-3
     curve = md.sweep(design, max_mse=np.linspace(least.value * (1 + 1e-6), top, 9))
     table = curve.table.drop(columns=["seconds", "certified", "note"])

@@ -74,7 +74,7 @@ def _steep(declared: Declared) -> bool:
     return all(not part.delta and len(part.distances) > 1 for part in declared.parts)
 
 
-def _starts(program: Program) -> Iterator[Array]:
+def starts(program: Program) -> Iterator[Array]:
     """Yield columns of the last solve, those raised to pure privacy, and refined ones."""
     yield program.columns()
     if program.declared.n > 1:
@@ -272,7 +272,7 @@ class FiniteProblem(TableDesign, Problem):
             except InfeasibleError as error:
                 if not margin:
                     raise self.explained(error, clock) from None
-        points = near(declared, _starts(program), clock, clock.gap / 4)
+        points = near(declared, starts(program), clock, clock.gap / 4)
         report, solved = SolveReport.of(program.solution), program.columns()
         multipliers = program.multipliers()
         if program.margin:

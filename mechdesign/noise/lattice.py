@@ -48,7 +48,7 @@ from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, 
 from mechdesign.model.expressions import ZERO
 from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPrivacy, lattice_costs
 from mechdesign.model.program import Program
-from mechdesign.model.table_problem import FiniteProblem
+from mechdesign.model.table_problem import FiniteProblem, starts
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.vector_noise import CellProduct, on_cells
 from mechdesign.problem.losses import Loss, average_costs, check_loss, lower_costs, outward_decay, round_width
@@ -525,11 +525,9 @@ class SearchLattice:
         declared = self.priced()
         program = Program(declared, self.clock, self.solver, margin=MARGIN)
         program.solve()
-        starts, report = [program.columns()], SolveReport.of(program.solution)
-        if (refined := program.refined()) is not None:
-            starts.insert(0, refined)
-        starts = [start[: declared.cells] for start in starts]
-        columns, _ = repaired(declared, near(declared, starts, self.clock), self.clock, self.solver)
+        report = SolveReport.of(program.solution)
+        points = near(declared, starts(program), self.clock, self.clock.gap / 4)
+        columns, _ = repaired(declared, points, self.clock, self.solver)
         return cell_law(self.question, noise_of(declared, weights_of(declared, columns)[0]), report)
 
 

@@ -182,14 +182,15 @@ class Separable:
         """Return the optimal scales: a formula without limits, one root with them."""
         if self.lower is None and self.upper is None:
             scales, total = self.unlimited()
-            # the formula, rounded down; for large orders as far as `lower_bound` would
+            # the formula, rounded down; for large orders as far as `dual` would
             coarse = SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.exponent)
             bound = total * (1 - (8 * self.order + 64) * 2.0**-53 - max(0.0, coarse - 5e-13))
             safe = self.made_safe(scales)
             loss = None if safe is not scales else total * (1 + 2e-14) ** self.order
             return Allocated(safe, bound, self.order * total / (self.exponent * self.budget), loss)
         y = self.multiplier()
-        return Allocated(self.made_safe(self.minimisers(y)), self.lower_bound(y), y)
+        value, error = self.dual(y)
+        return Allocated(self.made_safe(self.minimisers(y)), value - error, y)
 
     # Duality: for every y ≥ 0 the value is at least Σ min_s (W s^p + y (Λ/s)^m) - yB, the minima within the limits.
 
@@ -211,13 +212,8 @@ class Separable:
             return 0.0
         return free * math.exp(safe_root(excess, -300.0, 300.0) if excess(300.0) < 0 else 300.0)
 
-    def lower_bound(self, y: float) -> float:
-        """Return the bound of weak duality at multiplier y, rounded down: valid for every y, tight at `multiplier`."""
-        value, error = self.dual(y)
-        return value - error
-
     def dual(self, y: float) -> tuple[float, float]:
-        """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound on its error."""
+        """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound on its error: less it, a lower bound for every y, tight at `multiplier`."""
         best = self.minimisers(max(y, 1e-300))
         terms = weighted_moment(best, self.order, self.weight) + y * self.consumed(best)
         return terms - y * self.budget, SUM_ERROR * (2 + self.order) * (terms + y * self.budget)

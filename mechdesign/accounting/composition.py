@@ -190,7 +190,7 @@ def convolve(parts: Sequence[Part], tilt: Tilt, most: int = MOST) -> tuple[int, 
     mass : ndarray
         The tilted law of the sum, on its window.
     error : float
-        Proved bound on the rounding error of each entry of `mass`.
+        Proved bound on the Euclidean norm of the rounding errors of `mass`.
     outside : float
         Bound on the tilted mass outside the window (and folded back into it by the circular convolution).
 
@@ -199,7 +199,8 @@ def convolve(parts: Sequence[Part], tilt: Tilt, most: int = MOST) -> tuple[int, 
     An entry of an FFT of length n is a sum whose terms each pass log2(n) levels of butterflies, so that its error is at most
     :math:`c u \log_2(n)` times the sum of the moduli that enter, with c below 10 for any mixed radix (as Higham 2002, Theorem 24.2, for the norm);
     c = 16 here. Weights sum to 1: entries X of their transform are known to η, their power k to :math:`k \eta (|X| + \eta)^{k-1}`, and
-    products of powers to the sum of such terms. All these errors, and those of the inverse, enter each mass with the weight 1/n.
+    products of powers to the sum of such terms. The norm of these errors and η times that of the products, for the inverse, are together at most
+    √2 times the norm of their sums.
     """
     step = parts[0][0].step
     low, high, outside = _window(parts, tilt)
@@ -235,7 +236,7 @@ def convolve(parts: Sequence[Part], tilt: Tilt, most: int = MOST) -> tuple[int, 
     product[kept] = math.prod(x[kept] ** count for x, count in transforms)
     # entry j of the circular result is the mass at index floor + j (mod n)
     mass = np.roll(fft.irfft(product, n), -((first - floor) % n))[: last - first + 1]
-    error = 2 / n * (1 + ROUNDED) * float(np.sum(up * moved))
+    error = 2 / math.sqrt(n) * math.sqrt(float(np.sum((up * moved) ** 2)))
     return first, mass, error, outside
 
 
@@ -251,7 +252,7 @@ def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float, most
     positive = gap > 0
     gap = gap[positive]
     weights = np.exp(-tilt.theta * gap) * -np.expm1(-gap)
-    value, rounding = float(np.sum(weights * mass[positive])), error * float(np.sum(weights))
+    value, rounding = float(np.sum(weights * mass[positive])), error * math.sqrt(float(np.sum(weights**2)))
     rounding += 4 * UNIT * mass.size * abs(value)
     peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
     largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0

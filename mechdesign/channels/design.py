@@ -32,6 +32,7 @@ privacy", CCS 2014.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -106,8 +107,8 @@ class MetricChannel(TableDesign):
     Parameters
     ----------
     space : MetricSpace or distance matrix, shape (n, n)
-        The items; `solve` takes at most 1,000. Up to about 200 places in the plane the gap closes to 1e-5 in minutes; beyond 310 only some reports
-        are sent, and no bound is stated.
+        The items; `solve` takes at most 1,000. Up to about 200 places in the plane the gap closes to 1e-5 in minutes; beyond 310 the bound
+        uses the likeliest items only.
     alpha : float
         Privacy α > 0 per unit of the space's distance.
     prior : array, shape (n,), or dict or pandas Series by name, optional
@@ -281,37 +282,49 @@ class MetricChannel(TableDesign):
         yield self._law(program, notes)
 
     def _by_reports(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Solve with a growing set of constraints: yield laws, and bounds if all reports are included: where n²k exceeds `_ENTRIES` only some are."""
-        (n, k), distances = self.cost.shape, self.space.distances
-        reports = np.arange(k) if n * n * k <= _ENTRIES else covering(self.cost, _ENTRIES // n**2)
+        """Solve with all items and reports. Where n²k exceeds `_ENTRIES`, solve with few reports, then bound on the likeliest items only, then solve with as many reports as fit."""
+        n, k = self.cost.shape
+        everyone, everything = np.arange(n), np.arange(k)
+        if n * n * k <= _ENTRIES:
+            yield from self._rounds(everyone, everything, clock.gap / 4, clock)
+            return
+        order = np.argsort(-np.abs(self.cost).sum(axis=1), kind="stable")
+        likeliest = np.sort(order[: math.isqrt(_ENTRIES // k)])
+        yield from self._rounds(everyone, covering(self.cost, k // 10), _FIRST, clock)
+        yield from self._rounds(likeliest, everything, _FIRST, clock)
+        yield from self._rounds(everyone, covering(self.cost, _ENTRIES // n**2), _FIRST, clock)
+
+    def _rounds(
+        self, items: Indices, reports: Indices, tolerance: float, clock: Clock
+    ) -> Iterator[Law | Bound]:
+        """Solve for some items and reports with a growing set of constraints; yield laws if all items are included, and bounds if all reports are."""
+        n, k = self.cost.shape
+        distances = self.space.distances[np.ix_(items, items)]
         edges = greedy_spanner(distances, self.spanner or _SEED, deadline=clock)
-        program = ReportProgram(self.cost[:, reports].T, distances, self.alpha)
+        program = ReportProgram(self.cost[np.ix_(items, reports)].T, distances, self.alpha)
         rows, asked, spanned = program.along(edges), _FIRST, self.spanner is not None
         budgets = [self.alpha / graph_stretch(distances, edges)] * spanned
         while True:
             alpha = budgets.pop() if budgets else self.alpha
             found = replace(program, alpha=alpha).solve(rows, asked, clock)
-            matrix = np.zeros((n, k))
-            matrix[:, reports] = np.maximum(found.columns, 0.0).T
-            size: dict[str, Any] = {
-                "variables": found.columns.size,
-                "constraints": len(rows),
-                "iterations": found.steps,
-            }
-            report = SolveReport("interior point", **size)
-            yield self.repaired(matrix / matrix.sum(axis=1, keepdims=True), report=report)
+            if len(items) == n:
+                matrix = np.zeros((n, k))
+                matrix[:, reports] = np.maximum(found.columns, 0.0).T
+                size = {"variables": found.columns.size, "constraints": len(rows), "iterations": found.steps}
+                report = SolveReport("interior point", **size)
+                yield self.repaired(matrix / matrix.sum(axis=1, keepdims=True), report=report)
             if len(reports) == k and alpha == self.alpha:
                 triples, multipliers = program.proving(rows, found.multipliers)
-                x, other, y = triples.T
+                (x, other), y = items[triples[:, :2].T], triples[:, 2]
                 (part,) = self.declared.parts
                 numbers = part.first + part.places[x, other] * k + y
                 order = np.argsort(numbers)
                 yield from proved_bounds(self.declared, numbers[order], multipliers[order])
             more = rows[:0] if spanned else np.setdiff1d(program.broken(found.columns, asked / 10), rows)
-            done = not (len(more) or budgets) and (asked <= clock.gap / 4 or spanned)
+            done = not (len(more) or budgets) and (asked <= tolerance or spanned)
             if found.ended or clock.passed or (done and alpha == self.alpha):
                 return
-            rows, asked = np.union1d(rows, more), max(clock.gap / 4, asked / 10)
+            rows, asked = np.union1d(rows, more), max(tolerance, asked / 10)
 
     def _law(self, program: Program, notes: tuple[str, ...]) -> Law:
         table, report = program.columns().reshape(self.cost.shape), SolveReport.of(program.solution)

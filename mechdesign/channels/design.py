@@ -282,15 +282,15 @@ class MetricChannel(TableDesign):
         yield self._law(program, notes)
 
     def _by_reports(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Solve with all items and reports. Where n²k exceeds `_ENTRIES`, solve with few reports, then bound on the likeliest items only, then solve with as many reports as fit."""
+        """Solve with a tenth of the reports, then with all. Where n²k exceeds `_ENTRIES`, bound on the likeliest items only, then solve with as many reports as fit."""
         n, k = self.cost.shape
         everyone, everything = np.arange(n), np.arange(k)
+        yield from self._rounds(everyone, covering(self.cost, k // 10 + 1), _FIRST, clock)
         if n * n * k <= _ENTRIES:
             yield from self._rounds(everyone, everything, clock.gap / 4, clock)
             return
         order = np.argsort(-np.abs(self.cost).sum(axis=1), kind="stable")
         likeliest = np.sort(order[: math.isqrt(_ENTRIES // k)])
-        yield from self._rounds(everyone, covering(self.cost, k // 10), _FIRST, clock)
         yield from self._rounds(likeliest, everything, _FIRST, clock)
         yield from self._rounds(everyone, covering(self.cost, _ENTRIES // n**2), _FIRST, clock)
 
@@ -310,8 +310,12 @@ class MetricChannel(TableDesign):
             if len(items) == n:
                 matrix = np.zeros((n, k))
                 matrix[:, reports] = np.maximum(found.columns, 0.0).T
-                size = {"variables": found.columns.size, "constraints": len(rows), "iterations": found.steps}
-                report = SolveReport("interior point", **size)
+                report = SolveReport(
+                    "interior point",
+                    variables=found.columns.size,
+                    constraints=len(rows),
+                    iterations=found.steps,
+                )
                 yield self.repaired(matrix / matrix.sum(axis=1, keepdims=True), report=report)
             if len(reports) == k and alpha == self.alpha:
                 triples, multipliers = program.proving(rows, found.multipliers)

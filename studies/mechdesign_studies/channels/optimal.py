@@ -23,7 +23,7 @@ from mechdesign.shell.studykit import Report
 SIDES = (3, 5, 7, 10)
 ALPHAS = (0.2, 0.4, 0.7, 1.0, 1.5, 2.0)
 STRETCH = 1.1
-ROUNDS = {100: 5, 200: 3}  # places, and laws and bounds until the search is ended: some seconds
+ROUNDS = {100: 11, 200: 9}  # places, and laws and bounds until the search is ended: some seconds
 LEAST = 0.12  # below the remapped exponential mechanism
 CURVES = {
     "optimal": "optimal",

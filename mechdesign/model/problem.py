@@ -45,7 +45,7 @@ POSITIVE = 1e-12
 _SETTLED = 1e-7
 """Largest gap of a design that limits of functions are tightened to: OPTM's, to which its bound does not come, moved the optimum by 5e-5."""
 _ROUNDS = 60
-"""Largest number of rounds of tangents; from the half on all are kept."""
+"""Largest number of rounds of tangents."""
 
 
 class Unknown(cp.Variable):
@@ -311,6 +311,10 @@ class Problem(ModelledDesign):
         with valued(self.unknown, value), np.errstate(divide="ignore", invalid="ignore"):
             return {label: float(np.max(f.value)) for label, f in self.functions().items()}
 
+    def keeps(self, value: Array) -> bool:
+        """Return whether a value of the unknown is inside these functions, in doubles."""
+        return all(worth <= 0 for worth in self.worth_at(value).values())
+
     @property
     def rows_how(self) -> str:
         """How rows in numbers are checked: tangents of convex functions are computed in doubles, and a file holds no functions."""
@@ -354,32 +358,25 @@ class Problem(ModelledDesign):
         functions = pd.DataFrame(rows, columns=AUDIT_COLUMNS)
         return pd.concat([audit, functions][: 1 + bool(rows)], ignore_index=True)
 
-    def by_tangents(self, solve: Callable[[Any], tuple[S, Array]], clock: Clock, *, every: bool = False) -> S:
-        """Solve by tangents of the convex functions until a solution satisfies the functions themselves.
+    def by_tangents(self, solve: Callable[[Any], tuple[S, Array]], clock: Clock) -> S:
+        """Solve by tangents of the convex functions until a solution satisfies the functions themselves: outside, more are taken.
 
-        A tangent lies below its function: every round gives a lower bound, and its solution is outside. The next tangent is taken
-        there, or half way if that gains little; a function keeps only its latest tangent, whose optimum solvers meet to
-        rounding, or all if it is piecewise linear or the iteration does not settle. Once the violation is a tenth of the gap, 1e-7 at most, relative to
-        the size of the tangents, the functions' limits are tightened a little.
+        Once the violation is a tenth of the gap, 1e-7 at most, relative to the size of the tangents, the functions' limits are tightened a little.
 
         Parameters
         ----------
         solve : callable
             The problem in numbers → (solution, the unknown at it).
         clock : Clock
-        every : bool
-            Whether all tangents are kept, as linear programs need, whose solutions are vertices.
 
         Raises
         ------
         SolverError
             No solution was found that satisfies the functions.
         """
-        smooth = {label: not (every or f.is_pwl()) for label, f in self.functions().items()}
-        points, stricter = {label: [self.start] for label in smooth}, dict[str, float]()
-        latest, before = self.start, math.inf
-        for step in range(_ROUNDS):
-            if smooth:
+        points, stricter = {label: [self.start] for label in self.functions()}, dict[str, float]()
+        for _ in range(_ROUNDS):
+            if points:
                 self.__dict__["_declared"] = self.compiled(points)
             try:
                 found, value = solve(self.compiled(points, stricter) if stricter else self.declared)
@@ -395,12 +392,8 @@ class Problem(ModelledDesign):
                 if worst <= 0.1 * min(clock.gap, _SETTLED):
                     stricter |= {label: stricter.get(label, 0.0) + 2 * v for label, v in over.items()}
                     continue
-            latest, before = value if worst < 0.3 * before else (value + latest) / 2, worst
-            for label, alone in smooth.items():
-                if alone and step < _ROUNDS // 2:
-                    points[label] = [latest]
-                elif label in over:
-                    points[label] = [*points[label], latest]
+            for label in over:
+                points[label] = [*points[label], value]
         raise unmet(over)
 
     def tangent_size(self, label: str, value: Array) -> float:

@@ -117,7 +117,8 @@ class Program:
         if room:
             self.open = np.setdiff1d(np.arange(declared.cells), list(self.zeros))
             cells = sparse.eye_array(declared.cells, format="csr")[self.open] @ self._gathered
-            self.lp.add_rows("cells", {"P": -cells, "room": np.ones((len(self.open), 1))}, upper=0.0)
+            most = self._largest().ravel()[self.open, None]
+            self.lp.add_rows("cells", {"P": -cells, "room": most}, upper=0.0)
         # privacy rows: each coefficient times its row's scale; losses, nan for a coefficient without one; scales and right sides
         self._losses, self._stated = np.zeros(0), np.zeros(0)
         self._scales, self._sides = np.zeros(0), np.zeros(0)
@@ -133,6 +134,18 @@ class Program:
                 self._add_excess(part, pairs)
             else:
                 self._add_ratios(part, self._distinct(part, part.rows_of(pairs, self.symmetry.cells)))
+
+    def _largest(self) -> Array:
+        """Return upper bounds of the cells: one whose column holds a zero is at most δ, which would leave rows of δ a slack of δ² in its unit."""
+        before: Array = np.zeros(0)
+        found: Array = np.ones((self.declared.n, self.declared.m))
+        found.ravel()[list(self.zeros)] = 0.0
+        while self.zeros and not np.array_equal(before, found):
+            before = found.copy()
+            for part in self.parts:
+                a, b = part.pairs.T
+                np.minimum.at(found, a, part.factors[:, None] * before[b] + part.delta)
+        return found
 
     # -- rows ------------------------------------------------------------------------------------------------
 

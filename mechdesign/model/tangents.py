@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -21,13 +21,18 @@ from mechdesign.model.exactly import Exact, Face, mixed, near, proved_bounds, re
 from mechdesign.model.problem import labelled
 from mechdesign.model.program import Program
 from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.solvers.registry import Solution, solve
 from mechdesign.typing import Array
 
+S = TypeVar("S")
 CURVED = 1e-8
 """Largest violation of a convex, not piecewise linear function at the law, in doubles, relative to the size of its tangents."""
 _TANGENTS = 100  # most rounds of tangents
+_NEAR = 0.01
+"""Share of the way from an optimum inside functions to that of their tangents at which the next are taken: their heights err by its square."""
+_ROUNDS = 30  # most rounds of tangents near an optimum inside
 _STALLED = 20  # rounds that must close a hundredth of the gap
 
 
@@ -129,7 +134,7 @@ class Tangents:
         for stricter in (CURVED, 0.0):  # there may be no room
             rows = [*rest, *(part <= -stricter for part in parts.values())]
             try:
-                found = _conic(cp.Problem(cp.Minimize(goal), rows), self.solver, self.clock, self.options)
+                found = conic(cp.Problem(cp.Minimize(goal), rows), self.solver, self.clock, **self.options)
             except (InfeasibleError, SolverError) as error:
                 if getattr(error, "status", "") == "limit":
                     raise
@@ -182,13 +187,13 @@ class Tangents:
         return None
 
 
-def _conic(asked: cp.Problem, solver: str | None, clock: Clock, options: dict[str, Any]) -> Solution:
+def conic(asked: cp.Problem, solver: str | None, deadline: Deadline, **options: Any) -> Solution:
     """Solve as a cone program by Clarabel, whose nearly accurate answers are closer than a coarser solver's accurate ones, or by another."""
     for variable in asked.variables():
         variable.save_value(None)  # CVXPY fails to reduce sum_largest of a table with values
     with suppress(InfeasibleError, SolverError):
-        return solve(asked, solver or "clarabel", deadline=clock, fallback=False, **options)
-    return solve(asked, solver, deadline=clock, **options)
+        return solve(asked, solver or "clarabel", deadline=deadline, fallback=False, **options)
+    return solve(asked, solver, deadline=deadline, **options)
 
 
 def _stochastic(table: Array) -> Array:
@@ -210,3 +215,61 @@ def _settled(declared: Declared, cells: Exact) -> Exact:
             least.solve()
             above = least.primal("x")
     return Face(declared, declared.zeros).lowered([*cells, *map(rational, above.tolist())])
+
+
+def inside(problem: Any, room: float, at: Array) -> list[cp.Constraint]:
+    """Return the convex functions of a problem as constraints, with room relative to the size of their tangents at a value of the unknown."""
+    return [f / problem.tangent_size(label, at) + room <= 0 for label, f in problem.functions().items()]
+
+
+def settled(
+    problem: Any, inside: Iterator[Law | Bound], outside: Callable[[], Iterable[Law | Bound]], clock: Clock
+) -> Iterator[Law | Bound]:
+    """Yield what the program with convex functions themselves finds, or, where it fails or leaves a gap, as in units in which solvers lose digits, what tangents do."""
+    found = list[Law | Bound]()
+    if problem.functions():
+        problem.__dict__["_declared"] = problem.compiled()  # parameters may have changed
+        with suppress(InfeasibleError, SolverError):
+            found = [*inside]
+    laws = [one.value for one in found if isinstance(one, Law)]
+    bound = max((one.value for one in found if isinstance(one, Bound)), default=-math.inf)
+    if not laws or laws[-1] - bound > clock.gap * abs(laws[-1]):
+        declared = problem.__dict__.get("_declared")
+        try:
+            found = [*outside()]
+        except SolverError:
+            if not found:
+                raise
+            problem.__dict__["_declared"] = declared
+    yield from found
+
+
+def bound_by_tangents(
+    problem: Any, bounded: Callable[[Any], tuple[float, S, Array]], inside: Array, value: float, clock: Clock
+) -> S:
+    """Return what proves a bound of a problem: tangents at the optimum inside the functions, and, until the bound is close, where the tangents' optimum is.
+
+    Parameters
+    ----------
+    bounded : callable
+        The problem in numbers → (lower bound, what proves it, the unknown at its optimum).
+    inside, value
+        The optimum inside the functions, and its cost.
+    clock : Clock
+    """
+    points, best = [inside], list[tuple[float, Any, S]]()
+    while len(points) <= _ROUNDS and not (best and clock.passed):
+        declared = problem.__dict__["_declared"] = problem.compiled({"": points})
+        try:
+            bound, found, outside = bounded(declared)
+        except SolverError:
+            if not best:
+                raise
+            break
+        if not best or bound > best[-1][0]:
+            best.append((bound, declared, found))
+        if value - bound <= clock.gap * abs(value):
+            break
+        points.append(inside + _NEAR * (outside - inside))
+    problem.__dict__["_declared"] = best[-1][1]
+    return best[-1][2]

@@ -39,6 +39,7 @@ from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem, contradicted, named, own_audit
 from mechdesign.model.scales import Covariance
+from mechdesign.model.tangents import bound_by_tangents, conic, inside, settled
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, most_consumed
 from mechdesign.noise.covariance_bound import (
     CovarianceBound,
@@ -109,7 +110,7 @@ class CovarianceProblem(Problem):
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve a little stricter than stated; prove the bound from the multipliers, and the law in exact arithmetic.
 
-        Convex functions that are not piecewise linear are approximated by tangents.
+        Convex functions that are not piecewise linear are in the program of the law, and their tangents in that of the bound.
         """
 
         def solved(asked: DeclaredCovariance) -> tuple[list[Law | Bound], Array]:
@@ -117,7 +118,23 @@ class CovarianceProblem(Problem):
             laws = [one.mechanism.covariance for one in found if isinstance(one, Law)]
             return found, laws[-1] if self.declared.curved else self.start
 
-        yield from self.by_tangents(solved, clock)
+        def within_functions() -> Iterator[Law | Bound]:
+            program = Semidefinite(self.declared, solver, clock, self, **options)
+            *_, law = self._solved(program, clock)
+
+            def bounded(tangents: DeclaredCovariance) -> tuple[float, list[Bound], Array]:
+                program = Semidefinite(tangents, solver, clock, **options)
+                z, _, multipliers = program.solve(MARGINS[0])
+                proof = program.proof(multipliers)
+                bounds = [] if proof is None else [Bound(round_down(proof.bound(tangents)), proof)]
+                value = bounds[0].value if bounds else -math.inf
+                return value, bounds, program.frame @ z @ program.frame.T
+
+            covariance = instance("law", law, Law).mechanism.covariance
+            yield from bound_by_tangents(self, bounded, covariance, law.value, clock)
+            yield law
+
+        yield from settled(self, within_functions(), lambda: self.by_tangents(solved, clock), clock)
 
     def _solved(self, program: Semidefinite, clock: Clock) -> Iterator[Law | Bound]:
         for margin in (MARGINS[0], *MARGINS):  # the first in the frame of the loss, then in that of V'
@@ -138,7 +155,9 @@ class CovarianceProblem(Problem):
                 yield Bound(round_down(found.bound(self.declared)), found)
             law, witness = CorrelatedGaussianNoise(rows, self.budget), tuple(map(Fraction, further.tolist()))
             value = self._cost_of(law, witness)
-            if all(claim.holds for claim in self.own_claims(Certificate(self, law, value), witness)):
+            claims = self.own_claims(Certificate(self, law, value), witness)
+            kept = program.problem is None or self.keeps(law.covariance)
+            if kept and all(claim.holds for claim in claims):
                 yield Law(law, value, (LawProof(witness),), report, self._missed())
                 return
         raise explained(program, None)
@@ -270,14 +289,21 @@ class Semidefinite:
     declared : DeclaredCovariance
     solver : str, optional
     deadline : Deadline
+    problem : CovarianceProblem, optional
+        The problem whose convex functions are in the program themselves, not by their tangents.
     options
         Options of the solver.
     """
 
     def __init__(
-        self, declared: DeclaredCovariance, solver: str | None, deadline: Deadline, **options: Any
+        self,
+        declared: DeclaredCovariance,
+        solver: str | None,
+        deadline: Deadline,
+        problem: Any = None,
+        **options: Any,
     ) -> None:
-        self.declared, self.solver, self.deadline = declared, solver, deadline
+        self.declared, self.solver, self.deadline, self.problem = declared, solver, deadline, problem
         self.options = {**_DIGITS, **options} if solver in (None, "clarabel") else options
         self.use_frame(factor_below(declared.plain_weights))
 
@@ -341,7 +367,13 @@ class Semidefinite:
             side = side + further[chosen] @ t if declared.further else side
             exact = families is None and name == "equal"
             rows.append(named(name, side == 0 if exact else sign * side <= most))
-        found = solvers.solve(
+        answer = solvers.solve if self.problem is None else conic
+        if self.problem is not None:
+            rows += [
+                *inside(self.problem, margin, frame @ frame.T),
+                self.problem.unknown == frame @ z @ frame.T,
+            ]
+        found = answer(
             cp.Problem(cp.Minimize(loss), rows), self.solver, deadline=self.deadline, **self.options
         )
         self.report = found

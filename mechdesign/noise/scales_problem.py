@@ -35,6 +35,7 @@ from mechdesign.model.exactly import row_claims
 from mechdesign.model.expressions import OwnRows, rows_of
 from mechdesign.model.problem import Problem, named, own_audit
 from mechdesign.model.scales import Scales, ScalesPrivacy
+from mechdesign.model.tangents import bound_by_tangents, settled
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
 from mechdesign.noise.scales_solving import ScalesProgram, best_prices, solve_scales
 from mechdesign.noise.separable import (
@@ -345,7 +346,7 @@ class ScalesProblem(ScalesDesign, Problem):
         declared, rows = self.declared, []
         for asked in declared.privacy:
             if declared.order < 1 or changes_within(asked) is not None:
-                program = ScalesProgram(declared)
+                program = ScalesProgram(declared, self if self.functions() else None)
                 unit = program.total * absolute_moment(declared.noise, declared.order)
                 return cp.Problem(cp.Minimize(unit * program.loss), program.constraints())
             moved = np.flatnonzero(asked.sensitivities)
@@ -356,16 +357,35 @@ class ScalesProblem(ScalesDesign, Problem):
         return cp.Problem(self.objective, [*rows, *self.own])
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Solve, refine the multipliers, and make the scales exact; convex functions by their tangents."""
+        """Solve, refine the multipliers, and make the scales exact; the multipliers of convex functions are those of tangents."""
 
         def solved(asked: DeclaredScales) -> tuple[tuple[Array, Multipliers, SolveReport], Array]:
             found = solve_scales(asked, solver, clock, options)
             return found, found[0]
 
-        scales, found, report = self.by_tangents(solved, clock)
-        declared, design = self.declared, self.design or self
-        proof = AllocationProof(**vars(found))
-        value = round_up(cost_above(declared.noise, declared.order, declared.weights, scales))
+        def within_functions() -> Iterator[Law | Bound]:
+            scales, found, report = solve_scales(self.declared, solver, clock, options, self)
+
+            def bounded(tangents: DeclaredScales) -> tuple[float, Multipliers, Array]:
+                (outside, other, _), _ = solved(tangents)
+                other = replace(other, prices=found.prices)  # of the scales inside
+                bound = AllocationProof(**vars(other)).stated_bound(self, self._cost_above(scales))
+                return bound, other, outside
+
+            held = bound_by_tangents(self, bounded, scales, self._cost_above(scales), clock)
+            yield from self._found(scales, held, report)
+
+        def outside() -> Iterator[Law | Bound]:
+            yield from self._found(*self.by_tangents(solved, clock))
+
+        yield from settled(self, within_functions(), outside, clock)
+
+    def _cost_above(self, scales: Array) -> float:
+        declared = self.declared
+        return round_up(cost_above(declared.noise, declared.order, declared.weights, scales))
+
+    def _found(self, scales: Array, found: Multipliers, report: SolveReport) -> Iterator[Law | Bound]:
+        value, proof, design = self._cost_above(scales), AllocationProof(**vars(found)), self.design or self
         duals = pd.DataFrame(
             {"family": "privacy", "index": range(len(self.asked)), "dual": proof.multipliers}
         )

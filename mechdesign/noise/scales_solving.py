@@ -18,6 +18,7 @@ that row and z of those that change, :math:`x \le z \le 1`: it may be rarer, and
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ from mechdesign.evidence.exact import rational
 from mechdesign.evidence.results import SolveReport
 from mechdesign.model.exactly import row_claims
 from mechdesign.model.problem import contradicted, named
+from mechdesign.model.tangents import conic, inside
 from mechdesign.noise.lagrangian import DeclaredScales, Multipliers, lower_bound
 from mechdesign.noise.separable import (
     LESS,
@@ -62,10 +64,12 @@ class ScalesProgram:
     Parameters
     ----------
     asked : DeclaredScales
+    problem : ScalesProblem, optional
+        The problem whose convex functions are in the program themselves, not by their tangents.
     """
 
-    def __init__(self, asked: DeclaredScales) -> None:
-        self.asked, self.logarithmic = asked, asked.logarithmic
+    def __init__(self, asked: DeclaredScales, problem: Any = None) -> None:
+        self.asked, self.logarithmic, self.problem = asked, asked.logarithmic, problem
         p, m = asked.order, asked.exponent
         budgets = [asked.grouped(one.sensitivities**m / one.budget) for one in asked.privacy]
         joint = np.sum(budgets, axis=0)
@@ -118,7 +122,16 @@ class ScalesProgram:
             found.append(named(f"row {k}", side == 0 if equal[k] else side + room <= 0))
         for r in range(len(self.asked.privacy)):
             found += self._budget(r, room, most)
-        return found
+        return found if self.problem is None else [*found, *self._functions(room)]
+
+    def _functions(self, room: float) -> Iterator[cp.Constraint]:
+        """Yield the convex functions of the unknown, and that it is the scales: in logarithms at least these, as functions there rise."""
+        yield from inside(self.problem, room, self.reference[self.asked.member])
+        scales = np.zeros((self.asked.count, len(self.moved)))
+        scales[self.moved, np.arange(len(self.moved))] = self.reference[self.moved]
+        still = np.where(self._position < 0, self.reference, 0.0)
+        link = (scales @ self.power(1) + still)[self.asked.member]
+        yield link <= self.problem.unknown if self.logarithmic else link == self.problem.unknown
 
     def _limits(self) -> list[cp.Constraint]:
         found = []
@@ -182,20 +195,28 @@ def priced(changes: AllChanges, name: str = "") -> tuple[cp.Expression, cp.Expre
 
 
 def solve_scales(
-    asked: DeclaredScales, solver: str | None, deadline: Deadline, options: dict[str, Any]
+    asked: DeclaredScales,
+    solver: str | None,
+    deadline: Deadline,
+    options: dict[str, Any],
+    problem: Any = None,
 ) -> tuple[Array, Multipliers, SolveReport]:
-    """Solve the program and repair its scales; return them, the multipliers and prices that prove them, and the report."""
-    program = ScalesProgram(asked)
+    """Solve the program and repair its scales; return them, the multipliers and prices that prove them, and the report.
+
+    With a `problem` the scales are inside its convex functions, to which no multipliers belong.
+    """
+    program, answer = ScalesProgram(asked, problem), solvers.solve if problem is None else conic
     if solver in (None, "clarabel"):  # at closer tolerances it sometimes stalls
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
     for room in _ROOMS:
         model = cp.Problem(cp.Minimize(program.loss), program.constraints(room))
         try:
-            solution = solvers.solve(model, solver, deadline=deadline, **options)
+            solution = answer(model, solver, deadline=deadline, **options)
         except InfeasibleError:
             raise explained(asked, deadline) from None
         groups, prices = levelled(asked, program.scales()), program.prices(solution)
-        if within(asked, groups[asked.member], prices):
+        kept = problem is None or problem.keeps(groups[asked.member])
+        if kept and within(asked, groups[asked.member], prices):
             found = replace(_multipliers(program, solution), prices=prices)
             return groups[asked.member], found, SolveReport.of(solution)
     raise SolverError(_THIN, solver=solution.solver, status="check")

@@ -180,7 +180,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             law = self.law(found, search, clock)
             return law, self._value(law.mechanism)
 
-        yield self.by_tangents(solved, clock, every=True) if self.own else solved(None)[0]
+        yield self.by_tangents(solved, clock) if self.own else solved(None)[0]
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         stated = self.with_initial_box(self.box) if self.searched else self.at_box(self.box)

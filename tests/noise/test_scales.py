@@ -176,6 +176,18 @@ def test_a_mix_of_changes_that_have_one_bound_a_number_proves_nothing() -> None:
             assert not all(holds for *_, holds in verify(dumps(false)).rows)
 
 
+def test_a_linear_loss_beside_a_convex_row_alone() -> None:
+    """No budget binds, so that optima of tangents are far from that of the row; the row's limit is a parameter."""
+    s, most = md.Scales([1.0, 2.0, 0.5, 1.0], "laplace"), cp.Parameter()
+    problem = md.Problem(
+        md.Minimize(s.expected(1)), [s.private(md.PureDP(1.0)), cp.sum(cp.inv_pos(s)) <= most]
+    )
+    for most.value, value in ((0.8, 20.0), (0.4, 40.0)):
+        result = problem.solve()
+        assert result.value == pytest.approx(value, rel=1e-7) and result.gap <= 1e-7
+        assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+
+
 LAM = np.array([1.0, 2.0, 3.0, 1.0])
 CONVEX: dict[str, Any] = {
     "largest": lambda s, at: cp.max(s) - 0.97 * at.max(),

@@ -221,6 +221,9 @@ class Allocating:
     family : Family
     """
 
+    around = np.ones(1)
+    """Orders over one of the cheapest, at which parameters are refined and composed exactly."""
+
     def __init__(
         self, sensitivities: Array, weights: Array, order: float, privacy: Pointwise, family: Family
     ) -> None:
@@ -300,7 +303,7 @@ class Allocating:
                 at = np.searchsorted(shapes, shape) + np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
                 near = np.interp(at, np.arange(len(shapes)), shapes).tolist()
                 fine |= {(s, ratio * step) for s in near for step in steps.tolist()}
-            yield from (finest for *_, finest in self.choices(sorted(fine), np.array([order]), clock))
+            yield from (finest for *_, finest in self.choices(sorted(fine), order * self.around, clock))
 
     def noise(self, chosen: _Parameters, log: float) -> Searched:
         """Return noise of these parameters on the levels, its scales multiplied by e^log."""
@@ -349,6 +352,8 @@ class Mixing(Allocating):
     normal, peaked : ndarray, shape (K,)
         Scales of Gaussian (P3) and of Laplace noise (P4) on all coordinates.
     """
+
+    around = np.geomspace(0.75, 1.33, 5)
 
     def __init__(self, *asked: Any, normal: Array, peaked: Array) -> None:
         super().__init__(*asked, _TYPES)  # type: ignore[call-arg]

@@ -593,15 +593,9 @@ def own_audit(declared: Any, columns: Array, slack: Array, dual: Any, index: Any
     size = np.abs(rhs) + (abs(declared.matrix) @ np.abs(columns))[order]
     left = np.where(equal != 0, -np.abs(slack[order]), slack[order]) + 0.0
     counted = np.arange(len(order)) - np.searchsorted(family, family) if index is None else index[order]
-    return audit_rows(
-        [declared.labels[k] for k in family.tolist()],
-        counted,
-        lhs,
-        rhs,
-        left,
-        dual=dual if np.isscalar(dual) else dual[order],
-        active=np.abs(left) <= 10 * ACTIVE * size,
-    )
+    names, active = [declared.labels[k] for k in family.tolist()], np.abs(left) <= 10 * ACTIVE * size
+    dual = dual if np.isscalar(dual) else dual[order]
+    return audit_rows(names, counted, lhs, rhs, left, dual=dual, active=active)
 
 
 def unmet(labels: Iterable[str]) -> SolverError:

@@ -555,6 +555,7 @@ RIGHT: dict[str, tuple[Callable[[], Any], float]] = {
     "B11 count": (lambda: one_count(20.0).value ** 0.5, 6.42e-5),
     "B11 bins": (lambda: (md.Plan({"h": md.Histogram(5)}, md.PureDP(20.0), {"h": 1.0}).solve().value / 5) ** 0.5, 6.42e-5),
     "B11 below": (lambda: one_count(19.999999).lower_bound ** 0.5, 6.42e-5),
+    **{f"B11 alone at {e}": (lambda e=e: md.Plan({"c": md.Count()}, md.PureDP(e)).solve().value, 1.0) for e in (105, 110, 112, 113, 130)},
     **{f"B11 at {e}": (partial(two_sums, e), of_two_sums(e)) for e in (50, 60, 80, 200, 600, 650, 708)},
     "B13 large": (lambda: sampled("gaussian", 1000, 1e-5, 1.0, 0.1), 0.024254598),
     "B13 narrow": (lambda: sampled("gaussian", 3000, 1e-5, 1.0, 0.1), 0.0135369),

@@ -333,8 +333,9 @@ class NoiseAllocation(problems.AllocationPage):
         asked = lam, np.ones(len(lam)) if self.weights is None else self.weights, float(self.loss), privacy
         search: Allocating
         if self.noise == "mixed":
-            normal, peaked = (replace(self, noise=kind).solve(certify=False) for kind in CLOSED)
-            search = Mixing(*asked, normal=normal.mechanism.scales, peaked=peaked.mechanism.scales)
+            made = {kind: replace(self, noise=kind).solve(certify=False) for kind in CLOSED}
+            cheapest = sorted(made, key=lambda kind: made[kind].value)
+            search = Mixing(*asked, alone={kind: made[kind].mechanism.scales for kind in cheapest})
         else:
             search = Allocating(*asked, FAMILIES[self.noise])
         for law in search.laws(clock):

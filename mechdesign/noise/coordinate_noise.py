@@ -349,15 +349,15 @@ class Mixing(Allocating):
     ----------
     asked
         Sensitivities, weights, order and privacy as of `Allocating`; any order.
-    normal, peaked : ndarray, shape (K,)
-        Scales of Gaussian (P3) and of Laplace noise (P4) on all coordinates.
+    alone : dict of ndarray, shape (K,)
+        Scales of "gaussian" (P3) and of "laplace" noise (P4) on all coordinates, the cheaper noise first.
     """
 
     around = np.geomspace(0.75, 1.33, 5)
 
-    def __init__(self, *asked: Any, normal: Array, peaked: Array) -> None:
+    def __init__(self, *asked: Any, alone: dict[str, Array]) -> None:
         super().__init__(*asked, _TYPES)  # type: ignore[call-arg]
-        self.normal, self.peaked = normal, peaked
+        self.normal, self.alone = alone["gaussian"], alone
 
     def cost(self, unit: AdditiveNoise) -> float:
         kind = "gaussian" if is_gaussian(unit.law) else "laplace"
@@ -376,9 +376,9 @@ class Mixing(Allocating):
         return MixedNoise(scales * math.exp(log), laplace, self.profile)
 
     def alike(self, clock: Deadline) -> Iterator[MixedNoise]:
-        """Yield the noise of P3, and that of P4 (Corollary 6)."""
-        for scales, laplace in ((self.normal, False), (self.peaked, True)):
-            types = np.full(len(scales), laplace)
+        """Yield the noise of P3, and that of P4 (Corollary 6), the cheaper one first."""
+        for kind, scales in self.alone.items():
+            types = np.full(len(scales), kind == "laplace")
             yield from (MixedNoise(scales * wider, types, self.profile) for wider in (1 + 1e-12, 1.02))
 
 

@@ -392,7 +392,6 @@ def _(pinned: str) -> None:
     count=(md.BoundedCount(400, WEAK, "squared"), [], 3),
     channel=(md.MetricChannel(md.MetricSpace.grid(13, 25), alpha=0.7), ["highs"], 0.01),
     mixed=(md.NoiseAllocation("mixed", np.repeat(SKEWED, 200), WEAK), [], 0.1),
-    different=(md.NoiseAllocation("mixed", np.geomspace(0.1, 5, 10_000), WEAK), [], 3),
 )
 def _(asked: tuple[Any, list[str], float]) -> None:
     """What is asked for too soon is answered all the same."""
@@ -604,6 +603,7 @@ AT_MOST: dict[str, tuple[Callable[[], Any], float]] = {
     "B10 split at twenty": (lambda: of_even_split(20.0), 1.42),
     "B11 overflow": (lambda: one_count(708.0).value, 1e-49),
     "B12 README": (readme, 1.1 * (1 + 1e-9)),
+    "B20 different": (lambda: allocated("mixed", np.geomspace(0.1, 5, 10_000), time_limit=3), allocated("gaussian", np.geomspace(0.1, 5, 10_000)) * (1 + 1e-9)),
     "B20 weights": (lambda: hasty(5), 1 + 1e-9),
     "B20 more weights": (lambda: hasty(60), 1 + 1e-9),
     "B13 few records": (lambda: rounds(2.0, 3.3e-4, 4.0).upper, 1.1e-18),

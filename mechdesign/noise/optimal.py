@@ -390,8 +390,14 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             pure = staircase(replace(self, privacy=PureDP(least)), clock)
             yield from (found for found in pure if isinstance(found, Law))
             held = True
-        total_variation = len(self.points) == 1 and self.points[0][0] == 0 < self.points[0][1]
-        if total_variation and not self.integer:
+        uniform = self.points[0][0] == 0 < self.points[0][1] and len(self.points) == 1
+        if uniform and self.integer:
+            # uniform noise on Δ/η whole numbers, of total variation η
+            side = math.ceil((self.change / Fraction(self.points[0][1]) - 1) / 2)
+            if side <= MOST_CELLS:
+                law = IntegerNoise((1,) * (2 * side + 1), -side, self.change)
+                yield cell_law(self, law, SolveReport("closed form"))
+        elif uniform:
             # nearly uniform noise on ±Δ/2η, of total variation η
             width = self.sensitivity / (2 * self.points[0][1]) * (1 + 2e-6)
             yield _named(self, truncated_laplace(1e-6, scale=width / 1e-6))

@@ -368,7 +368,8 @@ class Mixing(Allocating):
         self.normal, self.alone = alone["gaussian"], alone
 
     def cost(self, shape: float, ratio: float) -> float:
-        return absolute_moment("laplace" if shape > 0.5 else "gaussian", self.order) * ratio**-self.order
+        unit = absolute_moment("laplace" if shape > 0.5 else "gaussian", self.order)
+        return unit * math.pow(ratio, -self.order)
 
     def kappa(self, shape: float, ratio: float, orders: Array) -> Array:
         """Return κ at orders θ in closed form: a law of SciPy takes a millisecond to make."""

@@ -190,7 +190,7 @@ def convolve(parts: Sequence[Part], tilt: Tilt, most: int = MOST) -> tuple[int, 
     mass : ndarray
         The tilted law of the sum, on its window.
     error : float
-        Proved bound on the Euclidean norm of the rounding errors of `mass`.
+        Proved bound on the Euclidean norm of the rounding errors of `mass`, given the weights (callers count those of their logarithms).
     outside : float
         Bound on the tilted mass outside the window (and folded back into it by the circular convolution).
 
@@ -475,6 +475,10 @@ class GridPlan:
         self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0, most: int = MOST
     ) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; only roughly if it is below `enough`."""
+        if step < self.finest(most):
+            raise DesignError.of(
+                "terms", self.count, "need more grid points for a single loss than time allows"
+            )
         parts = self.parts(step, pessimistic=pessimistic, epsilon=epsilon)
         return composed_delta(parts, epsilon, guess=self.theta, enough=enough, most=most)
 

@@ -382,6 +382,10 @@ def _refine(
 ) -> DeltaInterval:
     """Halve the step, or more, until the interval is narrow enough; `width` only decides where that ends, so that a smaller one never widens it."""
     step, best = plan.align(plan.step), DeltaInterval(0.0, 1.0)
+    if told_from and (coarse := plan.finest(2**14)) > 16 * step:  # takes no time, and may tell
+        found = in_time(plan, epsilon, plan.align(coarse), deadline, pessimistic=True, enough=told_from / 4)
+        if found <= told_from / 4:
+            return DeltaInterval(0.0, found)
     most = points or _MOST_POINTS
     points = points or int(min(2**20 * max(0.01 / width, 1.0), most))
     while True:

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.composition import composed_delta, plan_grid
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.accounting.grids import discretise_atoms
 from mechdesign.accounting.interval import delta_interval, epsilon_bound
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, loss_of
+from mechdesign.errors import DesignError
 from mechdesign.noise.families import discrete_gaussian
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
 
@@ -105,6 +106,12 @@ def test_bounded_losses_have_a_finite_epsilon(limit):
     """Was infinite where they sum to more than 2²⁰, and where time was short; at their sum δ is 0."""
     term, seen = NoiseTerm(stats.laplace(scale=0.25), 1.0, 20), {"rounds": 65536, "sampling_rate": 0.5}
     assert epsilon_bound(term, 1e-10, time_limit=limit, **seen) <= 80 * 65536
+
+
+def test_a_grid_of_one_loss_takes_no_more_points_than_there_is_time_for():
+    plan = plan_grid((NoiseTerm(stats.laplace(scale=2e4), 1.0, 10**13),), 0.0, 0.01)
+    with pytest.raises(DesignError, match="single loss"):
+        plan.delta(0.0, plan.finest(1000) / 2, pessimistic=True, most=1000)
 
 
 # -- Compositions that need no transform

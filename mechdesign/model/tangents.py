@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -27,11 +27,14 @@ from mechdesign.solvers.registry import Solution, solve
 from mechdesign.typing import Array
 
 S = TypeVar("S")
+T = TypeVar("T")
 CURVED = 1e-8
 """Largest violation of a convex, not piecewise linear function at the law, in doubles, relative to the size of its tangents."""
 _TANGENTS = 100  # most rounds of tangents
 _NEAR = 0.01
 """Share of the way from an optimum inside functions to that of their tangents at which the next are taken: their heights err by its square."""
+_INSIDE = 3e-10
+"""Room that a law has in convex functions, relative to the size of their tangents: these then hold exactly."""
 _ROUNDS = 30  # most rounds of tangents near an optimum inside
 _STALLED = 20  # rounds that must close a hundredth of the gap
 
@@ -217,49 +220,46 @@ def _settled(declared: Declared, cells: Exact) -> Exact:
     return Face(declared, declared.zeros).lowered([*cells, *map(rational, above.tolist())])
 
 
-def inside(problem: Any, room: float, at: Array) -> list[cp.Constraint]:
-    """Return the convex functions of a problem as constraints, with room relative to the size of their tangents at a value of the unknown."""
-    return [f / problem.tangent_size(label, at) + room <= 0 for label, f in problem.functions().items()]
+def inside(problem: Any, room: float, at: Array, unknown: cp.Expression) -> list[cp.Constraint]:
+    """Return the convex functions of a problem as constraints on what stands for its unknown, with room relative to the size of their tangents at a value."""
+    return [
+        f.tree_copy({id(problem.unknown): unknown}) / problem.tangent_size(label, at) + room <= 0
+        for label, f in problem.functions().items()
+    ]
 
 
-def settled(
-    problem: Any, inside: Iterator[Law | Bound], outside: Callable[[], Iterable[Law | Bound]], clock: Clock
-) -> Iterator[Law | Bound]:
-    """Yield what the program with convex functions themselves finds, or, where it fails or leaves a gap, as in units in which solvers lose digits, what tangents do."""
-    found = list[Law | Bound]()
-    if problem.functions():
-        problem.__dict__["_declared"] = problem.compiled()  # parameters may have changed
-        with suppress(InfeasibleError, SolverError):
-            found = [*inside]
-    laws = [one.value for one in found if isinstance(one, Law)]
-    bound = max((one.value for one in found if isinstance(one, Bound)), default=-math.inf)
-    if not laws or laws[-1] - bound > clock.gap * abs(laws[-1]):
-        declared = problem.__dict__.get("_declared")
-        try:
-            found = [*outside()]
-        except SolverError:
-            if not found:
-                raise
-            problem.__dict__["_declared"] = declared
-    yield from found
+def between(
+    problem: Any,
+    bounded: Callable[[Any], tuple[float, S, Array]],
+    delivered: Callable[[Array], tuple[float, T]],
+    start: tuple[float, T, Array],
+    clock: Clock,
+) -> tuple[T, S]:
+    """Return a law inside convex functions, and what proves a bound by tangents, until they are close.
 
-
-def bound_by_tangents(
-    problem: Any, bounded: Callable[[Any], tuple[float, S, Array]], inside: Array, value: float, clock: Clock
-) -> S:
-    """Return what proves a bound of a problem: tangents at the optimum inside the functions, and, until the bound is close, where the tangents' optimum is.
+    The law moves to the last one inside on the way from the start to the tangents' optimum (Veinott 1967); the next tangents are
+    taken near it, and at their optimum.
 
     Parameters
     ----------
     bounded : callable
-        The problem in numbers → (lower bound, what proves it, the unknown at its optimum).
-    inside, value
-        The optimum inside the functions, and its cost.
+        The problem in numbers → (lower bound, what proves it, columns of its optimum).
+    delivered : callable
+        Columns → (cost, law); the cost is infinite if the law does not pass its own checks.
+    start : tuple
+        Cost, law and columns, the unknown first, of a law inside the functions.
     clock : Clock
     """
-    points, best = [inside], list[tuple[float, Any, S]]()
-    while len(points) <= _ROUNDS and not (best and clock.passed):
-        declared = problem.__dict__["_declared"] = problem.compiled({"": points})
+    unknown = problem.unknown
+
+    def shaped(columns: Array) -> Array:
+        return columns[: unknown.size].reshape(unknown.shape)
+
+    value, law, inner = start
+    inside = inner
+    points, best = [inner], list[tuple[float, Any, S]]()
+    while len(points) <= 2 * _ROUNDS and not (best and clock.passed):
+        declared = problem.__dict__["_declared"] = problem.compiled({"": map(shaped, points)})
         try:
             bound, found, outside = bounded(declared)
         except SolverError:
@@ -268,8 +268,15 @@ def bound_by_tangents(
             break
         if not best or bound > best[-1][0]:
             best.append((bound, declared, found))
-        if value - bound <= clock.gap * abs(value):
+        way = outside - inner
+        share = float(problem.keeps(shaped(outside), _INSIDE))
+        for step in 0.5 ** np.arange(1, 1 if share else 40):
+            share += step * problem.keeps(shaped(inner + (share + step) * way), _INSIDE)
+        cost, further = delivered(inner + share * way)
+        if cost < value:
+            value, law, inside = cost, further, inner + share * way
+        if value - best[-1][0] <= clock.gap * abs(value):
             break
-        points.append(inside + _NEAR * (outside - inside))
+        points += [inside + _NEAR * (outside - inside), outside][: 1 + (share < 1)]
     problem.__dict__["_declared"] = best[-1][1]
-    return best[-1][2]
+    return law, best[-1][2]

@@ -39,7 +39,7 @@ from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem, contradicted, named, own_audit
 from mechdesign.model.scales import Covariance
-from mechdesign.model.tangents import bound_by_tangents, conic, inside, settled
+from mechdesign.model.tangents import between, conic, inside
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, most_consumed
 from mechdesign.noise.covariance_bound import (
     CovarianceBound,
@@ -59,8 +59,10 @@ from mechdesign.typing import Array
 
 MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)
 """How much stricter budget and rows are in the program, relatively; the first margin whose law keeps them is used."""
-_MIXED = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
-"""Shares of the objective's own weights mixed into V'; the first that makes it positive definite is used."""
+_MIXED = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
+"""Shares of multipliers with V' well inside mixed in where V' is singular; the first that makes it positive definite is used."""
+_DEFINITE = 0.01
+"""What is taken from the loss's weights, relatively, for multipliers with V' well inside: V' is at least this."""
 _ROOM = 1e-6
 """Own rows that are all broken by more than this, relatively, contradict each other."""
 _DIGITS = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
@@ -118,23 +120,41 @@ class CovarianceProblem(Problem):
             laws = [one.mechanism.covariance for one in found if isinstance(one, Law)]
             return found, laws[-1] if self.declared.curved else self.start
 
-        def within_functions() -> Iterator[Law | Bound]:
-            program = Semidefinite(self.declared, solver, clock, self, **options)
-            *_, law = self._solved(program, clock)
+        if self.functions():
+            self.__dict__["_declared"] = self.compiled()  # parameters may have changed
+        first, covariance = solved(self.declared)
+        if self.keeps(covariance):
+            yield from first
+            return
+        program = Semidefinite(self.declared, solver, clock, self, **options)
+        try:
+            *_, found = self._solved(program, clock)
+        except (InfeasibleError, SolverError):  # as in units in which solvers lose digits
+            yield from self.by_tangents(solved, clock)
+            return
+        law = instance("law", found, Law)
 
-            def bounded(tangents: DeclaredCovariance) -> tuple[float, list[Bound], Array]:
-                program = Semidefinite(tangents, solver, clock, **options)
-                z, _, multipliers = program.solve(MARGINS[0])
-                proof = program.proof(multipliers)
-                bounds = [] if proof is None else [Bound(round_down(proof.bound(tangents)), proof)]
-                value = bounds[0].value if bounds else -math.inf
-                return value, bounds, program.frame @ z @ program.frame.T
+        def bounded(tangents: DeclaredCovariance) -> tuple[float, list[Bound], Array]:
+            program = Semidefinite(tangents, solver, clock, **options)
+            z, further, multipliers = program.solve(MARGINS[0])
+            proof = program.proof(multipliers)
+            bounds = [] if proof is None else [Bound(round_down(proof.bound(tangents)), proof)]
+            value = bounds[0].value if bounds else -math.inf
+            return value, bounds, np.append(program.frame @ z @ program.frame.T, further)
 
-            covariance = instance("law", law, Law).mechanism.covariance
-            yield from bound_by_tangents(self, bounded, covariance, law.value, clock)
-            yield law
+        def delivered(columns: Array) -> tuple[float, Law]:
+            covariance = columns[: self.unknown.size].reshape(self.unknown.shape)
+            z = np.linalg.solve(program.frame, np.linalg.solve(program.frame, covariance).T)
+            found = self._law(program.whitening(z), columns[self.unknown.size :], law.report)
+            if found is None or not self.keeps(found.mechanism.covariance):
+                return math.inf, law
+            return found.value, found
 
-        yield from settled(self, within_functions(), lambda: self.by_tangents(solved, clock), clock)
+        further = [float(t) for t in instance("proof", law.proofs[0], LawProof).given]
+        start = law.value, law, np.append(law.mechanism.covariance, further)
+        best, bounds = between(self, bounded, delivered, start, clock)
+        yield from bounds
+        yield best
 
     def _solved(self, program: Semidefinite, clock: Clock) -> Iterator[Law | Bound]:
         for margin in (MARGINS[0], *MARGINS):  # the first in the frame of the loss, then in that of V'
@@ -145,22 +165,28 @@ class CovarianceProblem(Problem):
                 if clock.passed:
                     raise
                 raise explained(program, error) from None
-            found = program.proof(multipliers)
             report = SolveReport.of(program.report)
+            found = program.proof(multipliers)
             if self.design is not None:
                 yield from self.design.of_program(rows, found, report)
                 return
             if found is not None:
                 program.use_frame(found.factor)
                 yield Bound(round_down(found.bound(self.declared)), found)
-            law, witness = CorrelatedGaussianNoise(rows, self.budget), tuple(map(Fraction, further.tolist()))
-            value = self._cost_of(law, witness)
-            claims = self.own_claims(Certificate(self, law, value), witness)
-            kept = program.problem is None or self.keeps(law.covariance)
-            if kept and all(claim.holds for claim in claims):
-                yield Law(law, value, (LawProof(witness),), report, self._missed())
+            law = self._law(rows, further, report)
+            if law is not None and (program.problem is None or self.keeps(law.mechanism.covariance)):
+                yield law
                 return
         raise explained(program, None)
+
+    def _law(self, rows: Array, further: Array, report: SolveReport) -> Law | None:
+        """Return the law of whitening rows and further variables, or None if it does not pass its own checks."""
+        law, witness = CorrelatedGaussianNoise(rows, self.budget), tuple(map(Fraction, further.tolist()))
+        value = self._cost_of(law, witness)
+        claims = self.own_claims(Certificate(self, law, value), witness)
+        if not all(claim.holds for claim in claims):
+            return None
+        return Law(law, value, (LawProof(witness),), report, self._missed())
 
     def _missed(self) -> tuple[str, ...]:
         """Return notes on equalities, which no whitening in doubles meets exactly."""
@@ -322,20 +348,26 @@ class Semidefinite:
         self.frame = frame = np.linalg.solve(root, directions.T * stretch) * size
         weights = np.einsum("ia,rij,jb->rab", frame, declared.weights, frame).reshape(-1, n**2)
         further = declared.matrix[:, n**2 :].toarray()
-        self.unit = float(np.linalg.norm(frame.T @ declared.plain_weights @ frame)) or 1.0
         against = np.linalg.norm(weights, axis=1)
         held = against[:, None] / np.where(further, np.abs(further), np.inf)
         units = held.max(axis=0, initial=0.0)
-        self.units = np.where(units > 0, units, self.unit)
+        self.units = np.where(units > 0, units, 1.0)
+        prices = declared.cost[n**2 :] * self.units
+        self.unit = (
+            float(np.linalg.norm(frame.T @ declared.cost_weights @ frame) + np.abs(prices).sum()) or 1.0
+        )
         sizes = against + np.abs(further) @ self.units
         self.sizes = np.where(sizes > 0, sizes, 1.0)
         sides = weights, further * self.units, declared.offsets[:, None]
         self.sides = [side / self.sizes[:, None] for side in sides]
 
-    def solve(self, margin: float, families: list[int] | None = None) -> tuple[Array, Array, Array]:
+    def solve(
+        self, margin: float, families: list[int] | None = None, definite: float = 0.0
+    ) -> tuple[Array, Array, Array]:
         """Return Z, further variables and multipliers of own rows from the program that is stricter by a margin.
 
         With `families` the program has no cost, and minimises the largest relative violation of these families' rows, which then is the last of the further variables.
+        V', the loss's weights at the multipliers, is at least `definite`, relatively.
 
         One matrix inequality, [[Z, I], [I, W]] ⪰ 0, makes W at least the inverse of Z; a change x then consumes at most xᵀ W x, a linear row. With one matrix
         inequality for each change, 20 changes of 20 numbers take Clarabel twelve times as long.
@@ -354,7 +386,8 @@ class Semidefinite:
         parts: list[tuple[str, Any, float, Any]]
         kept, equal = np.isin(declared.family, families or range(len(declared.labels))), declared.equal != 0
         if families is None:
-            loss = cp.sum(cp.multiply(frame.T @ declared.cost_weights @ frame / self.unit, z))
+            weights_of_z = frame.T @ declared.cost_weights @ frame / self.unit - definite * np.eye(size)
+            loss = cp.sum(cp.multiply(weights_of_z, z))
             if declared.further:
                 loss = loss + (declared.cost[size**2 :] * self.units / self.unit) @ t
             parts = [("own", kept & ~equal, 1.0, -margin), ("equal", kept & equal, 1.0, 0.0)]
@@ -369,10 +402,7 @@ class Semidefinite:
             rows.append(named(name, side == 0 if exact else sign * side <= most))
         answer = solvers.solve if self.problem is None else conic
         if self.problem is not None:
-            rows += [
-                *inside(self.problem, margin, frame @ frame.T),
-                self.problem.unknown == frame @ z @ frame.T,
-            ]
+            rows += inside(self.problem, margin, frame @ frame.T, frame @ z @ frame.T)
         found = answer(
             cp.Problem(cp.Minimize(loss), rows), self.solver, deadline=self.deadline, **self.options
         )
@@ -405,29 +435,37 @@ class Semidefinite:
 
         With `families` it is the bound of a problem without cost, from these families' rows alone.
         """
-        declared, inside = self.declared, self.declared.equal == 0
-        start = declared.start
-        if families is not None:
-            start = np.where(inside & np.isin(declared.family, families), 1 / self.sizes, 0.0)
-        exact = self._free_of_charges(
-            np.where(inside, np.maximum(multipliers, 0.0), multipliers), costs=families is None
-        )
-        other = self._free_of_charges(start, costs=families is None)
-        for share in map(Fraction, _MIXED):
-            mixed = tuple((1 - share) * nu + share * more for nu, more in zip(exact, other))
-            if not declared.admissible(mixed):
-                return None
-            shifted, charges, _ = declared.shifted(mixed, costs=families is None)
-            if any(charges):
+        for mixed in self._near(multipliers, families):
+            shifted, charges, _ = self.declared.shifted(mixed, costs=families is None)
+            if any(charges) or not self.declared.admissible(mixed):
                 return None
             factor = factor_below(np.array([[float(x) for x in row] for row in shifted]))
             if factor is not None:
                 break
         else:
             return None
-        ((weights, _),) = Dense(factor, declared.changes).solved(1e-11, self.deadline).multipliers
+        ((weights, _),) = Dense(factor, self.declared.changes).solved(1e-11, self.deadline).multipliers
         roots = np.sqrt(np.where(weights > 1e-15 * weights.max(), weights, 0.0))
-        return CovarianceBound(mixed, roots, factor, polar(roots[:, None] * declared.changes, factor))
+        return CovarianceBound(mixed, roots, factor, polar(roots[:, None] * self.declared.changes, factor))
+
+    def _near(self, multipliers: Array, families: list[int] | None) -> Iterator[tuple[Fraction, ...]]:
+        """Yield multipliers with their signs and without charges, then mixed with some whose V' is well inside."""
+        costs, declared = families is None, self.declared
+
+        def kept(given: Array) -> tuple[Fraction, ...]:
+            signed = np.where(declared.equal == 0, np.maximum(given, 0.0), given)
+            return self._free_of_charges(signed, costs=costs)
+
+        yield (exact := kept(multipliers))
+        if families is None:
+            try:
+                other = kept(self.solve(MARGINS[0], definite=_DEFINITE)[2])
+            except (InfeasibleError, SolverError):
+                return
+        else:
+            other = kept(np.where(np.isin(declared.family, families), 1 / self.sizes, 0.0))
+        for share in map(Fraction, _MIXED):
+            yield tuple((1 - share) * nu + share * more for nu, more in zip(exact, other))
 
     def _free_of_charges(self, multipliers: Array, *, costs: bool) -> tuple[Fraction, ...]:
         """Move multipliers so that each further variable has reduced cost 0 exactly."""

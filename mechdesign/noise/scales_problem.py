@@ -24,7 +24,7 @@ import pandas as pd
 from mechdesign.accounting.gaussian import budget_worth, gaussian_privacy
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.checks import array, instance, number, refuse
-from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
@@ -35,9 +35,9 @@ from mechdesign.model.exactly import row_claims
 from mechdesign.model.expressions import OwnRows, rows_of
 from mechdesign.model.problem import Problem, named, own_audit
 from mechdesign.model.scales import Scales, ScalesPrivacy
-from mechdesign.model.tangents import bound_by_tangents, settled
+from mechdesign.model.tangents import between
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
-from mechdesign.noise.scales_solving import ScalesProgram, best_prices, solve_scales
+from mechdesign.noise.scales_solving import ScalesProgram, best_prices, solve_scales, within
 from mechdesign.noise.separable import (
     CLOSED,
     ROUNDING,
@@ -363,22 +363,31 @@ class ScalesProblem(ScalesDesign, Problem):
             found = solve_scales(asked, solver, clock, options)
             return found, found[0]
 
-        def within_functions() -> Iterator[Law | Bound]:
+        if self.functions():
+            self.__dict__["_declared"] = self.compiled()  # parameters may have changed
+        first, scales = solved(self.declared)
+        if self.keeps(scales):
+            yield from self._found(*first)
+            return
+        try:
             scales, found, report = solve_scales(self.declared, solver, clock, options, self)
-
-            def bounded(tangents: DeclaredScales) -> tuple[float, Multipliers, Array]:
-                (outside, other, _), _ = solved(tangents)
-                other = replace(other, prices=found.prices)  # of the scales inside
-                bound = AllocationProof(**vars(other)).stated_bound(self, self._cost_above(scales))
-                return bound, other, outside
-
-            held = bound_by_tangents(self, bounded, scales, self._cost_above(scales), clock)
-            yield from self._found(scales, held, report)
-
-        def outside() -> Iterator[Law | Bound]:
+        except (InfeasibleError, SolverError):  # as in units in which solvers lose digits
             yield from self._found(*self.by_tangents(solved, clock))
+            return
+        prices = found.prices
 
-        yield from settled(self, within_functions(), outside, clock)
+        def bounded(tangents: DeclaredScales) -> tuple[float, Multipliers, Array]:
+            (_, other, _), outside = solved(tangents)
+            other = replace(other, prices=prices)  # of the scales inside
+            bound = AllocationProof(**vars(other)).stated_bound(self, self._cost_above(outside))
+            return bound, other, outside
+
+        def delivered(inside: Array) -> tuple[float, Array]:
+            kept = within(self.declared, inside, prices)
+            return self._cost_above(inside) if kept else math.inf, inside
+
+        start = self._cost_above(scales), scales, scales
+        yield from self._found(*between(self, bounded, delivered, start, clock), report)
 
     def _cost_above(self, scales: Array) -> float:
         declared = self.declared

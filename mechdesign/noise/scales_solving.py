@@ -125,13 +125,15 @@ class ScalesProgram:
         return found if self.problem is None else [*found, *self._functions(room)]
 
     def _functions(self, room: float) -> Iterator[cp.Constraint]:
-        """Yield the convex functions of the unknown, and that it is the scales: in logarithms at least these, as functions there rise."""
-        yield from inside(self.problem, room, self.reference[self.asked.member])
+        """Yield the convex functions of the scales: in logarithms of what is at least these, as functions there rise."""
         scales = np.zeros((self.asked.count, len(self.moved)))
-        scales[self.moved, np.arange(len(self.moved))] = self.reference[self.moved]
-        still = np.where(self._position < 0, self.reference, 0.0)
-        link = (scales @ self.power(1) + still)[self.asked.member]
-        yield link <= self.problem.unknown if self.logarithmic else link == self.problem.unknown
+        scales[self.moved, np.arange(len(self.moved))] = 1.0
+        link = scales @ self.power(1) + np.where(self._position < 0, 1.0, 0.0)
+        relative, unit = cp.Variable(self.asked.count, pos=True), self.reference
+        yield from inside(
+            self.problem, room, unit[self.asked.member], cp.multiply(unit, relative)[self.asked.member]
+        )
+        yield link <= relative if self.logarithmic else link == relative
 
     def _limits(self) -> list[cp.Constraint]:
         found = []

@@ -34,6 +34,7 @@ def problem(loss: str, changes: np.ndarray = CHANGES) -> md.Problem:
         "largest": lambda: S.largest(),
         "sums": lambda: S.total(md.Workload.prefix_sums(size)),
         "largest sum": lambda: S.largest(np.tri(size)),
+        "sizes": lambda: cp.sum(cp.abs(S)),  # its weights are singular at the optimum
     }
     return md.Problem(md.Minimize(losses[loss]()), [S.private(PRIVACY)])
 
@@ -82,12 +83,13 @@ def test_convex_rows_that_are_not_piecewise_linear(kind: str, unit: float) -> No
     assert not better.certificate.verify()
 
 
-@pytest.mark.parametrize("unit", [1e-8, 1e4, 1e8])
-def test_a_further_variable_has_the_unit_of_its_row(unit: float) -> None:
+@pytest.mark.parametrize("loss", ["total", "sizes"])
+@pytest.mark.parametrize("unit", [1e-8, 1e2, 1e8])
+def test_a_further_variable_has_the_unit_of_its_row(unit: float, loss: str) -> None:
     """A row of ratios, and one in the unit of the answers: the optimum scales, and neither is refused."""
     found = []
     for size in (1.0, unit):
-        asked = problem("total", size * CHANGES)
+        asked = problem(loss, size * CHANGES)
         S = asked.unknown
         rows = [
             md.named("even", cp.abs(S[0, 1] / size**2 - 0.5) <= 0.1),

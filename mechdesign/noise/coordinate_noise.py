@@ -240,14 +240,14 @@ class Allocating:
     def unit(self, shape: float, ratio: float, count: int = 1) -> AdditiveNoise:
         return AdditiveNoise(self.family.make(shape, 1 / ratio, 1.0), 1.0, count)
 
-    def cost(self, shape: float, ratio: float) -> float:
-        """Return E|U|^p of one coordinate."""
-        return cost_of(self.unit(shape, ratio), _LOSSES[self.order])
+    def measured(self, shape: float, ratio: float, orders: Array) -> tuple[float, Array | float]:
+        """Return E|U|^p of one coordinate, and its κ at orders θ."""
+        unit = self.unit(shape, ratio)
+        return cost_of(unit, _LOSSES[self.order]), self.kappa(unit, orders)
 
     @np.errstate(all="ignore")
-    def kappa(self, shape: float, ratio: float, orders: Array) -> Array | float:
+    def kappa(self, unit: AdditiveNoise, orders: Array) -> Array | float:
         """Return κ at orders θ, plus the part of δ that an infinite loss takes; under pure privacy the largest loss."""
-        unit = self.unit(shape, ratio)
         if not self.least:
             return unit.worst_cases.largest_loss()
         loss = loss_of(unit.law, 1.0)
@@ -269,7 +269,7 @@ class Allocating:
         for i, parameters in enumerate(menu):
             if clock.passed:
                 return []
-            costs[i], kappa[i] = self.cost(*parameters), self.kappa(*parameters, orders)
+            costs[i], kappa[i] = self.measured(*parameters, orders)
         found = []
         for order, budget, used in zip(orders.tolist(), allowed(self.points, orders).tolist(), kappa.T):
             best, low, high = None, -80.0, 80.0
@@ -369,16 +369,13 @@ class Mixing(Allocating):
         self.normal, self.alone = alone["gaussian"], alone
 
     @np.errstate(over="ignore")
-    def cost(self, shape: float, ratio: float) -> float:
-        unit = absolute_moment("laplace" if shape > 0.5 else "gaussian", self.order)
-        return unit * float(np.power(ratio, -self.order))
-
-    def kappa(self, shape: float, ratio: float, orders: Array) -> Array:
-        """Return κ at orders θ in closed form: a law of SciPy takes a millisecond to make."""
-        if shape <= 0.5:
-            return orders * (1 + orders) * ratio**2 / 2
+    def measured(self, shape: float, ratio: float, orders: Array) -> tuple[float, Array]:
+        """Return both in closed form: a law of SciPy takes a millisecond to make."""
+        kind, power = "laplace" if shape > 0.5 else "gaussian", float(np.power(ratio, -self.order))
         up, down = np.log((1 + orders) / (1 + 2 * orders)), np.log(orders / (1 + 2 * orders))
-        return np.asarray(np.logaddexp(up + orders * ratio, down - (1 + orders) * ratio))
+        laplace = np.logaddexp(up + orders * ratio, down - (1 + orders) * ratio)
+        kappa = laplace if kind == "laplace" else orders * (1 + orders) * ratio**2 / 2
+        return absolute_moment(kind, self.order) * power, kappa
 
     def noise(self, chosen: _Parameters, log: float) -> MixedNoise:
         """Return noise of these types; Gaussian coordinates share what they consume as in P3."""

@@ -31,7 +31,7 @@ import operator
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -255,7 +255,8 @@ class Calibration(Design):
         noise = checks.instance("law", stated.law, AdditiveNoise)
         fits = _fits(self, noise)
         if fits:  # a law for another question is not evaluated
-            fresh = search.consumed(noise, self.privacy)
+            consumed = partial(search.consumed, noise, self.privacy)
+            fresh = search.recomputed(given, search.budget_of(self.privacy), consumed)
             yield from search.evaluated(noise, self.privacy, stated=given, fresh=fresh)
             above = stated.value / search.cost_of(noise, self.loss) - 1
             claim = f"the {self.loss} loss is {stated.value:.9g}"
@@ -639,9 +640,11 @@ class JointCalibration(Design):
         return joint_upper(noise.rounds, self.privacy.epsilon, **options)
 
     @np.errstate(under="ignore")
-    def _consumed(self, noise: JointNoise, deadline: Deadline | None = None) -> DeltaInterval:
+    def _consumed(
+        self, noise: JointNoise, deadline: Deadline | None = None, width: float = 0.0
+    ) -> DeltaInterval:
         """Enclose δ at ε on another grid than the search's; if that exceeds the budget, take the search's upper bound."""
-        found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2, deadline=deadline)
+        found = noise.delta_interval(self.privacy.epsilon, width=max(1.7e-2, width), deadline=deadline)
         if found.upper > self.privacy.delta:
             again = self._upper(noise, deadline)
             found = replace(found, lower=min(found.lower, again), upper=min(found.upper, again))
@@ -653,7 +656,8 @@ class JointCalibration(Design):
         """Recompute the budget of all rounds of all mechanisms, and check that every scale is the factor times the one asked for."""
         noise = checks.instance("law", stated.law, JointNoise)
         same = noise.stated == JointNoise(self.terms).times(stated.value).stated
-        fresh = self._consumed(noise) if same else DeltaInterval(0.0, 1.0)
+        consumed = partial(self._consumed, noise)
+        fresh = search.recomputed(given, self.privacy.delta, consumed) if same else DeltaInterval(0.0, 1.0)
         yield from search.kept(self.privacy, given, fresh, " by all mechanisms together")
         claim, exact = f"every scale is {stated.value:.9g} times the one asked for", 0.0 if same else math.nan
         yield proofs.Claim(claim, proofs.PROVED, exact, same)

@@ -86,11 +86,11 @@ def cost_of(noise: AdditiveNoise, loss: str) -> float:
 
 @np.errstate(under="ignore")
 def consumed(
-    noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline | None = None
+    noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline | None = None, *, width: float = 0.0
 ) -> DeltaInterval:
-    """Enclose what all rounds consume, in the measure of `budget_of`: δ at ε, the largest privacy loss, ρ, μ, or the largest share of several points."""
+    """Enclose what all rounds consume, in the measure of `budget_of`: δ at ε, the largest privacy loss, ρ, μ, or the largest share of several points; `width` is enough."""
     if isinstance(privacy, TradeOff):
-        each = [(consumed(noise, part, deadline), budget_of(part)) for part in parts_of(privacy)]
+        each = [(consumed(noise, part, deadline, width=width), budget_of(part)) for part in parts_of(privacy)]
         how = PROVED if all(used.how == PROVED for used, _ in each) else RECOMPUTED
         lower = max(round_down(Fraction(used.lower) / Fraction(budget)) for used, budget in each)
         upper = max(
@@ -116,15 +116,22 @@ def consumed(
     lone = cases.single is not None and noise.rounds == 1
     if lone or (is_gaussian(noise.law) and (noise.sampling_rate == 1 or noise.rounds == 1)):
         return cases.delta_interval(privacy.epsilon, **rounds)
-    return _composed(cases, privacy.epsilon, delta, Deadline.of(deadline), **rounds)
+    return _composed(cases, privacy.epsilon, delta, Deadline.of(deadline), width, **rounds)
+
+
+def recomputed(stated: DeltaInterval, most: float, consumed: Callable[..., DeltaInterval]) -> DeltaInterval:
+    """Enclose what is consumed no more narrowly than is stated, or as narrowly as ever if that does not vouch for it."""
+    found = consumed(width=stated.width)
+    return found if stated.vouched(found, most) else consumed()
 
 
 def _composed(
-    cases: WorstCases, epsilon: float, delta: float, deadline: Deadline, **rounds: Any
+    cases: WorstCases, epsilon: float, delta: float, deadline: Deadline, enough: float, **rounds: Any
 ) -> DeltaInterval:
     """Enclose δ of several coordinates or rounds, by the search's own grids where the upper end is over the budget."""
     sampled = rounds["sampling_rate"] < 1 and rounds["rounds"] > 1  # one round needs none of it
     width, points = (1.7e-2, 2**20) if sampled else (7.3e-3, 2**16)
+    width = min(max(width, enough), 1 - OFF)
     options = {"closed_form": False, "width": width, "points": points, "deadline": deadline}
     found = cases.delta_interval(epsilon, **options, **rounds)
     if found.upper > delta:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from mechdesign_studies.noise.calibrated import zcdp_delta
 from scipy import integrate, optimize, stats
 
 import mechdesign as md
-from mechdesign.accounting.interval import delta_interval, joint_interval
+from mechdesign.accounting.interval import DeltaInterval, delta_interval, joint_interval
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.calibration import unit_cost
+from mechdesign.noise.calibration_search import consumed, recomputed
 from mechdesign.noise.laws import flipped_huber
 from mechdesign.verifier import verify
 from tests import cheap
@@ -145,6 +147,16 @@ def test_rounds_and_samples_against_an_independent_accountant() -> None:
         found.pld()
     twice = calibrated("laplace", 1.0, 1e-5, THREE, dimension=5, rounds=2).mechanism
     assert twice.pld().get_delta_for_epsilon(1.0) == pytest.approx(1e-5, rel=0.02)
+
+
+def test_an_enclosure_is_recomputed_no_more_narrowly_than_stated() -> None:
+    """Took ten times as long as a solution that a time limit had ended; what is stated falsely is still seen."""
+    noise = calibrated("gaussian", 3.0, 1e-7, rounds=1000, sampling_rate=1e-3).mechanism
+    once = partial(consumed, noise, md.ApproximateDP(3.0, 1e-7))
+    wide, fresh = DeltaInterval(0.0, 1e-7), once()
+    assert once(width=0.9).width >= fresh.width and recomputed(wide, 1e-7, once) == once(width=1.0)
+    false = DeltaInterval(0.0, fresh.lower / 2)
+    assert not false.vouched(recomputed(false, 1e-7, once), 1e-7)
 
 
 # Several bounds -------------------------------------------------------------------------------------------------

@@ -3,9 +3,12 @@
 `CASES` are printed by `python -m tests.promises`; what is long, or needs a table of its own, is a test below them.
 """
 
+import hashlib
 import json
 import math
+import os
 import pickle
+import re
 import subprocess
 import sys
 import tomllib
@@ -58,6 +61,8 @@ LONG = [
     "B12 both",
     "B13 million rounds",
     "B20 channel",
+    "C22 changes five",
+    "C22 changes ten",
     "B20 count",
     "C23 descent",
 ]
@@ -311,6 +316,15 @@ def joint() -> float:
     return md.calibrate(terms=[half, half], privacy=WEAK).value
 
 
+def tiny(rate: float) -> float:
+    """δ at ε of 1.1e-18, over 1.1e-18: few records, many steps; the interval that is asked for is as narrow."""
+    term = NoiseTerm(stats.norm(scale=4.0), 1.0)
+    epsilon = epsilon_bound(term, 1.1e-18, rounds=10_000, sampling_rate=rate)
+    found = rounds(epsilon, rate, 4.0, width=1e-3)
+    assert found.upper <= found.lower * (1 + 1e-3)
+    return found.upper / 1.1e-18
+
+
 def deviation(epsilon: float) -> float:
     return md.accuracy(noise("discrete_laplace", md.PureDP(epsilon))).standard_deviation * epsilon
 
@@ -439,6 +453,31 @@ def sufficient(alpha: float, gamma: float) -> float:
 
 
 # -- C: the papers; D: words ---------------------------------------------------------------------------------
+
+
+@fault("C22 changes", five=5, ten=10)
+def _(dimension: int) -> None:
+    """Noise in the norm of all 1,770 differences of sixty answers, which was refused."""
+    answers = np.random.default_rng(7).normal(size=(60, dimension))
+    first, second = np.triu_indices(60, 1)
+    changes = answers[first] - answers[second]
+    result = md.noise.KNorm(dimension, ONE, changes).solve()
+    assert result.mechanism.planes is not None and result.certificate.verify()
+    assert (
+        result.value
+        < md.noise.KNorm(dimension, ONE, md.Sensitivity.of_list(changes), norm=2).solve().value / 2
+    )
+
+
+@fault("C23 data", learning="california_housing.csv.gz", images="cifar10_train_2.bin.gz")
+def _(name: str) -> None:
+    """The page names each file with its checksum; where the files are, these are theirs."""
+    text = (ROOT / "docs" / "reference" / "data.rst").read_text(encoding="utf-8")
+    sums = {file: digest for digest, file in re.findall(r"^ +([0-9a-f]{64})  (\S+)$", text, re.MULTILINE)}
+    assert set(sums) == set(re.findall(r"\* - ``(\S+)``", text)) and name in sums
+    if os.environ.get("MECHDESIGN_DATA"):
+        found = Path(os.environ["MECHDESIGN_DATA"], name).read_bytes()
+        assert hashlib.sha256(found).hexdigest() == sums[name]
 
 
 @fault("C23", descent="coordinate-descent")
@@ -607,6 +646,7 @@ AT_MOST: dict[str, tuple[Callable[[], Any], float]] = {
     "B20 weights": (lambda: hasty(5), 1 + 1e-9),
     "B20 more weights": (lambda: hasty(60), 1 + 1e-9),
     "B13 few records": (lambda: rounds(2.0, 3.3e-4, 4.0).upper, 1.1e-18),
+    "B13 fewer records": (lambda: tiny(3.3e-4), 1.0),
     "B13 coarse": (lambda: rounds(0.0, width=1e-2).upper, 0.07678 * 1.01),
     "B13 million rounds": (lambda: epsilon_bound(NoiseTerm(stats.norm(), 1.0), 1e-9, rounds=10**6, sampling_rate=1e-5), 0.0652),
     "B20 bins": (lambda: md.Plan({f"h{k}": md.Histogram(3 + k) for k in range(20)}, WEAK).solve(time_limit=3).value, 20 * (1 + 1e-9)),

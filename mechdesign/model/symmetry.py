@@ -1,170 +1,54 @@
-"""Symmetries of a declared problem: permutations of inputs and of outputs that leave it invariant.
+"""Symmetries of a declared problem: classes of cells that are alike, and have one variable each.
 
-They are automorphisms of a table of integers: a search finds generators of their group, and its orbits. If (σ, τ) maps costs, rows and privacy onto themselves, P[σx, τy] is feasible whenever P is, and costs the same; the constraints are convex, so the
-average over the group is feasible too, and some optimum is constant on orbits of cells: one variable for each is enough. Rows that are equal
-in these variables become one row, whose multiplier is shared out equally: reduced costs are then constant on orbits too, and the bound is the same.
-An equality may be mapped onto −1 times another, as zero bias is by a mirror: it is the same row. One mapped onto −1 times itself is 0 = 0 in these variables.
+Colours of cells, pairs of inputs, outputs and own rows begin with their costs, distances and constants, and are refined until no more can be told
+apart by the colours that they meet, each as often as it meets them: an *equitable partition* of the linear program. The mean over classes
+of a feasible table then is feasible, and costs the same; so some optimum is constant on classes, and one variable for each is enough
+(Grohe, Kersting, Mladenov and Selman 2014). Classes never are finer than the orbits of the permutations that change nothing. Rows that are equal
+in these variables become one row, whose multiplier is shared out equally: reduced costs are then constant on classes too, and the bound is the same.
+An equality may be as −1 times another, as zero bias is by a mirror: it is the same row. One that is as −1 times itself is 0 = 0 in these variables.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse import csgraph
 
 from mechdesign.errors import DesignError
 from mechdesign.model.declared import Declared
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
 
-_LEAVES = 50  # candidate permutations tried for one image of a base point
-
 
 def labels(values: Array) -> Indices:
     """Number the values: two have the same number if they agree up to 10⁻¹² of the largest one."""
     flat = values.ravel()
     order = np.argsort(flat, kind="stable")
-    gaps = np.diff(flat[order]) > 1e-12 * max(float(np.abs(flat).max()), 1e-300)
+    steps = np.diff(flat[order], prepend=flat[order[:1]])
     found = np.empty(flat.size, dtype=np.int64)
-    found[order] = np.concatenate([[0], np.cumsum(gaps)])
+    found[order] = np.cumsum(steps > 1e-12 * np.abs(flat).max(initial=1e-288))
     return found.reshape(values.shape)
 
 
-def _classes(rows: Indices) -> Indices:
-    """Number the rows: two have the same number if they are equal."""
-    return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-
-
-def _base(table: Indices, colours: Indices) -> list[int]:
-    """Return points whose rows and columns, with colours, identify every point: of those just identified the last, where it tells others apart, else one not identified."""
-    base, known = list[int](), np.zeros(len(table), dtype=bool)
-    while colours.max() + 1 < len(table):
-        alone = np.bincount(colours)[colours] == 1
-        new, known = np.flatnonzero(alone & ~known), alone
-        point = int(new[-1] if len(new) else np.flatnonzero(~alone)[0])
-        mark = np.arange(len(table)) == point
-        marked = _classes(np.column_stack([colours, table[:, point], table[point], mark]))
-        if marked.max() > colours.max():
-            base.append(point)
-        colours = marked
-    return base
-
-
-def _candidates(table: Indices, colours: Indices, base: list[int], images: list[int]) -> list[int]:
-    """Return the possible images of the next base point, given the images of those before it."""
-    point, done = base[len(images)], base[: len(images)]
-    fits = colours == colours[point]
-    fits &= (table[:, images] == table[point, done]).all(axis=1)
-    fits &= (table[images] == table[done, point][:, None]).all(axis=0)
-    fits[images] = False
-    return list(np.flatnonzero(fits).tolist())
-
-
-def _leaves(table: Indices, colours: Indices, base: list[int], images: list[int]) -> Iterator[list[int]]:
-    """Yield images of the whole base that extend `images` consistently, depth first."""
-    if len(images) == len(base):
-        yield images
-        return
-    for candidate in _candidates(table, colours, base, images):
-        yield from _leaves(table, colours, base, [*images, candidate])
-
-
-def _complete(table: Indices, colours: Indices, base: list[int], images: list[int]) -> Indices | None:
-    """Return the permutation that extends base ↦ images, or None if it is no automorphism."""
-    before = np.column_stack([colours, table[:, base], table[base].T])
-    after = np.column_stack([colours, table[:, images], table[images].T])
-    first, second = np.lexsort(before.T), np.lexsort(after.T)
-    permutation = np.empty(len(table), dtype=np.int64)
-    permutation[first] = second
-    permutation[base] = images
-    one_to_one = np.unique(permutation).size == len(table) and np.array_equal(colours[permutation], colours)
-    same = one_to_one and np.array_equal(table[np.ix_(permutation, permutation)], table)
-    return permutation if same else None
-
-
-def automorphisms(table: Indices, *, deadline: Deadline | None = None) -> list[Indices]:
-    """Return generators of (a subgroup of) the permutations σ with ``table[σx, σy] == table[x, y]``.
-
-    Base and strong generators as in Schreier and Sims: the last base points are moved first, and a
-    point already in the orbit of known generators needs no search. Finding only a subgroup is safe.
-
-    Parameters
-    ----------
-    table : array of int, shape (n, n)
-    deadline : Deadline, optional
-
-    Raises
-    ------
-    SolverError
-        The search is not over by the deadline.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> automorphisms(np.abs(np.subtract.outer(np.arange(3), np.arange(3))))
-    [array([2, 1, 0])]
-    """
-    colours = _classes(np.column_stack([np.diag(table), np.sort(table, axis=1), np.sort(table.T, axis=1)]))
-    base = _base(table, colours)
-    found: list[Indices] = []
-    for level in range(len(base) - 1, -1, -1):
-        fixed, point = base[:level], base[level]
-        orbit = _orbit(point, found)
-        hopeless: set[int] = set()
-        for image in _candidates(table, colours, base, fixed):
-            if image in orbit or image in hopeless:
-                continue
-            for tried, images in enumerate(_leaves(table, colours, base, [*fixed, image])):
-                (deadline or Deadline()).hold("search for symmetries")
-                permutation = _complete(table, colours, base, images)
-                if permutation is not None:
-                    found.append(permutation)
-                    orbit = _orbit(point, found)
-                    break
-                if tried >= _LEAVES:
-                    break
-            else:
-                hopeless |= _orbit(image, found)
-    return found
-
-
-def _orbit(point: int, generators: list[Indices]) -> set[int]:
-    seen, todo = {point}, [point]
-    for here in todo:
-        found = {int(generator[here]) for generator in generators} - seen
-        seen |= found
-        todo.extend(found)
-    return seen
-
-
-def orbits(size: int, maps: list[Indices]) -> Indices:
-    """Return the number of the orbit of each of ``0, …, size - 1`` under these maps; all different without maps."""
-    if not maps:
-        return np.arange(size, dtype=np.int64)
-    places = np.tile(np.arange(size), len(maps)), np.concatenate(maps)
-    graph = sparse.coo_array((np.ones(len(places[0]), dtype=np.int8), places), shape=(size, size))
-    return np.asarray(csgraph.connected_components(graph, directed=False)[1], dtype=np.int64)
-
-
-Map = tuple[Indices, Indices]
-"""Images of inputs and of outputs."""
+def _split(colours: Indices, by: Array | Indices) -> Indices:
+    """Number the pairs of a colour and a number that occur."""
+    numbers = np.unique(by, return_inverse=True)[1].reshape(colours.shape)
+    whole = colours * (numbers.max(initial=0) + 1) + numbers
+    return np.unique(whole, return_inverse=True)[1].reshape(colours.shape).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Symmetry:
-    """Orbits under a group of symmetries, as numbers.
+    """Classes of what is alike in a problem, as numbers.
 
     Attributes
     ----------
     cells, pairs, outputs : arrays of int
-        Orbit of each cell, of each ordered pair of inputs, shape (inputs, inputs), and of each output.
+        Class of each cell, of each ordered pair of inputs, shape (inputs, inputs), and of each output.
     rows : array of int, shape (2, own rows)
-        Orbit of each own row, and of −1 times it.
+        Class of each own row, and of −1 times it.
     dropped : int
         Number of given permutations that are no symmetries.
     """
@@ -177,121 +61,72 @@ class Symmetry:
 
     @classmethod
     def of(cls, declared: Declared, asked: Any = None, deadline: Deadline | None = None) -> Symmetry:
-        """Return the orbits of the symmetries asked for.
+        """Return the classes, each part a class of its own unless symmetries are asked for.
 
         Parameters
         ----------
         declared : Declared
         asked : "find", list of (permutation of inputs, permutation of outputs), or None
-            Permutations that change costs, privacy or a row are dropped; None means no symmetry.
+            Permutations under which the classes differ are dropped; None, and none that is left, mean no symmetry.
         deadline : Deadline, optional
-            Past it raises SolverError, or ends the search for symmetries.
+            Past it raises SolverError.
         """
-        n, m = declared.n, declared.m
-        if asked is None:
-            singles = np.arange(n * m), np.arange(n * n).reshape(n, n), np.arange(m)
-            return cls(*singles, np.arange(2 * len(declared.family)).reshape(2, len(declared.family)))
-        codes = _codes(declared, deadline := deadline or Deadline())
-        if isinstance(asked, str) and asked == "find":
-            found = automorphisms(_joint(codes), deadline=deadline)
-            given: list[Map] = [(g[:n], g[n:] - n) for g in found]
-        else:
-            given = list(_read(asked, n, m))
-        kept = [(one, images) for one in given if (images := _images(declared, codes, *one)) is not None]
-        maps = [one for one, _ in kept]
-        pairs = orbits(n * n, [(g[:, None] * n + g).ravel() for g, _ in maps])
-        return cls(
-            orbits(n * m, [(g[:, None] * m + h).ravel() for g, h in maps]),
-            pairs.reshape(n, n),
-            orbits(m, [h for _, h in maps]),
-            orbits(2 * len(declared.family), [images for _, images in kept]).reshape(2, len(declared.family)),
-            len(given) - len(kept),
+        n, m, own = declared.n, declared.m, len(declared.family)
+        singles = cls(
+            np.arange(n * m), np.arange(n * n).reshape(n, n), np.arange(m), np.arange(2 * own).reshape(2, own)
         )
+        if asked is None:
+            return singles
+        given = [] if isinstance(asked, str) and asked == "find" else list(_read(asked, n, m))
+        found = _equitable(declared, deadline or Deadline())
+        cells = found.cells.reshape(n, m)
+        kept = [np.array_equal(cells[np.ix_(g, h)], cells) for g, h in given]
+        return replace(found if any(kept) or not given else singles, dropped=kept.count(False))
 
     @property
     def trivial(self) -> bool:
-        """Whether every orbit of cells is a single one."""
+        """Whether every cell is a class of its own."""
         return int(self.cells.max()) + 1 == self.cells.size
 
 
-@dataclass(frozen=True, eq=False)
-class _Codes:
-    """A problem as integers, equal for interchangeable parts: of cells, of pairs of inputs, and own rows in terms of these, with −1 times each equality (its number plus their count)."""
+def _equitable(declared: Declared, deadline: Deadline) -> Symmetry:
+    """Return the classes of a problem: colours that are refined until they are equitable.
 
-    cells: Indices
-    pairs: Indices
-    rows: dict[int, tuple[int, int, tuple[tuple[int, int], ...]]]
+    What a part meets is hashed: a sum of products of random whole numbers, one for each colour, exact in doubles. Parts that differ have
+    the same sum by chance only, and new numbers tell them apart in the next round.
+    """
+    n, m, (row, column) = declared.n, declared.m, declared.places.T
+    cells, outputs = labels(declared.cost[: n * m]).reshape(n, m), np.zeros(m, dtype=np.int64)
+    pairs, further = np.eye(n, dtype=np.int64), np.arange(declared.width - n * m)  # none is like another
+    for asked in declared.privacy:
+        distances, held = np.full((n, n), -1.0), tuple(asked.pairs(n).T)
+        distances[held] = 1.0 if asked.distances is None else asked.distances[held]
+        pairs = _split(pairs, labels(distances))
+    terms = labels(np.array([declared.coefficients, -declared.coefficients]))
+    rows = labels(np.array([declared.offsets, -declared.offsets]))
+    rows = _split(rows, np.where(declared.equal > 0, 0, [[1], [2]]))
+    largest = 2.0 ** ((52 - max(n, m, 2 * len(row)).bit_length()) // 2)
+    source, before, count = np.random.default_rng(0), -2, -1
 
+    def drawn(colours: Indices) -> Array:
+        numbers = np.floor(source.uniform(1.0, largest, int(colours.max(initial=-1)) + 1))
+        return np.asarray(numbers[colours])
 
-def _codes(declared: Declared, deadline: Deadline) -> _Codes:
-    """Return the codes of a problem; numbers that agree to 1e-12 of the largest count as equal."""
-    n, cells, count = declared.n, declared.cells, len(declared.family)
-    numbers, equal = np.concatenate([declared.offsets, declared.coefficients, [0.0]]), declared.equal.tolist()
-    rows: dict[int, tuple[int, int, tuple[tuple[int, int], ...]]] = {}
-    for negated, signed in enumerate(labels(np.array([numbers, -numbers])).tolist()):
-        terms: list[list[tuple[int, int]]] = [[] for _ in equal]
-        for (row, column), value in zip(declared.places.tolist(), signed[count:]):
-            terms[row].append((column, value))
-        for k, own in enumerate(terms):
-            if equal[k] or not negated:
-                rows[k + negated * count] = equal[k], signed[k], tuple(own)
-    # the code of a cell: its cost, and its coefficient in each row, with the row's contents
-    seen: list[tuple[Any, ...]] = [(code,) for code in labels(declared.cost[:cells]).tolist()]
-    for kind, offset, held in rows.values():
-        whole = kind, offset, tuple(sorted((value, max(j, cells - 1)) for j, value in held))
-        for j, value in held:
-            if j < cells:
-                seen[j] = (*seen[j], (value, whole))
-    known: dict[tuple[Any, ...], int] = {}
-    read = [known.setdefault((one[0], tuple(sorted(one[1:]))), len(known)) for one in seen]
-    asked = []
-    for one in declared.privacy:
-        far = np.zeros((n, n)) if one.distances is None else one.distances
-        code, pairs = np.full((n, n), -1), tuple(one.pairs(n).T)
-        code[pairs] = labels(far)[pairs]
-        asked.append(code.ravel())
-        if len(pairs[0]) < n * (n - 1):  # path lengths between inputs distinguish them faster
-            steps = csgraph.shortest_path(sparse.csr_array(code >= 0), unweighted=True)
-            asked.append(np.minimum(steps, n).astype(np.int64).ravel())
-    pairs_read = np.zeros(n * n, dtype=np.int64)
-    for codes in asked:
-        deadline.hold("symmetry")
-        pairs_read = np.unique(pairs_read * (codes.max() + 2) + codes + 1, return_inverse=True)[1]
-    return _Codes(np.array(read).reshape(n, -1), pairs_read.reshape(n, n), rows)
+    while before < count:
+        deadline.hold("search for symmetries")
+        pairs = _split(pairs, drawn(cells) @ drawn(cells).T)
+        outputs = _split(outputs, drawn(cells).sum(axis=0))
+        factors, numbers = drawn(terms), np.append(drawn(cells), drawn(further))
+        rows = _split(rows, np.array([np.bincount(row, f * numbers[column], rows.shape[1]) for f in factors]))
+        either = zip(factors, drawn(rows))  # rows and −1 times rows
+        met = np.sum([np.bincount(column, f * own[row], declared.width) for f, own in either], axis=0)
+        cells = _split(cells, met[: n * m].reshape(n, m))
+        cells = _split(cells, drawn(pairs) @ drawn(cells) + drawn(outputs))
+        before, count = count, sum(int(part.max(initial=0)) for part in (cells, pairs, outputs, rows))
+    return Symmetry(cells.ravel(), pairs, outputs, rows)
 
 
-def _joint(codes: _Codes) -> Indices:
-    """Return one table of inputs and outputs, whose automorphisms are pairs of permutations."""
-    (n, m), most = codes.cells.shape, int(codes.pairs.max()) + 1
-    table = np.full((n + m, n + m), -1, dtype=np.int64)
-    table[:n, :n] = codes.pairs
-    table[:n, n:] = most + codes.cells
-    table[n:, :n] = most + codes.cells.T
-    np.fill_diagonal(table, np.repeat([-2, -3], [n, m]))
-    return table
-
-
-def _images(declared: Declared, codes: _Codes, g: Indices, h: Indices) -> Indices | None:
-    """Return the image of every own row under permutations of inputs and outputs; None if these change the problem."""
-    if not (
-        np.array_equal(codes.cells[g][:, h], codes.cells)
-        and np.array_equal(codes.pairs[g][:, g], codes.pairs)
-    ):
-        return None
-    columns = [*(g[:, None] * declared.m + h).ravel().tolist(), *range(declared.cells, len(declared.cost))]
-    known, count = {row: k for k, row in codes.rows.items()}, len(declared.family)
-    rows = itertools.islice(codes.rows.values(), count)
-    try:
-        found = np.array(
-            [known[e, k, tuple(sorted((columns[j], value) for j, value in held))] for e, k, held in rows],
-            dtype=np.int64,
-        )
-    except KeyError:
-        return None
-    return np.append(found, (found + count) % max(2 * count, 1))
-
-
-def _read(asked: Any, n: int, m: int) -> Iterator[Map]:
+def _read(asked: Any, n: int, m: int) -> Iterator[tuple[Indices, Indices]]:
     for one in asked if isinstance(asked, (list, tuple)) else [asked]:
         try:
             sides = [np.asarray(side) for side in one]

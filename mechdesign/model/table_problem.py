@@ -45,7 +45,7 @@ from mechdesign.model.expressions import ZERO, rows_of
 from mechdesign.model.problem import POSITIVE, Problem, Unknown, contradicted, named, own_audit, unmet
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
-from mechdesign.model.table import Private, Table, TableMechanism, shown_label
+from mechdesign.model.table import Table, TableMechanism, shown_label
 from mechdesign.model.tangents import CURVED, Tangents
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
 from mechdesign.problem.privacy import (
@@ -64,7 +64,7 @@ from mechdesign.typing import Array, Figure, Indices, Weights
 
 MOST_ROWS = 400_000
 """Most privacy rows that `TableProblem.write` lists."""
-_ASYMMETRIC = 1_000  # cells from which a program without symmetry takes longer than the search for one
+_ASYMMETRIC = 1_000  # cells up to which a program without symmetry takes no longer
 _SIMPLEX = 4_000  # variables of a table on a metric that the simplex method solves within half a minute
 _LARGE = 20_000  # from this many variables a second solve takes too long: a mixture then repairs the law
 
@@ -215,8 +215,9 @@ class FiniteProblem(TableDesign, Problem):
         clock : Clock
         solver : str, optional
         symmetry : "find", or list of (permutation of inputs, permutation of outputs), optional
-            Symmetries of the problem: one variable for each orbit of cells. Permutations that change the problem are dropped, with a note.
-            Found by default for tables of more than a thousand cells whose pairs of inputs are all private, or far apart.
+            Symmetries of the problem: one variable for each class of cells that are alike. Permutations that change the problem are dropped, with a note; one
+            that is left asks for all symmetries.
+            Found by default for tables of more than a thousand cells.
         **options
             Options of the solver.
         """
@@ -241,9 +242,8 @@ class FiniteProblem(TableDesign, Problem):
     ) -> Iterator[Law | Bound]:
         """Solve the linear program."""
         declared = self.declared
-        dense = any(isinstance(one, Private) and str(one.between) == "all" for one in declared.privacy)
-        if symmetry is None and declared.cells > _ASYMMETRIC and (dense or _steep(declared)):
-            symmetry = "find"  # along a chain a program of half the size wins less than the search takes
+        if symmetry is None and declared.n > 1 and declared.cells > _ASYMMETRIC:
+            symmetry = "find"
         orbits = Symmetry.of(declared, symmetry, clock)
         dropped = f"symmetry: {orbits.dropped} of the permutations do not keep every row"
         notes = (dropped,) if orbits.dropped else ()

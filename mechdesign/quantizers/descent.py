@@ -153,25 +153,18 @@ class SelectionBlocks:
         self.bins, self.input_range, self.mirrored = bins, input_range, mirrored
         self.usable, self.size, self.knots = usable, 0, cell_edges(bins, np.array(input_range))
         self.blocks = self._blocks(self._kernels(prior, loss))
-        outer, output, largest, labels, shares, columns = zip(*self._limits())
+        outer, output, largest, labels, inner = zip(*self._limits())
         self.outer, self.largest = np.concatenate(outer), np.concatenate(largest)
         self.labels = [label for part in labels for label in part]
-        starts = np.cumsum([0, *(width for table in shares for width in [table.shape[1]] * len(table))])
-        places = np.concatenate([np.tile(c, len(table)) for c, table in zip(columns, shares)])
-        entries = np.concatenate([table.ravel() for table in shares])
-        self.inner = sparse.csr_array((entries, places, starts), shape=(len(self.outer), self.size))
-        self.inner.sort_indices()
+        self.inner = sparse.vstack(inner, format="coo")
         which = np.concatenate(output)
         if mirrored:
             which = np.minimum(which, len(bins) - 1 - which)
         self.output = np.zeros_like(which) if shared_floor else np.unique(which, return_inverse=True)[1]
         self.floors = int(self.output.max()) + 1
 
-    def _limits(self) -> Iterator[tuple[Index, Index, Array, list[str], Array, Index]]:
-        """Yield for each end of each interval and each side's outputs: outer factors, outputs, kind, labels, inner factors.
-
-        Inner factors are a table with a row for each output, and the unknowns of its columns.
-        """
+    def _limits(self) -> Iterator[tuple[Index, Index, Array, list[str], sparse.csr_array]]:
+        """Yield for each end of each interval and each side's outputs: outer factors, outputs, kind, labels, inner factors."""
         for block in self.blocks:
             low, high = self.bins[block.left], self.bins[block.right]
             for mark, x in (("+", block.start), ("-", block.end)):
@@ -181,7 +174,9 @@ class SelectionBlocks:
                     sides.append(((1 - share).T, block.v, block.u, block.right, mark == "-"))
                 for table, rows, columns, which, is_largest in sides:
                     labels = [f"p({x:g}{mark}, {i + 1})" for i in which.tolist()]
-                    yield rows, which, np.full(len(table), is_largest), labels, table, columns
+                    places = np.tile(columns, len(table)), np.arange(0, table.size + 1, len(columns))
+                    inner = sparse.csr_array((table.ravel(), *places), shape=(len(table), self.size))
+                    yield rows, which, np.full(len(table), is_largest), labels, inner
 
     def _central(self, block: Block) -> bool:
         return self.mirrored and block.start == -block.end
@@ -226,20 +221,13 @@ class SelectionBlocks:
         """Return the largest and smallest probabilities of the outputs on every interval."""
         return np.asarray(q[self.outer] * (self.inner @ q))
 
-    @cached_property
-    def _places(self) -> tuple[Index, Index, Index, Index]:
-        """Limit and unknown of every nonzero derivative, the sum to which each term belongs, and the inner terms' limits."""
-        every = np.arange(len(self.outer))
-        inner = np.repeat(every, np.diff(self.inner.indptr))
-        keys = np.append(every, inner) * self.size + np.append(self.outer, self.inner.indices)
-        places, sums = np.unique(keys, return_inverse=True)
-        return *divmod(places, self.size), sums, inner
-
-    def jacobian(self, q: Array) -> sparse.coo_array:
-        """Return the derivatives of `limits`, with explicit entries for all that may be positive."""
-        limit, unknown, sums, inner = self._places
-        terms = np.append(self.inner @ q, q[self.outer][inner] * self.inner.data)
-        return sparse.coo_array((np.bincount(sums, terms), (limit, unknown)), self.inner.shape)
+    def slopes(self, q: Array, weights: Array) -> sparse.csr_array:
+        """Return the derivatives of `limits`, each times a weight."""
+        every, inner = np.arange(len(self.outer)), self.inner
+        limit = np.append(every, inner.row)
+        terms = np.append(inner @ q, q[self.outer][inner.row] * inner.data)
+        places = limit, np.append(self.outer, inner.col)
+        return sparse.csr_array((weights[limit] * terms, places), shape=inner.shape)
 
     def loss(self, q: Array) -> float:
         """Return the exact expected loss."""
@@ -311,71 +299,42 @@ class SelectionBlocks:
     # -- the linearised program -----------------------------------------------------------------------
 
     @cached_property
-    def rows(self) -> sparse.csr_array:
+    def rows(self) -> sparse.coo_array:
         """Matrix that sums the unknowns of each row of the families."""
         parts = [part for b in self.blocks for part in ((b.u,) if self._central(b) else (b.u, b.v))]
-        rows = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
-        return sparse.csr_array(
-            (np.ones(len(rows)), (rows, np.concatenate(parts))), shape=(len(parts), self.size)
-        )
+        places = np.repeat(np.arange(len(parts)), [*map(len, parts)]), np.concatenate(parts)
+        return sparse.coo_array((np.ones(len(places[0])), places), shape=(len(parts), self.size))
 
-    def in_numbers(self, deadline: Deadline) -> LinearProgram:
-        r"""Return the program linearised at a point q, with steps d in [lower, upper], before `linearise` fills in its numbers.
+    def linearise(
+        self, program: LinearProgram, q: Array, epsilon: float, steps: tuple[Array, Array], price: float,
+        least_unit: float = 1.0,
+    ) -> None:  # fmt: skip
+        r"""State the program linearised at a point q, with steps d in [lower, upper]; it starts from the last basis.
 
         .. math::
 
             \min\; & \nabla E\ell(q) \cdot d + \text{price} \cdot \textstyle\sum_i s_i \\
             \text{normalisation:}\; & \textstyle\sum_{l} d_l = 0 \text{ for every row of the families} \\
-            \text{floor:}\; & p(q) + p'(q)\, d \ge a_i \text{ at the smallest limits} \\
-            \text{ceiling:}\; & p(q) + p'(q)\, d \le e^{\varepsilon} a_i + s_i \text{ at the largest} \\
-            \text{least, most:}\; & \text{lower} \le d \le \text{upper}
-        """
-        program, one = LinearProgram("linearised program", deadline=deadline), sparse.eye_array(self.size)
-        program.add_columns("step", np.zeros(self.size), lower=-np.inf)
-        for name in ("floor", "over"):
-            program.add_columns(name, np.zeros(self.floors))
-        program.add_rows("normalisation", {"step": self.rows}, lower=0.0, upper=0.0)
-        limit, unknown, *_ = self._places
-        owner = sparse.eye_array(self.floors, format="csr")[self.output]
-        for name, rows in (("floor", ~self.largest), ("ceiling", self.largest)):
-            its = rows[limit]
-            places = (np.cumsum(rows) - 1)[limit[its]], unknown[its]
-            slopes = sparse.coo_array((np.ones(its.sum()), places), (rows.sum(), self.size))
-            over = {"over": -owner[rows]} if name == "ceiling" else {}
-            program.add_rows(name, {"step": slopes, "floor": owner[rows], **over}, upper=0.0)
-        program.add_rows("least", {"step": -one}, upper=0.0)
-        program.add_rows("most", {"step": one}, upper=0.0)
-        return program
-
-    def linearise(
-        self,
-        program: LinearProgram,
-        q: Array,
-        epsilon: float,
-        lower: Array,
-        upper: Array,
-        price: float,
-        *,
-        least_unit: float = 1.0,
-    ) -> None:
-        """Write the numbers of a point into the program of `in_numbers`.
+            \text{limits:}\; & p(q) + p'(q)\, d \ge a_i \text{ at the smallest limits} \\
+            & p(q) + p'(q)\, d \le e^{\varepsilon} a_i + s_i \text{ at the largest}
 
         Rows are in units of each output's largest probability, at least `least_unit`, so that a solver's tolerance is
         relative to it.
         """
-        unit = self.units(q, least_unit)
-        per_unit, largest, limit = 1.0 / unit[self.output], self.largest, self._places[0]
-        limits, slopes = per_unit * self.limits(q), per_unit[limit] * self.jacobian(q).data
-        above = largest[limit]
-        one = np.ones(largest.sum())
-        program.change_costs("step", self.gradient(q))
-        program.change_costs("over", price * unit)
-        floors = np.append(-slopes[~above], np.ones((~largest).sum()))
-        program.change_rows("floor", floors, upper=limits[~largest])
-        ceilings = np.concatenate([slopes[above], -np.exp(epsilon) * one, -one])
-        program.change_rows("ceiling", ceilings, upper=-limits[largest])
-        program.change_rows("least", upper=-lower)
-        program.change_rows("most", upper=upper)
+        unit, basis = self.units(q, least_unit), program.clear()
+        program.add_columns("step", self.gradient(q), lower=steps[0], upper=steps[1])
+        program.add_columns("floor", np.zeros(self.floors))
+        program.add_columns("over", price * unit)
+        program.add_rows("normalisation", {"step": self.rows}, lower=0.0, upper=0.0)
+        sign = np.where(self.largest, 1.0, -1.0)
+        scale, every, above = sign / unit[self.output], np.arange(len(sign)), np.flatnonzero(self.largest)
+        shape, growth = (len(sign), self.floors), np.where(self.largest, -math.exp(epsilon), 1.0)
+        floors = sparse.coo_array((growth, (every, self.output)), shape=shape)
+        over = sparse.coo_array((-np.ones(len(above)), (above, self.output[above])), shape=shape)
+        blocks = {"step": self.slopes(q, scale), "floor": floors, "over": over}
+        program.add_rows("limits", blocks, upper=-scale * self.limits(q))
+        if basis.valid:
+            program.highs.setBasis(basis)
 
 
 @dataclass(frozen=True)
@@ -392,14 +351,14 @@ class LinearisedPoint:
         blocks, q = self.blocks, self.q
         p, low = blocks.limits(q), blocks.extremes(q)[0][blocks.output]
         unit = blocks.units(q, _LEAST_UNIT)[blocks.output]  # units of the last program's rows
-        ratio, dual = math.exp(min(epsilon, 700.0)), self.solution.dual
+        ratio, dual = math.exp(min(epsilon, 700.0)), self.solution.dual["limits"]
         return audited(
             (
                 f"model: {family}",
                 np.array(blocks.labels)[rows],
                 lhs[rows],
                 rhs[rows],
-                dual.get(family, np.nan) / unit[rows],
+                dual[rows] / unit[rows],
             )
             for family, rows, lhs, rhs in (
                 ("floor", ~blocks.largest, low, p),
@@ -424,7 +383,7 @@ class Descent:
 
     def __init__(self, blocks: SelectionBlocks, epsilon: float, deadline: Deadline) -> None:
         self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
-        self.program = blocks.in_numbers(deadline)
+        self.program = LinearProgram("linearised program", deadline=deadline)
 
     def best(self, q: Array, deadline: Deadline) -> LinearisedPoint | None:
         """Descend by linearised programs from q until the deadline, then move inside the budget; return None if that fails."""
@@ -440,15 +399,17 @@ class Descent:
         for _ in range(80):  # linear programs, at most
             if deadline.passed:
                 break
-            lower, upper = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
-            solution = self._solved(q, epsilon, lower, upper, price)
+            steps = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
+            solution = self._solved(q, epsilon, steps, price)
             if solution is None:
                 break
             over = float(solution.primal["over"].sum())
             if over < 1e-12:
                 # The penalty is exact just above the multipliers; a higher price slows steps along the curved boundary.
                 # At a large ε multipliers may be e^(−ε/2) or less, so that dropping an output with its excess would lower the merit.
-                worth = np.bincount(blocks.output[blocks.largest], np.abs(solution.dual["ceiling"]))
+                worth = np.bincount(
+                    blocks.output[blocks.largest], np.abs(solution.dual["limits"][blocks.largest])
+                )
                 price = max(1.2 * float(worth.max()), 1e-2 * value)
                 merit = merit_of(q)
             elif over > 0.5 * blocks.excess(q, epsilon) and price < 1e8 * value:
@@ -474,11 +435,11 @@ class Descent:
             value = blocks.loss(q)
         return self.inside(q, self.epsilon)
 
-    def _solved(self, *point: Any, least_unit: float = 1.0) -> Solution | None:
+    def _solved(self, *point: Any) -> Solution | None:
         """Solve the program at a point from the last basis; return None if the deadline came first, or if the solver fails."""
         if self.deadline.passed:
             return None
-        self.blocks.linearise(self.program, *point, least_unit=least_unit)
+        self.blocks.linearise(self.program, *point)
         try:
             return self.program.answer()
         except (InfeasibleError, SolverError) as error:  # no step at all solves the program
@@ -497,9 +458,9 @@ class Descent:
         for noise in (1e-9, 1e-6, 1e-4):
             moved = _without_noise(blocks, q, noise)
             for radius, margin in _APPROACH:
-                lower, upper = -radius * moved, np.minimum(1.0 - moved, radius * moved)
+                steps = -radius * moved, np.minimum(1.0 - moved, radius * moved)
                 tight = min(epsilon, RESOLVED) - margin * max(1.0, epsilon)
-                solution = self._solved(moved, tight, lower, upper, price, least_unit=_LEAST_UNIT)
+                solution = self._solved(moved, tight, steps, price, _LEAST_UNIT)
                 if solution is None:
                     break
                 moved = _without_noise(blocks, np.maximum(moved + solution.primal["step"], 0.0), noise)

@@ -132,6 +132,14 @@ class LinearProgram:
 
     # -- its numbers ----------------------------------------------------------------------------------
 
+    def clear(self) -> Any:
+        """Remove all columns and rows; return the last basis, from which a program of the same shape may start."""
+        basis = self.highs.getBasis()
+        self.highs.clearModel()
+        for held in (self.columns, self.rows, self._entries):
+            held.clear()
+        return basis
+
     def add_columns(
         self, name: str, cost: Numbers, *, lower: Numbers = 0.0, upper: Numbers = np.inf
     ) -> _Places:

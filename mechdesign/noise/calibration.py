@@ -181,16 +181,13 @@ class Calibration(Design):
         worst_cases(self.family.member, self.sensitivity, self.dimension, rate)
 
     @cached_property
-    def query(self) -> search.Query:
-        """Sensitivity, dimension, rounds and sampling."""
-        changes, size = Sensitivity.of(self.sensitivity), self.dimension
-        most = changes.largest_linf(size), any(len(change) > 1 for change in changes.attained(size))
-        return search.Query(self.sensitivity, size, self.rounds, self.sampling_rate, *most)
-
-    @cached_property
     def requirement(self) -> search.Target:
         """The requirement in numbers."""
-        return search.Target.of(self.privacy, self.query)
+        return search.Target.of(self.privacy, self._answer(self.family.member))
+
+    def _answer(self, law: FrozenLaw) -> AdditiveNoise:
+        """Return noise of this law for the query."""
+        return AdditiveNoise(law, self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
 
     @property
     def family(self) -> Family:
@@ -199,14 +196,13 @@ class Calibration(Design):
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the laws of the family that closed forms and a search find, and a lower bound for every law."""
-        query, family = self.query, self.family
-        requirement = replace(self.requirement, deadline=clock)
+        family, requirement = self.family, replace(self.requirement, deadline=clock)
         noise = None
         for law in search.laws_of(family, requirement, self.loss, clock):
             with np.errstate(under="ignore"):  # tails underflow, even if NumPy is set to raise
                 if not 0 < law_variance(law) < math.inf:  # a tiny ε has such members
                     continue
-                noise = query.noise(law)
+                noise = self._answer(law)
                 value = search.cost_of(noise, self.loss)
                 least = least_symmetric(noise, self.privacy, self.loss)
             if least:
@@ -285,7 +281,7 @@ class Calibration(Design):
         if not _fits(self, noise):
             return 0.0
         least = least_symmetric(noise, self.privacy, self.loss)
-        if share and self.family.scale_only and search.exceeds(noise, self.privacy, share):
+        if share and self.family.scale_only and search.over_budget(noise.times(share), self.privacy):
             least = max(least, search.cost_of(noise, self.loss) * share**self._power)
         return min(least, stated.value)
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import least_kept, round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.evidence.results import Result, audit_rows
-from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_cases, worst_rho
+from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_rho
 from mechdesign.noise.families import Family
 from mechdesign.problem.law_moments import is_gaussian, law_variance
 from mechdesign.problem.privacy import (
@@ -171,14 +172,9 @@ def evaluated(
 
 def too_small(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadline) -> float:
     """Return a share of the scale, as near 1 as a few evaluations show, at which the law is not private; 0 if none is found in time."""
-    return next((x for x in _SHARES if not deadline.passed and exceeds(noise, privacy, x, deadline)), 0.0)
-
-
-def exceeds(
-    noise: AdditiveNoise, privacy: CentralPrivacy, share: float, deadline: Deadline | None = None
-) -> bool:
-    """Return whether a continuous law at this share of its scale provably exceeds the budget."""
-    return over_budget(noise.times(share), privacy, deadline)
+    return next(
+        (x for x in _SHARES if not deadline.passed and over_budget(noise.times(x), privacy, deadline)), 0.0
+    )
 
 
 @np.errstate(under="ignore")
@@ -186,18 +182,15 @@ def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy, deadline: Deadlin
     """Return whether a law provably consumes more than the budget."""
     if isinstance(privacy, TradeOff):
         return any(over_budget(noise, part, deadline) for part in parts_of(privacy))
-    if isinstance(privacy, GaussianDP):
-        return consumed(noise, privacy).lower > privacy.mu and noise.worst_cases.exact
-    if isinstance(privacy, ZeroConcentratedDP):
-        if isinstance(noise.sensitivity, Sensitivity):
-            return False  # ρ is known from above alone
-        return consumed(noise, privacy).upper * (1 - 1e-8) > privacy.rho
     if not (delta := getattr(privacy, "delta", 0.0)):
-        return consumed(noise, privacy).upper * (1 - 1e-9) > privacy.epsilon
+        # of several bounds the largest ρ, and of some μ, are known from above alone
+        known = not isinstance(privacy, ZeroConcentratedDP) or not isinstance(noise.sensitivity, Sensitivity)
+        known = known and (not isinstance(privacy, GaussianDP) or noise.worst_cases.exact)
+        return known and consumed(noise, privacy).lower > budget_of(privacy)
     cases = noise.worst_cases
     changes = cases.attained or (cases.alternatives[:1] if cases.exact else ())
     seen = {**noise.in_rounds, "deadline": deadline}
-    return any(lower_delta(terms, privacy.epsilon, **seen) > delta for terms in changes)
+    return any(lower_delta(terms, privacy.epsilon, **seen) > delta for terms in changes)  # type: ignore[union-attr]
 
 
 def enclosure_of(result: Result) -> DeltaInterval | None:
@@ -216,60 +209,18 @@ def budget_row(unit: object, used: float, budget: float) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Query:
-    """The question in numbers.
-
-    Parameters
-    ----------
-    sensitivity : float or Sensitivity
-    dimension : int
-    rounds : int
-    sampling_rate : float
-    top : float
-        Largest change of one coordinate.
-    different : bool
-        Whether some change moves numbers by different amounts.
-    """
-
-    sensitivity: float | Sensitivity
-    dimension: int
-    rounds: int
-    sampling_rate: float
-    top: float
-    different: bool
-
-    @property
-    def changes(self) -> Sensitivity:
-        """The changes allowed."""
-        return Sensitivity.of(self.sensitivity)
-
-    def noise(self, law: FrozenLaw) -> AdditiveNoise:
-        """Return noise of this law on every number, in all rounds."""
-        return AdditiveNoise(law, self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
-
-    def worst(self, law: FrozenLaw) -> tuple[Terms, ...]:
-        """Return the worst cases of the law in one round."""
-        return worst_cases(law, self.sensitivity, self.dimension, self.sampling_rate).alternatives
-
-    @property
-    def losses(self) -> int:
-        """Number of composed losses if rounds are not sampled."""
-        return self.dimension * self.rounds
-
-    @property
-    def norm(self) -> float:
-        """Largest ℓ₂ norm, rounds included."""
-        return math.sqrt(self.rounds) * self.changes.largest_l2(self.dimension)
-
-
-@dataclass(frozen=True)
 class Target:
-    """A privacy requirement on a query, as a budget that a law consumes.
+    """A privacy requirement on noise for a query, as a budget that its law consumes.
 
     Parameters
     ----------
     privacy : CentralPrivacy
-    query : Query
+    asked : AdditiveNoise
+        Noise of any law for the query.
+    top : float
+        Largest change of one coordinate.
+    different : bool
+        Whether some change moves numbers by different amounts.
     guess : float
         A scale to start from.
     epsilon, delta : float
@@ -285,7 +236,9 @@ class Target:
     """
 
     privacy: CentralPrivacy
-    query: Query
+    asked: AdditiveNoise
+    top: float
+    different: bool
     guess: float
     epsilon: float
     delta: float
@@ -296,7 +249,7 @@ class Target:
 
     @classmethod
     @np.errstate(under="ignore")
-    def of(cls, privacy: CentralPrivacy, query: Query) -> Target:
+    def of(cls, privacy: CentralPrivacy, asked: AdditiveNoise) -> Target:
         """Return the requirement in numbers.
 
         Raises
@@ -304,34 +257,46 @@ class Target:
         DesignError
             δ is below what double precision certifies.
         """
-        if query.rounds == 1 and query.sampling_rate < 1 and query.changes.neighbours != "replace":
-            return cls.of(_unsampled(privacy, query.sampling_rate), replace(query, sampling_rate=1.0))
+        rounds, rate = asked.rounds, asked.sampling_rate
+        if rounds == 1 and rate < 1 and asked.neighbours != "replace":
+            return cls.of(_unsampled(privacy, rate), replace(asked, sampling_rate=1.0))
         if isinstance(privacy, TradeOff):
-            return _of_points(privacy, [cls.of(part, query) for part in parts_of(privacy)])
+            return _of_points(privacy, [cls.of(part, asked) for part in parts_of(privacy)])
+        changes, size, losses = Sensitivity.of(asked.sensitivity), asked.dimension, asked.dimension * rounds
+        once, top = changes.largest_l2(size), changes.largest_linf(size)
+        made = partial(cls, privacy, asked, top, any(len(change) > 1 for change in changes.attained(size)))
+        norm = math.sqrt(rounds) * once
         if isinstance(privacy, GaussianDP):
-            sigma = query.norm / privacy.mu * (1 + 8e-15)  # above the rounding of the closed form
-            return cls(privacy, query, sigma, privacy.mu, 1e-6, sigma, exact=False)
+            sigma = norm / privacy.mu * (1 + 8e-15)  # above the rounding of the closed form
+            return made(sigma, privacy.mu, 1e-6, sigma, exact=False)
         if isinstance(privacy, ZeroConcentratedDP):
-            sigma = query.norm / math.sqrt(2 * privacy.rho) * (1 + 8e-15)
+            sigma = norm / math.sqrt(2 * privacy.rho) * (1 + 8e-15)
             epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(1e-6))
-            return cls(privacy, query, sigma, epsilon, 1e-6, sigma, exact=False)
+            return made(sigma, epsilon, 1e-6, sigma, exact=False)
         epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
+        laplace = losses * top / (epsilon or math.inf)
         if delta == 0:
-            return cls(privacy, query, query.losses * query.top / epsilon, epsilon, 0.0)
+            return made(laplace, epsilon, 0.0)
         refuse(delta < SMALLEST, "delta", delta, f"double precision certifies no delta below {SMALLEST}")
-        if query.sampling_rate < 1:
+        if rate < 1:
             # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
-            mu = float(gaussian_mu(epsilon, delta))
-            worth = math.log1p(mu**2 / (query.sampling_rate**2 * query.rounds))
-            start = query.norm / math.sqrt(query.rounds * worth)
-            sure = 1e-9 if query.rounds == 1 else 2e-3
-            return cls(privacy, query, start, epsilon, delta, tolerance=sure)
+            worth = math.log1p(float(gaussian_mu(epsilon, delta)) ** 2 / (rate**2 * rounds))
+            sure = 1e-9 if rounds == 1 else 2e-3
+            return made(once / math.sqrt(worth), epsilon, delta, tolerance=sure)
         # μ slightly below the root, so that the profile's evaluation, which rounds up, stays within δ too
         slack = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
-        sigma = query.norm / gaussian_mu(epsilon, delta - slack)
-        start = min(sigma, query.losses * query.top / epsilon) if epsilon else sigma
-        sure = 1e-9 if query.losses == 1 else 1e-8  # what a grid resolves for many coordinates
-        return cls(privacy, query, start, epsilon, delta, sigma, sure)
+        sigma = norm / gaussian_mu(epsilon, delta - slack)
+        sure = 1e-9 if losses == 1 else 1e-8  # what a grid resolves for many coordinates
+        return made(min(sigma, laplace or sigma), epsilon, delta, sigma, sure)
+
+    def noise(self, law: FrozenLaw) -> AdditiveNoise:
+        """Return noise of this law for the query."""
+        return replace(self.asked, law=law)
+
+    @property
+    def losses(self) -> int:
+        """Number of composed losses if rounds are not sampled."""
+        return self.asked.dimension * self.asked.rounds
 
     @property
     def target(self) -> float:
@@ -341,16 +306,16 @@ class Target:
     @property
     def composed(self) -> bool:
         """Whether δ is composed of several losses."""
-        return self.delta > 0 and self.query.losses > 1 and self.exact
+        return self.delta > 0 and self.losses > 1 and self.exact
 
     @cached_property
     def meter(self) -> Meter:
         """A function that bounds the budget a law consumes, fast enough for a search."""
-        return _meter(self.privacy, self.query, self.deadline)
+        return _meter(self.privacy, self)
 
     def final(self, law: FrozenLaw) -> float:
         """Return the budget that the returned law consumes, from above."""
-        return used(self.query.noise(law), self.privacy, deadline=self.deadline)
+        return used(self.noise(law), self.privacy, deadline=self.deadline)
 
 
 def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
@@ -403,17 +368,17 @@ def used(noise: AdditiveNoise, privacy: CentralPrivacy, *, coarse: bool = False,
     return min(map(one, cases))
 
 
-def _meter(privacy: CentralPrivacy, query: Query, deadline: Deadline) -> Meter:
+def _meter(privacy: CentralPrivacy, r: Target) -> Meter:
     """Return a coarse, fast upper bound on the budget that a law consumes, for one search."""
     if isinstance(privacy, TradeOff):
-        parts = [(_meter(part, query, deadline), budget_of(part)) for part in parts_of(privacy)]
+        parts = [(_meter(part, r), budget_of(part)) for part in parts_of(privacy)]
         return lambda law: max(meter(law) / budget for meter, budget in parts)
-    if getattr(privacy, "delta", 0.0) and query.sampling_rate == 1:
-        return _planned(privacy, query, deadline)
-    return lambda law: used(query.noise(law), privacy, coarse=True, deadline=deadline)
+    if getattr(privacy, "delta", 0.0) and r.asked.sampling_rate == 1:
+        return _planned(privacy, r)
+    return lambda law: used(r.noise(law), privacy, coarse=True, deadline=r.deadline)
 
 
-def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:
+def _planned(privacy: Any, r: Target) -> Meter:
     """Return an upper bound on δ at a fixed ε, cheap enough for a search.
 
     For one coordinate it is the exact profile. For several it is one upper bound on a grid for each worst case; step, tails and
@@ -425,7 +390,7 @@ def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:
 
     def one(which: int, terms: Terms) -> float:
         law = terms[0].law
-        terms = tuple(NoiseTerm(law, t.sensitivity, t.count * query.rounds) for t in terms)
+        terms = tuple(NoiseTerm(law, t.sensitivity, t.count * r.asked.rounds) for t in terms)
         if len(terms) == terms[0].count == 1:
             return fast_profile(law, terms[0].sensitivity, epsilon)
         if apart(terms):
@@ -437,9 +402,9 @@ def _planned(privacy: Any, query: Query, deadline: Deadline) -> Meter:
             plan, at = plan_grid(terms, epsilon, 0.01), kind
         plan = replace(plan, losses=tuple((loss_of(law, t.sensitivity), t.count) for t in terms))
         plans[which] = plan, at
-        return in_time(plan, epsilon, plan.align(plan.step), deadline, pessimistic=True, enough=nothing)
+        return in_time(plan, epsilon, plan.align(plan.step), r.deadline, pessimistic=True, enough=nothing)
 
-    return lambda law: min(one(case, terms) for case, terms in enumerate(query.worst(law)))
+    return lambda law: min(starmap(one, enumerate(r.noise(law).worst_cases.alternatives)))
 
 
 def laws_of(family: Family, r: Target, loss: str, deadline: Deadline) -> Iterator[FrozenLaw]:
@@ -452,7 +417,7 @@ def laws_of(family: Family, r: Target, loss: str, deadline: Deadline) -> Iterato
     SolverError
         No scale meets the requirement.
     """
-    pure, different = None, r.composed and r.query.different
+    pure, different = None, r.composed and r.different
     several = (different or not family.scale_only) and r.exact and r.epsilon > 0
     if family.closed_form is not None and (r.delta == 0 or several):
         pure = _pure_law(family, family.closed_form, r, loss)
@@ -463,7 +428,7 @@ def laws_of(family: Family, r: Target, loss: str, deadline: Deadline) -> Iterato
     if family.normal is not None and r.sigma is not None:
         # the Gaussian member is known in closed form, so that the family never costs more
         shape, unit = family.normal
-        yield family.make(shape, unit * r.sigma, r.query.top)
+        yield family.make(shape, unit * r.sigma, r.top)
         known = True
     if not family.scale_only or different or not known:
         try:
@@ -482,10 +447,10 @@ def _searched(family: Family, r: Target, loss: str, deadline: Deadline) -> Froze
     """Return the best shape and scale that a search finds; half of the time is for the scale of the final shape."""
 
     def make(shape: float, scale: float) -> FrozenLaw:
-        return family.make(shape, scale, r.query.top)
+        return family.make(shape, scale, r.top)
 
     search = ShapeSearch(make, r, lambda law: cost_of(AdditiveNoise(law, 1.0), loss), deadline.part(0.5))
-    starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.losses)
+    starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.losses)
     shape, scale = search.best(starts)
     scale = scale_for(make, shape, r.final, r, scale, safe=True, deadline=deadline)
     # the verifier's grid splits atoms that lie on points of the search's grid: its δ is that much larger
@@ -496,14 +461,15 @@ def _searched(family: Family, r: Target, loss: str, deadline: Deadline) -> Froze
 @np.errstate(under="ignore")
 def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Target, loss: str) -> FrozenLaw:
     """Return the closed form for the worst case that needs least noise: all of ℓ₁ on one coordinate, or a step on every coordinate."""
-    q = r.query
+    rounds, rate = r.asked.rounds, r.asked.sampling_rate
     terms = min(
-        q.worst(closed(1.0, q.top, loss)), key=lambda terms: sum(t.sensitivity * t.count for t in terms)
+        r.noise(closed(1.0, r.top, loss)).worst_cases.alternatives,
+        key=lambda terms: sum(t.sensitivity * t.count for t in terms),
     )
-    epsilon = r.epsilon / q.rounds
-    if q.sampling_rate < 1:
-        epsilon = loss_before(epsilon, q.sampling_rate)
-    if q.sampling_rate < 1 or q.rounds > 1:
+    epsilon = r.epsilon / rounds
+    if rate < 1:
+        epsilon = loss_before(epsilon, rate)
+    if rate < 1 or rounds > 1:
         epsilon *= 1 - 1e-14
     if len(terms) == 1:
         return closed(epsilon / terms[0].count, terms[0].sensitivity, loss)
@@ -547,9 +513,9 @@ def scale_for(
         f = (math.log(ratio) if ratio > 1 else ratio - 1) + (room if safe else 0.0)
         return 0.0 if abs(f) < room else f  # as near as is asked for
 
-    start, least, query = math.log(guess), -math.inf, requirement.query
-    if query.dimension == 1:
-        least = min(start, math.log(query.top / 690))  # below, e^(-top/scale) is 0 in doubles
+    start, least = math.log(guess), -math.inf
+    if requirement.asked.dimension == 1:
+        least = min(start, math.log(requirement.top / 690))  # below, e^(-top/scale) is 0 in doubles
     ends = {"least": max(least, start - 200), "most": min(start + 200, 700.0)}
     xtol = 1e-7 * tolerance if safe else 0.01 * tolerance
     found = least_kept(over, start, step=0.03, growth=4.0, xtol=xtol, deadline=deadline, **ends)

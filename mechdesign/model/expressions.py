@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -151,18 +151,6 @@ class OwnRows:
                     found.append(sides == 0 if equality else sides <= 0)
                     found[-1].set_label(label)
         return found
-
-    def with_tangents(self, other: Self) -> Self:
-        """Return these rows and those of convex functions in another compilation of the problem."""
-        curved = [self.labels.index(label) for label in self.curved]
-        more = np.flatnonzero(np.isin(other.family, curved))
-        entries = sparse.vstack([self.matrix, other.matrix[more]], format="csr").tocoo()
-        parts: dict[str, Any] = {
-            name: np.append(getattr(self, name), getattr(other, name)[more])
-            for name in ("family", "equal", "offsets")
-        }
-        places = np.column_stack(entries.coords).astype(np.int64)
-        return replace(self, places=places, coefficients=entries.data, **parts)
 
     @property
     def cells(self) -> int:

@@ -311,10 +311,10 @@ class Problem(ModelledDesign):
         with valued(self.unknown, value), np.errstate(divide="ignore", invalid="ignore"):
             return {label: float(np.max(f.value)) for label, f in self.functions().items()}
 
-    def keeps(self, value: Array, room: float = 0.0) -> bool:
-        """Return whether a value of the unknown is inside these functions, in doubles, with room relative to the size of their tangents."""
-        worth = self.worth_at(value)
-        return all(x + (room and room * self.tangent_size(label, value)) <= 0 for label, x in worth.items())
+    def keeps(self, value: Array, room: Mapping[str, float] | None = None) -> bool:
+        """Return whether a value of the unknown is inside these functions except the objective, in doubles, with this room."""
+        limits = ((label, x) for label, x in self.worth_at(value).items() if label != "objective")
+        return all(x + (room or {}).get(label, 0.0) <= 0 for label, x in limits)
 
     @property
     def rows_how(self) -> str:

@@ -27,6 +27,7 @@ from mechdesign.evidence.files import check_writable
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
+from mechdesign.model import tangents
 from mechdesign.model.declared import Declared, Part
 from mechdesign.model.exactly import (
     MARGIN,
@@ -46,7 +47,6 @@ from mechdesign.model.problem import POSITIVE, Problem, Unknown, contradicted, n
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, TableMechanism, shown_label
-from mechdesign.model.tangents import CURVED, Tangents
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
 from mechdesign.problem.privacy import (
     FARTHEST,
@@ -166,7 +166,7 @@ class FiniteProblem(TableDesign, Problem):
         found: TableProof = super().proof(witness) if self.design is None else self.design.proof(witness)
         return found
 
-    least, curved_room = POSITIVE, CURVED
+    least, curved_room = POSITIVE, tangents.CURVED
 
     @property
     def start(self) -> Array:
@@ -235,7 +235,7 @@ class FiniteProblem(TableDesign, Problem):
                 if any(isinstance(one, Law) for one in inside):
                     yield from inside
                     return
-        yield from Tangents(self, clock, solver, options).solved()
+        yield from tangents.solved(self, clock, solver, options)
 
     def _linear(
         self, clock: Clock, solver: str | None, symmetry: Any, options: dict[str, Any]

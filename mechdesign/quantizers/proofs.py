@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from operator import mul
 from typing import Any, ClassVar
 
@@ -589,47 +589,24 @@ def proved_bound(
 Quadratic = tuple[fmpq, fmpq, fmpq, fmpq, fmpq]
 
 
-class _Row:
-    """Mean loss at any input of one row of probabilities; outputs are integers in units of 1/unit."""
-
-    def __init__(self, bins: list[int], unit: int, weights: list[int], common: int, loss: Loss) -> None:
-        self.bins, self.unit, self.common = bins, unit, common
-        self.first, self.second = rational(loss.absolute), rational(loss.squared)
-        self.mass = list(accumulate(weights, initial=0))
-        moments = list(map(mul, bins, weights))
-        self.moment = list(accumulate(moments, initial=0))
-        self.square = sum(map(mul, bins, moments)) if self.second else 0
-
-    def loss(self, x: fmpq) -> fmpq:
-        # Everything over x's denominator d and the outputs' unit: x = n / (d · unit).
-        n, d = int(x.p) * self.unit, int(x.q)
-        k = bisect_right(self.bins, n // d)
-        away = d * (self.moment[-1] - 2 * self.moment[k]) - n * (self.mass[-1] - 2 * self.mass[k])
-        total: fmpq = self.first * fmpq(away, d * self.unit * self.common)
-        if self.second:
-            square = d * (d * self.square - 2 * n * self.moment[-1]) + n * n * self.mass[-1]
-            total += self.second * fmpq(square, (d * self.unit) ** 2 * self.common)
-        return total
-
-
 def quadratics(law: ExactLaw, loss: Loss) -> Iterator[Quadratic]:
     """Yield ends u, v of every cell, and a, b, c with E ℓ = a + b t + c t² there, t = (x − u)/(v − u)."""
     unit = math.lcm(*(b.denominator for b in law.bins))
-    bins = [int(b * unit) for b in law.bins]
-    last: tuple[list[int], int] = [], 1
-    row = _Row(bins, unit, *law.weights(0, 0), loss)
+    bins, first, second = [int(b * unit) for b in law.bins], rational(loss.absolute), rational(loss.squared)
     for k, ends in enumerate(pairwise(law.knots)):
-        rows = []
-        for side in (0, 1):
-            if (found := law.weights(k, side)) != last:  # for a continuous law once per knot
-                row, last = _Row(bins, unit, *found, loss), found
-            rows.append(row)
-
         edges = [rational(x) for x in law.inner_edges(*ends)]
+        rows = [law.weights(k, side) for side in (0, 1)]
 
-        def at(x: fmpq, rows: list[_Row] = rows, start: fmpq = edges[0], end: fmpq = edges[-1]) -> fmpq:
-            t = (x - start) / (end - start)
-            return (1 - t) * rows[0].loss(x) + t * rows[1].loss(x)
+        def at(x: fmpq, rows: list[Any] = rows, start: fmpq = edges[0], end: fmpq = edges[-1]) -> fmpq:
+            """Return E ℓ at x; each row's means are summed in integers, with outputs and x in units of 1/scale."""
+            n, d, scale = int(x.p) * unit, int(x.q), int(x.q) * unit
+            off, t, total = [abs(d * b - n) for b in bins], (x - start) / (end - start), fmpq(0)
+            squares = [o * o for o in off] if second else []
+            for share, (weights, common) in zip((1 - t, t), rows):
+                if share:
+                    total += share * first * fmpq(sum(map(mul, weights, off)), scale * common)
+                    total += share * second * fmpq(sum(map(mul, weights, squares)), scale**2 * common)
+            return total
 
         values = [at(x) for x in edges]
         for (u, v), (low, high) in zip(pairwise(edges), pairwise(values)):

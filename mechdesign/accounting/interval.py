@@ -24,7 +24,7 @@ from mechdesign.accounting.composition import (
     plan_grid,
 )
 from mechdesign.accounting.gaussian import enclosed_gaussian
-from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of
+from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of, merged
 from mechdesign.accounting.profile import enclosed_delta, largest_loss, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
 from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, refuse, share
@@ -199,7 +199,7 @@ class _Asked:
         held = as_terms(terms)
         one_of("neighbours", neighbours, ("add-remove", "replace"))
         if sampling_rate == 1:
-            held = tuple(replace(t, count=t.count * rounds) for t in held)
+            held = merged(tuple(replace(t, count=t.count * rounds) for t in held))
             return cls((held, 1, 1.0), neighbours, float(epsilon), float(epsilon))
         if neighbours == "replace" and not all(is_gaussian(t.law) for t in held):
             remedy = "is accounted for under normal noise alone where records are sampled"

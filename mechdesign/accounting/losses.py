@@ -33,7 +33,8 @@ from scipy import stats
 
 from mechdesign.checks import UP, Checked, field, frozen_parts, integer, listed, positive, refuse
 from mechdesign.errors import DesignError
-from mechdesign.problem.law_moments import Generator, Tail, inverse_of, of_scipy
+from mechdesign.evidence.exact import round_up
+from mechdesign.problem.law_moments import Generator, Tail, inverse_of, is_gaussian, of_scipy
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
 Function: TypeAlias = Callable[[Array], Array]
@@ -608,6 +609,16 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
     alone = not all(isinstance(item, NoiseTerm) or hasattr(item, "noise_terms") for item in held)
     refuse(not held or alone, "terms", terms, allowed)
     return tuple(term for item in held for term in as_terms(item))
+
+
+def merged(terms: tuple[NoiseTerm, ...]) -> tuple[NoiseTerm, ...]:
+    """Return the terms with all normal coordinates as one, of no smaller loss, if there are others too."""
+    normal = [in_sigmas(t) for t in terms if is_gaussian(t.law)]
+    if not 1 < len(terms) > len(normal) > 0:
+        return terms
+    square = sum((n * h * (Fraction(v) / Fraction(s)) ** 2 for n, v, s, h in normal), Fraction(0))
+    one = NoiseTerm(stats.norm(), math.sqrt(round_up(square)) * (1 + 4e-16), 1)
+    return (*(t for t in terms if not is_gaussian(t.law)), one)
 
 
 def in_sigmas(term: NoiseTerm) -> tuple[int, float, float, int]:

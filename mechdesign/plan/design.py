@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, fields, replace
 from dataclasses import field as dataclass_field
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
@@ -44,7 +44,6 @@ from mechdesign.plan.search import (
     Choice,
     Item,
     Search,
-    composed,
     items_of,
     root,
     split,
@@ -69,6 +68,7 @@ _ROUND = 1e-12
 """Relative rounding error of errors in doubles."""
 _PURE = 1 + 1e-4
 """Factor within which a pure plan is preferred to a cheaper one, as its proof is exact."""
+
 _VERIFIED = 3e-5
 """Relative increase of scales whose losses are composed: the stand-alone verifier has a coarser grid, and must prove the same δ."""
 
@@ -462,8 +462,7 @@ class Plan(PlanPage):
         def over(factor: float) -> float:
             return excess(self._mechanism(chosen, factor).consumed(privacy).upper, budget_of(privacy))
 
-        composes = privacy is self._budget[1]
-        step, wider = (1e-3, _VERIFIED) if composes else (1e-8, 0.0)
+        step, wider = (1e-3, _VERIFIED) if privacy is self._budget[1] else (1e-8, 0.0)
         return self._mechanism(chosen, root(over, 0.0, step, 1e-4 * step, deadline) + wider)
 
     def certified(self, law: Law, clock: Clock) -> Law:
@@ -472,44 +471,34 @@ class Plan(PlanPage):
 
     def _least_budget(self) -> Iterator[Law | Bound]:
         """Yield the plan of least budget for the targets: items at their targets' scales, the cheapest by some order of divergence."""
-        search = self._search
+        search, asked = self._search, budget_of(self.privacy)
         composes = search.privacy is not None
 
-        def least_of(spent: Callable[[Privacy], float], guess: float) -> float:
+        def least_of(chosen: Sequence[Choice], near: float, step: float, xtol: float) -> float:
+            """Return the least budget that suffices for these choices; infinity if it is far above the one asked."""
+            law = self._mechanism(chosen, -_VERIFIED if composes else 0.0)
+            used = law.consumed(self.privacy).upper
+            if not composes:
+                return used
+
             def over(log_epsilon: float) -> float:
                 privacy = self.granted(math.exp(log_epsilon))
-                return excess(spent(privacy), budget_of(privacy))
+                return excess(law.consumed(privacy).upper, budget_of(privacy))
 
             low, high = (math.log(share * search.budget) for share in (_LEAST, 100))
-            start = min(max(math.log(guess), low), high)
-            return math.exp(least_kept(over, start, step=0.1, growth=3.0, least=low, most=high, xtol=1e-9))
+            start = min(max(math.log(near), low), high)
+            least = math.exp(least_kept(over, start, step=step, growth=3.0, least=low, most=high, xtol=xtol))
+            return min(least, search.budget) if used <= asked else least
 
-        def value(chosen: Sequence[Choice]) -> float:
-            """Return the least budget; composed losses treat discrete normal noise as normal noise."""
-            if not composes:
-                return self._mechanism(chosen).consumed(self.privacy).upper
-            chains = [[chosen[k] for k in chain] for chain in search.chains]
-            return max(least_of(partial(composed, taken), search.budget) for taken in chains)
-
-        if composes:
-            orders = [1e6, *(1 + np.geomspace(0.5, 500, 7)).tolist()]
-            rounded = {
-                tuple((id(i), round(math.log(s), 4)) for i, s in found): found
-                for found in (self._aimed(order)[0] for order in orders)
-            }
-            best = min(rounded.values(), key=value)
-        else:
-            best = self._targeted[0]
-        least = value(best)
+        orders = [1e6, *(1 + np.geomspace(0.5, 500, 7)).tolist()] if composes else [self._order]
+        found = [self._aimed(order)[0] for order in orders]
+        different = {tuple((id(i), round(math.log(s), 4)) for i, s in one): one for one in found}
+        rough = [(least_of(one, search.budget, 0.1, 1e-4), one) for one in different.values()]
+        least, best = min(rough, key=lambda pair: pair[0])
         mechanism = self._mechanism(best)
         if composes and least < math.inf:
-            narrower = self._mechanism(best, -_VERIFIED)
-            least = least_of(lambda privacy: narrower.consumed(privacy).upper, least)
+            least = least_of(best, least, 1e-3, 1e-9)
             least = min(least, mechanism.consumed(PureDP(least)).upper)
-            # within the root's tolerance, as for a plan's own errors as targets
-            kept = mechanism.consumed(self.privacy).upper <= budget_of(self.privacy)
-            if search.budget < least < search.budget * (1 + 1e-8) and kept:
-                least = search.budget
         if least > search.budget:
             known = least < math.inf
             need = f"{at_most(least, 9)}" if known else f"more than {100 * search.budget:g}"

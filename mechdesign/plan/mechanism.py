@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import interpolate, special, stats
 
-from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.interval import DeltaInterval, upper_delta
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.checks import frozen_parts, instance, one_of, positive, refuse
 from mechdesign.choice.rule import Choosing, Scored
@@ -31,7 +31,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name
 from mechdesign.noise.calibration_search import budget_of, consumed
 from mechdesign.noise.families import opendp_measurement
-from mechdesign.plan.search import Item, tally, together, total
+from mechdesign.plan.search import Item, tally, total
 from mechdesign.plan.tasks import Count, Histogram, LinearQueries, Part, Sum, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.law_moments import is_gaussian
@@ -54,8 +54,8 @@ from mechdesign.typing import Array, Figure, FrozenLaw
 
 BY_MU = GaussianDP | MembershipAdvantage | TradeOff
 """Requirements that a plan meets by its μ."""
-_UNBOUNDED = "norm", "discrete_gaussian"
-"""Laws with unbounded loss."""
+_POINTS = 2**19
+"""Most points of a grid for one loss."""
 Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
 
 
@@ -321,22 +321,20 @@ def _presto(name: str, task: Task, part: Part, law: FrozenLaw) -> dict[str, Any]
 
 
 def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
+    if all(is_gaussian(noise.law) for noise in noises):
+        return consumed(AdditiveNoise(stats.norm(), _added(noises).mu), privacy)
     if isinstance(privacy, BY_MU):
-        mu = _added(noises).mu
-        if mu == math.inf:
-            return DeltaInterval(0.0, math.inf)
-        return consumed(AdditiveNoise(stats.norm(), mu), privacy)
+        return DeltaInterval(0.0, math.inf)
     first = {law_key(noise): noise for noise in reversed(noises)}
     alike = [(first[key], copies) for key, copies in Counter(map(law_key, noises)).items()]
-    composes = isinstance(privacy, ApproximateDP) and privacy.delta > 0
-    if not (composes and any(noise.law.dist.name in _UNBOUNDED for noise, _ in alike)):
-        summed = _summed(alike, PureDP(privacy.epsilon) if composes else privacy)  # type: ignore[union-attr]
-        if not composes:
-            return summed
-        if summed.upper <= privacy.epsilon:  # type: ignore[union-attr]
-            return DeltaInterval(0.0, 0.0, summed.how)
+    if not getattr(privacy, "delta", 0.0):
+        return _summed(alike, privacy)
+    epsilon = privacy.epsilon  # type: ignore[union-attr]
+    unbounded = any(is_gaussian(n.law) or n.law.dist.name == "discrete_gaussian" for n, _ in alike)
+    if not unbounded and (summed := _summed(alike, PureDP(epsilon))).upper <= epsilon:
+        return DeltaInterval(0.0, 0.0, summed.how)
     terms = [replace(t, count=t.count * copies) for noise, copies in alike for t in noise.noise_terms()]
-    return together(terms, privacy, 1e-4)  # type: ignore[arg-type]
+    return DeltaInterval(0.0, upper_delta(terms, epsilon, width=1e-4, points=_POINTS))
 
 
 def _summed(alike: list[tuple[AdditiveNoise, int]], privacy: Privacy) -> DeltaInterval:

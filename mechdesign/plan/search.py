@@ -22,25 +22,21 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from scipy import optimize, stats
 
-from mechdesign.accounting.composition import find_tilt, plan_grid
-from mechdesign.accounting.interval import DeltaInterval, delta_interval
-from mechdesign.accounting.losses import NoiseTerm, in_sigmas
+from mechdesign.accounting.interval import upper_delta
+from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.checks import frozen_parts
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.exact import least_kept, round_up
+from mechdesign.evidence.exact import least_kept
 from mechdesign.noise.additive import AdditiveNoise, worst_cases
 from mechdesign.noise.families import FAMILIES as LAWS
 from mechdesign.noise.families import LEAST_GAUSSIAN, LEAST_LAPLACE
 from mechdesign.noise.laws import staircase_gamma
-from mechdesign.noise.vector_noise import delta_at
 from mechdesign.plan.tasks import Part
-from mechdesign.problem.law_moments import is_gaussian, of_scipy
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.typing import Array, FrozenLaw
@@ -275,14 +271,12 @@ class Item:
 
 Choice = tuple[Item, float]
 """An item and its scale."""
-_POINTS = 2**19
-"""Approximate most points of the grid."""
+_POINTS = 2**17
+"""Most points of a search's grid for one loss."""
 WIDTH = 1e-3
 """Relative width of the intervals of δ."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is searched between this and 1."""
-_FAR = 1e-3
-"""Share of the budget δ below which a search need not know δ."""
 _PRICED = 5e-8
 """Relative width to which the prices of several groups are found: where scales have no closed form they never come closer to rest."""
 _LIKE = 1e-12
@@ -515,55 +509,17 @@ def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:
     return tuple(id(item) for item, _ in chosen)
 
 
-def upper_bound(terms: list[NoiseTerm], privacy: ApproximateDP, width: float) -> float:
-    """Bound δ(ε) from above on a grid of about `_POINTS` points at most, however many losses are composed.
-
-    If Chernoff's bound shows δ to be below `_FAR` of the budget, that share is returned without a convolution.
-    """
-    plan = plan_grid(tuple(terms), privacy.epsilon, width)
-    widest = max(grid.step * grid.mass.size for grid, _ in plan.coarse)
-    spread = math.sqrt(find_tilt(plan.coarse, privacy.epsilon, guess=plan.theta).variance)
-    if spread == math.inf:
-        raise OverflowError(spread)
-    step = plan.align(max(plan.step / 2, max(widest, 20 * spread) / _POINTS))
-    return plan.delta(privacy.epsilon, step, pessimistic=True, enough=_FAR * privacy.delta)
-
-
-def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -> DeltaInterval:
-    """Return an upper bound of the composition's δ at ε, with all normal noise merged into one number."""
-    found, square = [], Fraction(0)
-    for term in terms:
-        if is_gaussian(term.law):
-            count, v, s, h = in_sigmas(term)
-            square += count * Fraction(v) ** 2 * h / Fraction(s) ** 2
-        elif of_scipy(term.law.dist) == "laplace":
-            ratio = term.sensitivity / frozen_parts(term.law)[3]
-            found.append(NoiseTerm(stats.laplace(), math.nextafter(ratio, math.inf), term.count))
-        else:
-            found.append(term)
-    if square:
-        normal = NoiseTerm(stats.norm(), math.sqrt(round_up(square)) * (1 + 4e-16), 1)
-        if not found:
-            return delta_interval([normal], privacy.epsilon)
-        found.append(normal)
-    elif all(of_scipy(term.law.dist) == "laplace" for term in found):
-        return DeltaInterval(0.0, delta_at(tuple(found), privacy.epsilon, privacy.delta)[0])
-    return DeltaInterval(0.0, upper_bound(found, privacy, width))
-
-
 def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
     """Return an upper bound of the composition's δ at ε, with discrete normal noise treated as normal."""
     if total(chosen, math.inf) <= privacy.epsilon:
         return 0.0
-    terms, normal = [], [0.0]
+    terms, unit = [], stats.norm()  # SciPy takes a millisecond to freeze a law
     for item, scale, copies in tally(chosen):
         if item.normal:
-            normal.append(math.sqrt(copies) * item.moved / scale)
+            terms.append(NoiseTerm(unit, item.moved / scale, copies))
         else:
             terms += [NoiseTerm(item.law(scale), v, count * copies) for v, count in item.shifts]
-    if any(normal):
-        terms.append(NoiseTerm(stats.norm(), math.hypot(*normal), 1))
-    return together(terms, privacy, WIDTH).upper
+    return upper_delta(terms, privacy.epsilon, width=WIDTH, points=_POINTS)
 
 
 def root(

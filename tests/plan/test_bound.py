@@ -11,11 +11,12 @@ import pytest
 from scipy import signal
 
 import mechdesign as md
+from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.proofs import Certificate, Scope
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.plan.bound import Cover, Kind, Losses, normal_tail
-from mechdesign.plan.search import Item, together
+from mechdesign.plan.search import Item
 from mechdesign.plan.tasks import Part
 from mechdesign.verifier.verify import verify
 
@@ -120,7 +121,7 @@ def kept(cover: Cover, design: md.Plan, rng: np.random.Generator) -> list[tuple[
         terms = [
             NoiseTerm(k.item.law(s), v, n * slots(k)) for k, s in zip(kinds, scales) for v, n in k.item.shifts
         ]
-        over = together(terms, design.privacy, 1e-3).upper > design.privacy.delta
+        over = upper_delta(terms, design.privacy.epsilon) > design.privacy.delta
         low, high = (middle, high) if over else (low, middle)
     return [(kind, max(s * math.exp(high), kind.item.least)) for kind, s in zip(kinds, spread)]
 

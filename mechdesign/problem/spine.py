@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from abc import abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -126,7 +126,7 @@ class Incumbent:
         return max(0.0, value - self.bound.value) / max(abs(value), 1e-300)
 
 
-class _Listed(type):
+class _Listed(ABCMeta):
     """Metaclass of designs: `dir` and `help` list what a user calls, without Python's own attributes."""
 
     def __dir__(cls) -> list[str]:
@@ -523,9 +523,9 @@ class ModelledDesign(Design):
     algorithms: ClassVar[tuple[str, ...]] = ()
     """Names of the design's own algorithms for `solve`, the default first."""
 
+    @abstractmethod
     def problem(self) -> ModelledDesign:
         """Return the paper's model as a `Problem`, to print, to extend by `subject_to`, and to solve."""
-        raise NotImplementedError
 
     @cached_property
     def model(self) -> Any:

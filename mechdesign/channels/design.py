@@ -24,7 +24,7 @@ items, and du from :math:`\sum_y M_y^{-1}`: one Cholesky factor of a small matri
 The constant channel is strictly private, so that every iterate is feasible, and every λ ≥ 0 proves a lower bound: at any time limit there
 is an answer. (Predictor and corrector of Mehrotra, *On the implementation of a primal-dual interior point method*, SIAM J. Optim. 2, 1992.)
 The first constraints are those of a greedy spanner, then those that the solution violates. For 60 random places in the plane it reaches a gap of
-1e-5 in 2 s, while the simplex method ends after 16 s; for 100 in 9 s, while that has a gap of .36 after 60 s.
+1e-5 in 2 s, while the simplex method ends after 16 s; for 100 in 11 s, while that has a gap of .36 after 60 s.
 
 Source: Bordenabe, Chatzikokolakis, Palamidessi, "Optimal geo-indistinguishable mechanisms for location
 privacy", CCS 2014.

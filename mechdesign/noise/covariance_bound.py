@@ -4,9 +4,7 @@ r"""What a covariance of Gaussian noise costs, and what every covariance costs a
 covariance. For a design they are exact sums and saddle points; for a declared problem (`DeclaredCovariance`) everything
 is rounded outward.
 
-**Cost.** Let :math:`R B = I + D`. Then :math:`(R^\top R)^{-1} = B K B^\top` with
-:math:`\lVert K - I \rVert \le (1 - \lVert D \rVert)^{-2} - 1`, and :math:`\operatorname{tr}(G (R^\top R)^{-1})` is
-:math:`\operatorname{tr} H`, :math:`H = B^\top G B`, but for :math:`\sqrt r \lVert H \rVert` times that.
+**Cost.** :math:`(R^\top R)^{-1}` is enclosed in balls, and with it :math:`\operatorname{tr}(G (R^\top R)^{-1})`.
 
 **Bound.** Let S keep the budget, :math:`v^\top S^{-1} v \le \mu^2` for each change v, and let N have the rows
 :math:`r_k v_k`. For every X and every Q of norm at most 1
@@ -18,65 +16,57 @@ weights of the loss alone: with :math:`V' = V + \sum \nu_i G_i \succeq X^\top X`
 :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu_i k_i`. With :math:`Q` the polar
 factor of :math:`N X^\top` this is :math:`(\operatorname{tr} \sqrt{V'^{1/2} M V'^{1/2}})^2/(\mu^2 \sum y)`, M = Σ y v
 vᵀ, y = r².
-
-Products in doubles of n terms are off by at most n + 2 roundings of the product of the sizes; sums are exact
-(`math.fsum`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from flint import fmpq_mat
+from flint import arb, arb_mat, ctx, fmpq_mat
 from scipy import sparse
 
 from mechdesign.accounting.profile import gaussian_most
 from mechdesign.checks import Checked, array, field, instance, refuse
-from mechdesign.doubles import TINY, UNIT
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import rational
+from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.expressions import Linear
 from mechdesign.model.scales import LARGEST_VARIANCE, TOTAL
-from mechdesign.noise.correlated_noise import inverse_rows
+from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, inverse_rows
 from mechdesign.problem.workload import Span
 from mechdesign.typing import Array
 
-
-def product(one: Array, other: Array) -> tuple[Array, Array]:
-    """Return a product in doubles, and bounds on the errors of its entries."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        error = (one.shape[-1] + 2) * 2 * UNIT * (np.abs(one) @ np.abs(other)) + TINY
-        return one @ other, error
+_DIGITS = 256
+"""Bits of ball arithmetic: most of them are lost to an inverse of badly scaled rows."""
 
 
-def cost_between(rows: Array, weights: Array) -> tuple[float, float]:
-    """Return lower and upper bounds on tr(G (RᵀR)⁻¹); infinite where R is too ill-conditioned for doubles."""
-    back = inverse_rows(rows)
-    near, error = product(rows, back)
-    off = float(np.linalg.norm(np.abs(near - np.eye(len(rows))) + error)) * (1 + 1e-9)
-    if not off < 1e-3:
-        return -math.inf, math.inf
-    half, first = product(weights, back)
-    found, second = product(back.T, half)
-    off_found = second + np.abs(back.T) @ first * (1 + 1e-9)
-    trace = math.fsum(np.diag(found).tolist())
-    size = float(np.linalg.norm(np.abs(found) + off_found)) * math.sqrt(len(rows))
-    room = (
-        size * ((1 - off) ** -2 - 1) * (1 + 1e-9)
-        + float(np.trace(off_found)) * (1 + 1e-9)
-        + abs(trace) * 2 * UNIT
-    )
-    return trace - room, trace + room
+@lru_cache(maxsize=8)
+def enclosed(law: CorrelatedGaussianNoise) -> arb_mat | None:
+    """Return the covariance (RᵀR)⁻¹ in balls; None where these digits do not tell R from a singular matrix."""
+    with ctx.workprec(_DIGITS), suppress(ZeroDivisionError):
+        back = arb_mat(law.rows.tolist()).inv()
+        return back * back.transpose()
+    return None
+
+
+def cost_between(law: CorrelatedGaussianNoise, weights: Array) -> tuple[Fraction, Fraction] | None:
+    """Return lower and upper bounds on tr(G (RᵀR)⁻¹); None where there are none."""
+    if (covariance := enclosed(law)) is None:
+        return None
+    with ctx.workprec(_DIGITS):
+        at = zip(*(k.tolist() for k in np.nonzero(weights)))
+        total = sum((arb(weights[i, j]) * covariance[i, j] for i, j in at), arb(0))
+        return fraction(total.lower().fmpq()), fraction(total.upper().fmpq())
 
 
 def polar(rows: Array, factor: Array) -> Array:
@@ -87,21 +77,14 @@ def polar(rows: Array, factor: Array) -> Array:
 
 def dual_below(changes: Array, roots: Array, factor: Array, contraction: Array, most: Fraction) -> Fraction:
     """Return (tr X Nᵀ Q)²/(‖Q‖² μ² Σ r²), rounded down; 0 where nothing is proved."""
-    held = roots[:, None] * changes
-    core, error = product(held, factor.T)
-    error = error + 2 * UNIT * (np.abs(held) @ np.abs(factor.T))  # of the rows of N
-    with np.errstate(over="ignore", invalid="ignore"):
-        trace = math.fsum((core * contraction).ravel().tolist())
-        lost = math.fsum(
-            (error * np.abs(contraction) + 2 * UNIT * np.abs(core * contraction)).ravel().tolist()
-        )
-    least = trace - lost * (1 + 1e-9)
-    if not (least > 0 and math.isfinite(trace)):
-        return Fraction(0)
-    gram, off = product(contraction.T, contraction)
-    norm = Fraction(float((np.abs(gram) + off).sum(axis=1).max() * (1 + 1e-12)))
+    with ctx.workprec(_DIGITS):
+        v, x, q = (arb_mat(matrix.tolist()) for matrix in (changes, factor, contraction))
+        held = [[arb(r) * c for c in row] for r, row in zip(roots.tolist(), v.tolist())]
+        found = (x * arb_mat(held).transpose() * q).trace()
+        sums = [sum(map(abs, row), arb(0)).upper() for row in (q.transpose() * q).tolist()]
+        norm, least = fraction(max(sums).fmpq()), fraction(found.lower().fmpq())
     spent = sum((Fraction(r) ** 2 for r in roots.tolist()), Fraction(0))
-    return Fraction(least) ** 2 / (norm * most * spent)
+    return least**2 / (norm * most * spent) if least > 0 else Fraction(0)
 
 
 def factor_below(weights: Array) -> Array | None:

@@ -209,9 +209,9 @@ class CovarianceProblem(Problem):
     def _cost_of(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> float:
         """Return an upper bound on the objective."""
         declared = self.declared
-        high = cost_between(law.rows, declared.cost[: declared.cells].reshape(declared.n, -1))[1]
+        ends = cost_between(law, declared.cost[: declared.cells].reshape(declared.n, -1))
         costs = (Fraction(c) * t for c, t in zip(declared.cost[declared.cells :].tolist(), witness))
-        return round_up(sum(costs, Fraction(declared.constant)) + Fraction(high)) if high < math.inf else high
+        return math.inf if ends is None else round_up(sum(costs, Fraction(declared.constant)) + ends[1])
 
     law_takes = tuple
 
@@ -240,17 +240,16 @@ class CovarianceProblem(Problem):
         """Return a lower bound on the slack of an own row; for an equality, on the slack of its tolerance."""
         declared = self.declared
         row, weights = declared.rows[i], declared.matrix[[i], : declared.cells].toarray()
-        low, high = cost_between(law.rows, weights.reshape(declared.n, -1))
-        if high == math.inf:
+        if (ends := cost_between(law, weights.reshape(declared.n, -1))) is None:
             return -math.inf
         own = ((j - declared.cells, fraction(a)) for j, a in row.terms if j >= declared.cells)
         parts = [*(a * witness[j] for j, a in own), fraction(row.offset)]
         if not row.equal:
-            return float(-Fraction(high) - sum(parts))
+            return float(-ends[1] - sum(parts))
         deviations = np.sqrt(np.diag(law.covariance))
         size = float(np.abs(weights[0]) @ np.outer(deviations, deviations).ravel())
         size += sum(abs(float(part)) for part in parts)
-        return RESIDUAL * size - max(abs(float(Fraction(end) + sum(parts))) for end in (low, high))
+        return RESIDUAL * size - max(abs(float(end + sum(parts))) for end in ends)
 
     # -- what a result says -------------------------------------------------------------------------------------
 

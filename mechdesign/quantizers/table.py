@@ -19,17 +19,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from flint import fmpq
 
 from mechdesign import checks
 from mechdesign.checks import FINITE, as_given, check_preserved, increasing, one_of, refuse, settle
 from mechdesign.checks import doubles as as_doubles
 from mechdesign.errors import DataError, DesignError, SolverError
-from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.exact import exp_lower, fraction, rational
 from mechdesign.evidence.results import Accuracy, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.losses import Loss
@@ -559,29 +560,16 @@ class SelectionLaw(ExactLaw):
         return self.lower, *(b for b in self.bins if self.lower < b < self.upper), self.upper
 
     def row(self, segment: int, end: int) -> list[Fraction]:
-        """Probabilities at the start (``end=0``) or the end (``end=1``) of a segment, as one-sided limits.
-
-        With all positions scaled to integers b, X, and N_l, N_r the weights of a pair,
-        p(x, l) = N_l Σ_r N_r (b_r − X)/(b_r − b_l) over the product of the two weight totals.
-        """
-        scale = common_denominator((*self.bins, self.lower, self.upper))
-        b = [int(v * scale) for v in self.bins]
-        m, x = len(b), int(self.knots[segment + end] * scale)
+        b, x, m = [*map(rational, self.bins)], rational(self.knots[segment + end]), len(self.bins)
         j = min(sum(v <= self.knots[segment] for v in self.bins), m - 1)
-        nl = self.left[j - 1]
-        nr = self.right[m - j - 1][::-1]  # weights of r = j+1 … m
-        total = sum(nl) * sum(nr)
-        right = [(b[j + k], w) for k, w in enumerate(nr) if w]
-        left = [(b[k], w) for k, w in enumerate(nl) if w]
-        found = [Fraction(0)] * m
-        for first, own, opposite in ((0, nl, right), (j, nr, left)):
-            for k, weight in enumerate(own, start=first):
-                if weight:  # skip bins that are never drawn
-                    gaps = [abs(v - b[k]) for v, _ in opposite]
-                    common = math.lcm(*gaps)
-                    inner = sum(w * abs(v - x) * (common // gap) for (v, w), gap in zip(opposite, gaps))
-                    found[k] = Fraction(weight * inner, common * total)
-        return found
+        left, right = self.left[j - 1], self.right[m - j - 1][::-1]
+        found, total = [fmpq(0)] * m, sum(left) * sum(right)
+        for (l, w), (r, v) in product(enumerate(left), enumerate(right, start=j)):
+            if w and v:  # skip bins that are never drawn
+                share = w * v * (b[r] - x) / (b[r] - b[l])
+                found[l] += share
+                found[r] += w * v - share
+        return [fraction(p / total) for p in found]
 
 
 def excess_loss(law: ExactLaw, epsilon: float) -> float:

@@ -24,7 +24,7 @@ half of the rest, λ - 2 G(1), to either.
 The charge C is what a small δ takes from the bound. With δ = 0 and K = ∞ the bound is the cost of the staircase with
 its step at γ, so that no noise is better: Geng and Viswanath's theorem, for every such loss, by a dual. Here for a|t| +
 bt², where G is a quadratic on each [j, j + 1) and increases there; G ≥ 0 on [1, K) then is a sign for every j. All is
-computed in integers, the coefficients of G rounded down, which keeps :math:`g\,G \le \ell - \lambda + G(\cdot + 1)`.
+computed in balls.
 
 **Several numbers.** Let c coordinates be (ε, δ)-DP together, T̄ the mean of m of them and n = ⌊c/m⌋. An event about T̄ has probability p without
 a change and q with one, and what it implies for "in at least j of the n means" forces :math:`q \ge q_j(p)`, increasing in p. Randomised tests
@@ -49,7 +49,7 @@ from scipy import optimize, special
 
 from mechdesign.checks import Checked, field, instance, integer
 from mechdesign.errors import MechdesignError
-from mechdesign.evidence.exact import exp_lower, exp_upper, round_down
+from mechdesign.evidence.exact import exp_lower, exp_upper, fraction, rational, round_down
 from mechdesign.evidence.proofs import INDEPENDENT_NOISE, Certificate, Claim, MechanismClass, Proof, RowsBound
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
@@ -63,6 +63,8 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
 
 MOST_PERIODS = 50_000
+Quadratic = tuple[arb, arb, arb]
+"""Coefficients of 1, u and u²."""
 
 
 def whole_staircase(epsilon: float, change: int, first: int, delta: float = 0.0) -> IntegerNoise:
@@ -132,126 +134,95 @@ class StaircaseMultipliers:
         absolute, squared = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2
         return cls(absolute, squared, question.epsilon, question.delta, periods, whole)
 
-    @cached_property
-    def _bits(self) -> int:
-        """Bits behind the point of r and, in units, of coefficients: more than e^{-2ε} and the loss need."""
-        return 120 + math.ceil(4 * self.epsilon)
+    @property
+    def _digits(self) -> int:
+        """Bits of ball arithmetic: more than e^{-2ε} and the loss need."""
+        return 160 + math.ceil(4 * self.epsilon)
 
     @cached_property
-    def _r(self) -> Fraction:
-        """A dyadic number of at most e^{-ε}."""
-        return Fraction(math.floor(2**self._bits / exp_upper(self.epsilon)), 2**self._bits)
+    def _r(self) -> arb:
+        """e^{-ε} = 1/g."""
+        low, high = (arb(rational(end(self.epsilon))) for end in (exp_lower, exp_upper))
+        return 1 / low.union(high)
 
     @cached_property
-    def _unit(self) -> Fraction:
-        """The unit of the coefficients, which are whole multiples of it."""
-        return Fraction(2) ** (
-            math.floor(math.log2(max(self.absolute, self.squared, Fraction(1, 2**900)))) - self._bits
-        )
+    def _loss(self) -> tuple[arb, arb]:
+        """a and b."""
+        return arb(rational(self.absolute)), arb(rational(self.squared))
 
-    def _forever(self, level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-        """Return the coefficients of G(t) for infinite K: a fixed point, without rounding."""
-        r, a, b = self._r, self.absolute, self.squared
-        integer = r / (1 - r)
-        second = integer * b
-        first = integer * (a + 2 * second)
-        return integer * (first + second - level), first, second
+    def _forever(self, level: arb) -> Quadratic:
+        """Return the coefficients of G(t) for infinite K: a fixed point."""
+        whole, (a, b) = self._r / (1 - self._r), self._loss
+        second = whole * b
+        first = whole * (a + 2 * second)
+        return whole * (first + second - level), first, second
 
-    def _downwards(self, level: Fraction) -> Iterator[tuple[int, int, int]]:
-        """Yield the coefficients of G(j + u) in units, j from K - 1 to 0, each rounded down."""
-        scale, shift = self._r.numerator, self._r.denominator.bit_length() - 1
-        a, b = self.absolute / self._unit, self.squared / self._unit
-        if a.denominator > 1 or b.denominator > 1:
-            a, b = Fraction(math.floor(a)), Fraction(math.floor(b))  # a smaller loss
-        first_order, second_order, held = int(a), int(b), math.ceil(level / self._unit)
-        c = (0, 0, 0)
+    def _downwards(self, level: arb) -> Iterator[Quadratic]:
+        """Yield the coefficients of G(j + u), j from K - 1 to 0."""
+        r, (a, b), c = self._r, self._loss, (arb(0), arb(0), arb(0))
         for j in range(self.periods - 1, -1, -1):
-            c = (
-                scale * (first_order * j + second_order * j * j - held + c[0]) >> shift,
-                scale * (first_order + 2 * second_order * j + c[1]) >> shift,
-                scale * (second_order + c[2]) >> shift,
-            )
+            slope = a + b * j
+            c = r * (slope * j - level + c[0]), r * (slope + b * j + c[1]), r * (b + c[2])
             yield c
 
-    def root(self, c: tuple[Fraction, Fraction, Fraction]) -> tuple[Fraction, Fraction]:
-        """Enclose the root of a quadratic that increases on [0, 1]; (0, 0) if it is never negative there."""
-        if c[0] >= 0:
-            return Fraction(0), Fraction(0)
-        # 2 c0 / (-c1 - √(c1² - 4 c0 c2)), the root of the discriminant between two whole numbers
-        square = c[1] ** 2 - 4 * c[0] * c[2]
-        scale = 1 << max(
-            0, self._bits - (square.numerator.bit_length() - square.denominator.bit_length()) // 2
-        )
-        below = math.isqrt(math.floor(square * scale * scale))
-        low, high = (-2 * c[0] / (c[1] + Fraction(v, scale)) for v in (below + 1, below))
-        return low, min(high, Fraction(1))
-
-    def _balanced(self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]) -> tuple[bool, Fraction]:
+    def _balanced(self, level: arb, c: Quadratic) -> tuple[bool, arb]:
         """Return whether all mass sent on [0, 1) can be received there, and its charge for one side, per unit of δ."""
         if self.change:
             return self._balanced_points(level, c)
-        if sum(c) < 0:
-            return False, Fraction(0)
-        low, high = self.root(c)
-        if high == 0:
-            return True, Fraction(0)
+        if not sum(c) >= 0:
+            return False, arb(0)
+        if c[0] >= 0:
+            return True, arb(0)
 
-        def integral(x: Fraction) -> Fraction:
+        def integral(x: arb) -> arb:
             return x * (c[0] + x * (c[1] / 2 + x * c[2] / 3))
 
-        received = integral(Fraction(1)) - integral(high)
-        lowest = c[0] + low * (c[1] + low * c[2])
-        sent = (-integral(low) - (high - low) * lowest) / self._r
-        if sent > received or received <= 0:
-            return False, Fraction(0)
-        share = 1 + high * sum(c) / received
-        if 2 * high <= 1:
-            near = c[0] + (1 - high) * (c[1] + (1 - high) * c[2])
-            share = min(share, (1 + high * (4 * sum(c) - near) / received) / 2)
+        root = 2 * c[0] / (-c[1] - (c[1] ** 2 - 4 * c[0] * c[2]).sqrt())
+        received, sent = integral(arb(1)) - integral(root), -integral(root) / self._r
+        if not (sent <= received and received > 0):
+            return False, arb(0)
+        share = 1 + root * sum(c) / received
+        if 2 * root <= 1:
+            near = c[0] + (1 - root) * (c[1] + (1 - root) * c[2])
+            share = share.min((1 + root * (4 * sum(c) - near) / received) / 2)
         return True, -c[0] / self._r * share
 
-    def _points(self, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
+    def _points(self, c: Quadratic) -> list[arb]:
         """Return G at the points 1, …, n - 1 of (0, 1)."""
-        n = self.change
-        return [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(1, n)]
+        return [c[0] + (x := arb(k) / self.change) * (c[1] + x * c[2]) for k in range(1, self.change)]
 
-    def _open(self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
-        """Return the mass still to be sent from 0 to one side, and from the points where G is negative."""
-        return [max(level - 2 * sum(c), Fraction(0)) / 2, *(-g / self._r for g in self._points(c) if g < 0)]
+    def _open(self, level: arb, c: Quadratic) -> list[arb]:
+        """Return the mass still to be sent from 0 to one side, and from the points where G may be negative."""
+        lacking = [-g / self._r for g in self._points(c) if not g > 0]
+        return [mass.nonnegative_part() for mass in (level / 2 - sum(c), *lacking)]
 
-    def _balanced_points(
-        self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]
-    ) -> tuple[bool, Fraction]:
+    def _balanced_points(self, level: arb, c: Quadratic) -> tuple[bool, arb]:
         """Return the same as `_balanced` for points: 0 has both sides, and sends half of what it lacks to each."""
         sent, received = self._open(level, c), [g for g in self._points(c) if g > 0]
-        total, first = sum(received), self.change - len(received)
-        if sum(sent) > total or sum(c) < 0:
-            return False, Fraction(0)
-        if not any(sent):
-            return True, Fraction(0)
-        return True, max(sent) * (1 + (first - 1) * received[-1] / total)
+        total, first = sum(received, arb(0)), self.change - len(received)
+        if not (sum(sent) <= total and sum(c) >= 0):
+            return False, arb(0)
+        if all(mass == 0 for mass in sent):
+            return True, arb(0)
+        return True, max(mass.upper() for mass in sent) * (1 + (first - 1) * received[-1] / total)
 
     def bound(self, level: Fraction) -> Fraction:
         """Return the bound of the level, λ - δC; 0 if it fails a condition."""
-        if level <= 0 or (self.periods == 0 and self.delta > 0):
+        ahead = self.absolute * self.periods + self.squared * self.periods**2 >= level
+        if level <= 0 or (self.delta > 0 if self.periods == 0 else not ahead):
             return Fraction(0)
-        if self.periods == 0:
-            c = self._forever(level)
-            return level if sum(c) >= 0 and self._balanced(level, c)[0] else Fraction(0)
-        if self.absolute * self.periods + self.squared * self.periods**2 < level:
-            return Fraction(0)
-        highest, left = 0, self.periods
-        first, second, third = 0, 0, 0
-        for first, second, third in self._downwards(level):
-            left -= 1
-            if left and first < 0:
-                return Fraction(0)
-            if left or self.change:
-                highest = max(highest, first + second + third)
-        held, charge = self._balanced(level, (self._unit * first, self._unit * second, self._unit * third))
-        # relative slack of 2⁻⁶⁰, so that a verifier with higher precision also accepts
-        charged = 2 * Fraction(self.delta) * (self._unit * highest + charge) * (1 + Fraction(1, 2**60))
-        return max(level - charged, Fraction(0)) if held else Fraction(0)
+        with ctx.workprec(self._digits):
+            near, highest = arb(rational(level)), arb(0)
+            c = self._forever(near)
+            for left, c in zip(range(self.periods - 1, -1, -1), self._downwards(near)):
+                if left and not c[0] >= 0:
+                    return Fraction(0)
+                if left or self.change:
+                    highest = highest.max(sum(c))
+            held, charge = self._balanced(near, c)
+            # relative slack of 2⁻⁶⁰, so that a verifier of other roundings also accepts
+            charged = 2 * arb(self.delta) * (highest + charge) * (1 + arb(2) ** -60)
+            return max(level - fraction(charged.upper().fmpq()), Fraction(0)) if held else Fraction(0)
 
     @cached_property
     def highest(self) -> tuple[Fraction, float]:
@@ -259,13 +230,15 @@ class StaircaseMultipliers:
 
         The level shifts G by a constant, so that G = c₁(u - γ) + c₂(u² - γ²) on [0, 1): γ alone decides what is sent and received.
         """
-        constant, first, second = self._last(Fraction(0))
-        unit = self.absolute + self.squared  # a level of the order of the best
-        fall = (constant - self._last(unit)[0]) / unit
-        if self.change:
-            return self._highest_point(constant, first, second, fall)
-        a, b = (float(c / (first + second)) for c in (first, second))
-        growth = float(1 / self._r)
+        with ctx.workprec(self._digits):
+            unit = self.absolute + self.squared  # a level of the order of the best
+            c, other = self._last(arb(0)), self._last(arb(rational(unit)))
+            constant, first, second, low = (fraction(v.mid().fmpq()) for v in (*c, other[0]))
+            fall = (constant - low) / unit
+            if self.change:
+                return self._highest_point(constant, first, second, fall)
+            growth = float(1 / self._r)
+        a, b = (float(v / (first + second)) for v in (first, second))
 
         def lacking(gamma: float) -> float:
             sent, received = gamma**2 * (a / 2 + b * gamma * 2 / 3), a / 2 + b * (1 + 2 * gamma) / 3
@@ -280,16 +253,19 @@ class StaircaseMultipliers:
     ) -> tuple[Fraction, float]:
         """Return what `highest` returns, for points: mass sent less mass received increases in the level, linearly between two signs of G."""
 
-        def at(level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-            return constant - fall * level, first, second
+        n, r = self.change, fraction(self._r.mid().fmpq())
+
+        def points(level: Fraction) -> list[Fraction]:
+            c = constant - fall * level
+            return [c + Fraction(k, n) * (first + Fraction(k, n) * second) for k in range(1, n + 1)]
 
         def over(level: Fraction) -> Fraction:
-            c = at(level)
-            return sum(self._open(level, c), Fraction(0)) - sum(g for g in self._points(c) if g > 0)
+            *inner, last = points(level)
+            return max(level / 2 - last, Fraction(0)) - sum(g / r if g < 0 else g for g in inner)
 
         # where G's signs change, and where 0 begins to lack something
-        c = at(Fraction(0))
-        turns = [*(g / fall for g in self._points(c)), 2 * sum(c) / (1 + 2 * fall)]
+        *inner, last = points(Fraction(0))
+        turns = [*(g / fall for g in inner), 2 * last / (1 + 2 * fall)]
         bends = [Fraction(0), *sorted(turn for turn in turns if turn > 0)]
         place = bisect_right(bends, Fraction(0), lo=1, key=over) - 1
         low, high = bends[place], bends[place + 1] if place + 1 < len(bends) else 2 * bends[place] + 1
@@ -297,13 +273,12 @@ class StaircaseMultipliers:
         if below < above:
             low -= below * (high - low) / (above - below)
         level = Fraction(float(low)) * (1 - Fraction(1, 10**13))
-        return level, 1.0 + sum(g < 0 for g in self._points(at(low)))
+        return level, 1.0 + sum(g < 0 for g in points(low)[:-1])
 
-    def _last(self, level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
+    def _last(self, level: arb) -> Quadratic:
         if self.periods == 0:
             return self._forever(level)
-        first, second, third = deque(self._downwards(level), maxlen=1)[0]
-        return self._unit * first, self._unit * second, self._unit * third
+        return deque(self._downwards(level), maxlen=1)[0]
 
 
 @serializable("staircase-dual", eq=False)

@@ -163,14 +163,9 @@ class LocalWorkload(Design):
         return self.data == "worst"
 
     @cached_property
-    def _exact_gram(self) -> tuple[Array, int]:
-        return centred(*exact_gram(self.workload))
-
-    @cached_property
     def gram(self) -> Array:
         """G, the Gram matrix of W(I − 11ᵀ/k), in doubles."""
-        numbers, common = self._exact_gram
-        return np.asarray((numbers / common).astype(float))
+        return np.asarray(centred(exact_gram(self.workload)).astype(float))
 
     @cached_property
     def constant(self) -> float:

@@ -19,15 +19,14 @@ import math
 import operator
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from flint import arb_mat, ctx
+from flint import arb_mat, ctx, fmpq, fmpq_mat
 from scipy import linalg
 
-from mechdesign.channels.channel import common_integers
 from mechdesign.channels.linear_report import (
     PRECISION,
     LinearReport,
@@ -41,11 +40,11 @@ from mechdesign.channels.linear_report import (
 )
 from mechdesign.checks import Checked, array, field, instance, non_negative, refuse
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import exp_lower, exp_upper, fraction
+from mechdesign.evidence.exact import exp_lower, exp_upper, fraction, rational
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named
-from mechdesign.problem.workload import Workload
+from mechdesign.problem.workload import Queries, Workload
 from mechdesign.typing import Array
 
 LISTED = 16
@@ -60,28 +59,32 @@ def rays(size: int) -> Array:
     return np.asarray((numbers >> np.arange(size)) & 1, dtype=float)
 
 
-def exact_gram(workload: Workload) -> tuple[Any, int]:
-    """Return WᵀW as integers over a common denominator."""
+exact = np.vectorize(rational, otypes=[object])
+"""Return an array of doubles as one of rationals."""
+
+
+def product(*matrices: Any) -> Any:
+    """Return the product of matrices of rationals."""
+    return np.array(
+        reduce(operator.mul, (fmpq_mat(each.tolist()) for each in matrices)).tolist(), dtype=object
+    )
+
+
+def exact_gram(workload: Workload) -> Any:
+    """Return WᵀW in rationals."""
     workload.check_square()
-    total, common = np.zeros((workload.size, workload.size), dtype=object), 1
-    for block in workload.blocks:
-        found, below = np.ones((1, 1), dtype=object), 1
-        for part in block:
-            if part.matrix is None:
-                own, unit = part.gram().astype(int).astype(object), 1
-            else:
-                rows, unit = common_integers(part.matrix)
-                own, unit = rows.T @ rows, unit * unit
-            found, below = np.kron(found, own), below * unit
-        shared = math.lcm(common, below)
-        total, common = total * (shared // common) + found * (shared // below), shared
-    return total, common
+
+    def gram(part: Queries) -> Any:
+        rows = None if part.matrix is None else exact(part.matrix)
+        return exact(part.gram()) if rows is None else product(rows.T, rows)
+
+    return sum(reduce(np.kron, map(gram, block)) for block in workload.blocks)
 
 
-def centred(gram: Any, common: int) -> tuple[Any, int]:
-    """Return the Gram matrix of W(I − 11ᵀ/k) as integers over a common denominator."""
-    size, sums = len(gram), gram.sum(axis=0)
-    return gram * size**2 - size * (sums[:, None] + sums) + sums.sum(), common * size**2
+def centred(gram: Any) -> Any:
+    """Return the Gram matrix of W(I − 11ᵀ/k)."""
+    means = gram.sum(axis=0) / len(gram)
+    return gram - means[:, None] - means + means.sum() / len(gram)
 
 
 def mean_square(workload: Workload) -> Fraction:
@@ -92,14 +95,13 @@ def mean_square(workload: Workload) -> Fraction:
 
 def variances_above(law: LinearReport) -> list[Fraction]:
     """Return upper bounds of the variance of one report for each category; raise DesignError if the reports do not determine the counts."""
-    gram, common = centred(*exact_gram(law.workload))
-    columns = decoded(law.weights, law.prior)
+    gram, columns = centred(exact_gram(law.workload)), decoded(law.weights, law.prior)
     with ctx.workprec(PRECISION):
         pairs = zip((arb_mat(gram.tolist()) * columns).transpose().tolist(), columns.transpose().tolist())
         squares = arb_mat([[sum(map(operator.mul, *pair))] for pair in pairs])
         seen = (arb_mat(law.weights) * squares).entries()
         people = sum(law.weights[0])
-        return [fraction(((s / people - g) / common).upper().fmpq()) for s, g in zip(seen, np.diag(gram))]
+        return [fraction((s / people - g).upper().fmpq()) for s, g in zip(seen, np.diag(gram))]
 
 
 def cost_above(design: Any, law: LinearReport | SubsetReport) -> Fraction:
@@ -205,9 +207,8 @@ class ReportBound(Checked, Proof):
     @classmethod
     def of_rays(cls, design: Any, inverse: Array, prices: Array, prior: Array) -> tuple[ReportBound, Array]:
         """Return the proof with prices raised until they cover every ray, and each ray's excess over the given prices."""
-        gram, common = centred(*exact_gram(design.workload))
-        numbers, below = common_integers(inverse)
-        quadratic = (numbers.T @ gram @ numbers / (below**2 * common)).astype(float)
+        numbers, gram = exact(inverse), centred(exact_gram(design.workload))
+        quadratic = product(numbers.T, gram, numbers).astype(float)
         points = 1 + math.expm1(design.privacy.epsilon) * rays(len(prices))
         at = points @ prior
         over = ((points @ quadratic) * points).sum(axis=1) / at**2 - (points @ prices) / at
@@ -246,29 +247,25 @@ class ReportBound(Checked, Proof):
     def bound(self, design: Any) -> Fraction:
         """Return the lower bound that this proves, or raise DesignError if it proves none for this design."""
         size, worst = design.workload.size, design.data == "worst"
-        whole, unit = exact_gram(design.workload)
-        gram, common = centred(whole, unit)
+        whole = exact_gram(design.workload)
+        gram = centred(whole)
         if self.inverse.shape != (size, size) or self.prices.shape != (size,):
             raise DesignError.of("inverse", self.inverse.shape, f"must have shape ({size}, {size})")
         if worst == (self.prior is None) or (worst and self.products is not None):
             raise DesignError("prior: must be given where the worst case is asked for, of listed rays")
-        prior, people = prior_of(self.prior, size)
-        if prior.shape != (size,) or prior.min() < 0 or people <= 0:
+        counts, people = prior_of(self.prior, size)
+        if counts.shape != (size,) or counts.min() < 0 or people <= 0:
             raise DesignError("prior: must be at least 0, and not all 0")
-        inverse, below = common_integers(self.inverse)
-        prices, over = common_integers(self.prices)
-        quadratic = inverse.T @ gram @ inverse  # over below² common
-        cost = Fraction(int(prices.sum()), over)
+        prior, inverse, prices = counts * fmpq(1, people), exact(self.inverse), exact(self.prices)
+        quadratic, cost = product(inverse.T, gram, inverse), prices.sum()
         if self.products is None:
             products = np.multiply.outer(prices, prior)
-            matrix = (products + products.T) * (below**2 * common) - quadratic * (2 * over * people)
-            self._check_rays(matrix, design.privacy.epsilon)
+            self._check_rays(products + products.T - 2 * quadratic, design.privacy.epsilon)
         else:
-            cost += self._paid(quadratic, below**2 * common, design.privacy.epsilon)
+            cost += self._paid(quadratic, design.privacy.epsilon)
         DesignError.when(cost <= 0, "prices: must have a positive sum")
-        trace = Fraction(int((gram * inverse.T).sum()), common * below)
-        found = trace * trace / cost - Fraction(int(prior @ np.diag(gram)), people * common)
-        return found if worst else found + Fraction(int(np.trace(whole)), unit * size)
+        found = (gram * inverse.T).sum() ** 2 / cost - prior @ np.diag(gram)
+        return fraction(found if worst else found + np.trace(whole) / size)
 
     def _check_rays(self, matrix: Any, epsilon: float) -> None:
         """Raise DesignError unless the form is at least 0 at all rays; integers decide where doubles cannot."""
@@ -276,17 +273,18 @@ class ReportBound(Checked, Proof):
         allowed = f"must be of at most {LISTED} categories where rays are listed"
         refuse(size > LISTED, "inverse", size, allowed)
         high, low = growth_above(epsilon)
-        top = max(int(np.abs(matrix).sum()), 1)
-        near = (matrix / top).astype(float)
+        near = (matrix / (np.abs(matrix).sum() or fmpq(1))).astype(float)
         all_rays = rays(size)
         points = 1 + (high / low - 1) * all_rays
         points /= points.max(axis=1, keepdims=True)
         forms = ((points @ near) * points).sum(axis=1)
+        numerators = fmpq_mat(matrix.tolist()).numer_denom()[0].tolist()
+        numbers = np.array([[int(n) for n in row] for row in numerators], dtype=object)
         for favoured in all_rays[forms < 1e-11].astype(int):  # rounding is below 1e-13 at a norm of 1
             ray = low + favoured.astype(object) * (high - low)
-            DesignError.when(ray @ matrix @ ray < 0, "prices: are too low for a ray")
+            DesignError.when(ray @ numbers @ ray < 0, "prices: are too low for a ray")
 
-    def _paid(self, quadratic: Any, unit: int, epsilon: float) -> Fraction:
+    def _paid(self, quadratic: Any, epsilon: float) -> fmpq:
         """Return the amount by which the slack of the matrix inequality raises the prices."""
         size = len(self.prices)
         if self.products is None or self.squares is None or self.squares.shape != (size,):
@@ -295,24 +293,17 @@ class ReportBound(Checked, Proof):
             raise DesignError("products: must be three matrices of numbers at least 0")
         DesignError.when(any(np.diag(each).any() for each in self.products), "products: must have diagonal 0")
         high, low = growth_above(epsilon)
-        given = fractions(self.prices), fractions(self.squares), fractions(self.products)
-        step = Fraction(high - low, low)
-        width, top = min(step, Fraction(1)), max(step, Fraction(1))
-        matrix = inequality(*given, quadratic * Fraction(1, unit), width, top)
-        matrix[range(size + 1), range(size + 1)] += Fraction(self.slack)
+        step, slack = fmpq(high - low, low), rational(self.slack)
+        width, top = min(step, fmpq(1)), max(step, fmpq(1))
+        given = exact(self.prices), exact(self.squares), exact(self.products)
+        matrix = inequality(*given, quadratic, width, top)
+        matrix[range(size + 1), range(size + 1)] += slack
         refuse(not semidefinite(matrix), "slack", self.slack, "is too small: the matrix inequality fails")
-        return Fraction(self.slack) * max(
-            (1 + top**2 * j) * size**2 / (size + step * j) ** 2 for j in range(1, size)
-        )
+        most: fmpq = max((1 + top**2 * j) * size**2 / (size + step * j) ** 2 for j in range(1, size))
+        return slack * most
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         yield self.least(stated, self.bound(fitting(stated)[0]))
-
-
-@np.vectorize(otypes=[object])
-def fractions(number: float) -> Fraction:
-    """Return a double as an exact fraction."""
-    return Fraction(number)
 
 
 def inequality(prices: Any, squares: Any, products: Any, quadratic: Any, unit: Any, top: Any) -> Any:
@@ -336,10 +327,10 @@ def semidefinite(matrix: Any) -> bool:
     size = len(near)
     near[range(size), range(size)] -= 1e-12 * np.abs(near).max()
     try:
-        factor, unit = common_integers(np.linalg.cholesky(near))
+        factor = exact(np.linalg.cholesky(near))
     except np.linalg.LinAlgError:
         return False
-    rest = matrix - (factor @ factor.T) * Fraction(1, unit**2)
+    rest = matrix - product(factor, factor.T)
     diagonal = np.diag(rest)
     return bool((2 * diagonal >= np.abs(rest).sum(axis=1)).all() and (diagonal >= 0).all())
 

@@ -55,9 +55,7 @@ SUM_ERROR = 1e-14
 """Bound of the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms, including the terms' (≤ 64 ulps)."""
 
 
-_USUAL = 1e-30
-"""Least ε and δ for which the root of δ = φ(μ) is within 10⁻¹³."""
-_gaussian_budget = lru_cache(maxsize=64)(gaussian_budget)
+_gaussian_budget, _gaussian_most = lru_cache(64)(gaussian_budget), lru_cache(64)(gaussian_most)
 
 
 @serializable("scales-privacy", eq=False)
@@ -127,20 +125,15 @@ class ScalesPrivacy(Requirement):
     def most(self) -> Fraction:
         """The budget rounded up: noise that consumes more violates the requirement, or Corollary 6."""
         if self.noise == "gaussian":
-            return gaussian_most(self.privacy)
+            return _gaussian_most(self.privacy)
         times = 2 if self.one_dimensional else 1
         logs = [(e, Fraction(log_upper(1 / (1 - Fraction(d)))) if d else 0) for e, d in self.points if d < 1]
         return min(Fraction(e) + times * log for e, log in logs)
 
     @property
     def apart(self) -> float:
-        """Bound of the relative difference of `most` and `budget`; computed only where no constant covers it."""
-        if self.noise == "laplace" or not self.points:
-            return 5e-14 if self.noise == "gaussian" or self.failing else 0.0
-        usual = all(
-            _USUAL <= delta <= 0.5 and _USUAL <= epsilon <= 1 / _USUAL for epsilon, delta in self.points
-        )
-        return 3e-13 if usual else float(self.most / Fraction(self.budget) - 1) * (1 + 1e-6)
+        """Bound of the relative difference of `most` and `budget`."""
+        return float(self.most / Fraction(self.budget) - 1) * (1 + 1e-6)
 
     def smallest_epsilon(self, budget: float) -> float | None:
         """Return the least ε that allows this budget; None if no single ε determines it."""

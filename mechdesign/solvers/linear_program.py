@@ -1,15 +1,8 @@
-r"""Linear programs in numbers, held inside HiGHS: one that changes, a sweep of many alike, and bounds that any duals prove.
+"""Linear programs in numbers, held inside HiGHS: one that changes, and a sweep of many alike.
 
 A `LinearProgram` has columns and rows in families with names. It grows, its numbers change, and each solve starts from the
 last basis: cutting planes, column generation and successive linearisation are such programs. A `Sweep` solves the `Programs` of a
 grid of boxes, which have one structure, by changing the numbers of one such program.
-
-For :math:`\min c^\top x` subject to :math:`E x = e`, :math:`A x \le b`, :math:`l \le x \le u`, any y and any
-:math:`z \le 0` give, with the reduced costs :math:`r = c - E^\top y - A^\top z`,
-
-.. math:: c^\top x \ge e^\top y + b^\top z + \sum_j \min(r_j l_j, r_j u_j)
-
-(Neumaier and Shcherbina 2004). Every sum is rounded outward; the solver's objective plays no part.
 """
 
 from __future__ import annotations

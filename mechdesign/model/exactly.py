@@ -12,7 +12,7 @@ r"""Exact repair, for all tables: turn a solver's doubles into a law that meets 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -275,6 +275,18 @@ def _moved(block: list[Equation], found: Exact, least: float) -> dict[int, fmpq]
     return None if far else total
 
 
+def lowered(v: Exact, cells: int, rows: Sequence[Row], costs: Sequence[fmpq]) -> Exact:
+    """Return the point with the columns after its cells as low as the rows allow."""
+    found = list(v)
+    for _ in range(min(2, len(found) - cells)):  # they may bound each other
+        for j in range(cells, len(found)):
+            above = [(row, a) for row in rows for c, a in row.terms if c == j]
+            if costs[j] >= 0 and not any(row.equal for row, _ in above):
+                least = (found[j] + row.at(found) / -a for row, a in above if a < 0)
+                found[j] = max(least, default=found[j])
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Face:
     """The smallest known face of the feasible tables: cells that are zero, own rows that are equalities."""
@@ -342,14 +354,8 @@ class Face:
 
     def lowered(self, v: Exact) -> Exact:
         """Return the point with further columns as low as their rows allow."""
-        d, found = self.declared, list(v)
-        for _ in range(min(2, len(found) - d.cells)):  # they may bound each other
-            for j in range(d.cells, len(found)):
-                above = [(row, a) for row in d.rows for c, a in row.terms if c == j]
-                if d.costs[j] >= 0 and not any(row.equal for row, _ in above):
-                    least = (found[j] + row.at(found) / -a for row, a in above if a < 0)
-                    found[j] = max(least, default=found[j])
-        return found
+        d = self.declared
+        return lowered(v, d.cells, d.rows, d.costs)
 
     def missed(self, v: Exact) -> dict[str, fmpq]:
         """Return the residuals of dependent equalities.

@@ -36,6 +36,7 @@ from mechdesign.model.exactly import (
     closed,
     contradiction,
     least_epsilon,
+    lowered,
     near,
     proved_bounds,
     repaired,
@@ -361,16 +362,24 @@ class TableProblem(FiniteProblem):
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the cheapest law that is feasible and always sends the same output."""
-        declared, laws = self.declared, list[tuple[fmpq, Exact]]()
-        n, m = declared.n, declared.m
-        for y in range(m):
-            alone = [fmpq(other == y) for other in range(m)]
-            start = alone * n + [ZERO] * (declared.width - declared.cells)
-            columns = Face(declared, frozenset()).lowered(start)
-            sides = ((row, row.at(columns)) for row in declared.rows)
+        declared, laws = self.declared, list[tuple[fmpq, int, Exact]]()
+        n, m, cells = declared.n, declared.m, declared.cells
+        held, further = list[tuple[Any, dict[int, fmpq], Any]](), declared.costs[cells:]
+        for row in declared.rows:
+            sums = dict[int, fmpq]()  # of an output's coefficients over all inputs
+            for j, a in row.terms:
+                if j < cells:
+                    sums[j % m] = sums.get(j % m, ZERO) + a
+            held.append((row, sums, tuple((j - cells + 1, a) for j, a in row.terms if j >= cells)))
+        for y in reversed(range(m)):
+            rows = [replace(row, terms=((0, sums.get(y, ZERO)), *rest)) for row, sums, rest in held]
+            costs = [sum(declared.costs[y:cells:m], ZERO), *further]
+            point = lowered([fmpq(1), *[ZERO] * len(further)], 1, rows, costs)
+            sides = ((row, row.at(point)) for row in rows)
             if all(side <= 0 and not (row.equal and side) for row, side in sides):
-                laws.append((declared.value(columns), columns))
-        for _, columns in sorted(laws):
+                laws.append((sum((c * x for c, x in zip(costs, point)), ZERO), y, point[1:]))
+        for _, y, point in sorted(laws, key=lambda law: law[0]):
+            columns = [fmpq(other == y) for other in range(m)] * n + point
             law = self.law_at(columns, SolveReport("closed form"))
             worth = self.worth(law.mechanism)  # tangents lie below convex functions
             if not self.missed_by(law.mechanism, worth):

@@ -402,7 +402,7 @@ def allocate_several(
     scales[worst.mix > 0] = best.scales / (1 - LESS)
     one, two, three = worst.prices
     prices = changes.prices(scales) or (one * budget, two * budget, three * budget)
-    margin, consumed = 4e-16, changes.rounded(scales, prices)
+    margin, consumed = 4e-16, changes.consumed(scales, prices)
     while consumed > budget:
         factor = (consumed / budget) ** (1 / m) * (1 + margin)
         allowed = "lie too far apart for doubles: scale them, or leave out the coordinates that hardly change"
@@ -411,7 +411,7 @@ def allocate_several(
         )
         scales, margin = scales * factor, 2 * margin
         prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
-        consumed = changes.rounded(scales, prices)
+        consumed = changes.consumed(scales, prices)
     multiplier, shares = np.array([best.multiplier]), worst.shares[None] if changes.rarer else None
     return scales, best, Multipliers(multiplier, None, np.array([prices]), worst.mix[None], shares)
 
@@ -426,4 +426,4 @@ def best_prices(changes: AllChanges, scales: Array) -> tuple[float, Prices]:
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
         solver = "clarabel" if rows[-1].degree == 2 else None
         prices = _in_units(changes, solvers.solve(program, solver).primal["prices "] * size)
-    return float(changes.consumed(scales, prices)), prices
+    return changes.consumed(scales, prices), prices

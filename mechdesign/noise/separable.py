@@ -40,10 +40,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from flint import fmpq
+from flint import arb, ctx
 
 from mechdesign.checks import array, doubles, instance, number, one_of, refuse, refusing, rounded_up
 from mechdesign.doubles import TINY
@@ -290,32 +290,24 @@ class AllChanges:
         ]
 
     def reached(self, mix: Array, shares: Array | None = None) -> bool:
-        """Return whether sizes with shares z (x, or 1, when not given) keep the rows: exactly while that is quick, else to rounding."""
-        if mix.shape != self.sizes.shape or not (np.isfinite(mix).all() and mix.min() >= 0 and mix.any()):
+        """Return whether sizes with shares z (x, or 1, when not given) keep the rows: in balls of more digits than the decrease by `LESS` needs."""
+        given = (mix,) if shares is None or not self.rarer else (mix, shares)
+        if any(held.shape != self.sizes.shape or not np.isfinite(held).all() for held in given):
             return False
-        keep = mix > 0
-        if (keep & (self.sizes == 0)).any() or (shares is not None and shares.shape != mix.shape):
+        if not (mix.min() >= 0 and mix.any() and (mix <= self.sizes).all()):
             return False
-        exact, room = keep.sum() <= EXACT, fmpq(1)
-        if not exact:
-            room = rational(1 + ROUNDING)
-        a, v = ([rational(x) for x in values[keep].tolist()] for values in (self.sizes, mix))
-        x = [(d / c) ** self.exponent for c, d in zip(a, v)]
-        z = x if self.l0 is not None else [fmpq(1)] * len(x)
-        if shares is not None and self.rarer:
-            z = [rational(share) for share in shares[keep].tolist()]
-        if not all(low <= share * room and share <= room for low, share in zip(x, z)):
-            return False
-        squares = [d * d / (share if self.exponent == 1 else 1) for d, share in zip(v, z)]
-        sums = (self.l0, z), (self.l1, [c * low for c, low in zip(a, x)]), (self.l2, squares)
-        limits = [
-            None if bound is None else rational(bound) ** (k // 2 + 1) for k, (bound, _) in enumerate(sums)
-        ]
-        return all(
-            limit is None
-            or (sum(terms, fmpq(0)) if exact else rational(math.fsum(map(float, terms)))) <= limit * room
-            for limit, (_, terms) in zip(limits, sums)
-        )
+        with ctx.workprec(128):
+            a, v, *stated = ([*map(arb, held[mix > 0].tolist())] for held in (self.sizes, *given))
+            x = [(d / c) ** self.exponent for c, d in zip(a, v)]
+            z = x if self.l0 is not None else [arb(1)] * len(x)
+            for z in stated:
+                if not all(low <= share <= 1 for low, share in zip(x, z)):
+                    return False
+            squares = [d * d / (share if self.exponent == 1 else 1) for d, share in zip(v, z)]
+            sums = (self.l0, z, 1), (self.l1, [c * low for c, low in zip(a, x)], 1), (self.l2, squares, 2)
+            return all(
+                bound is None or sum(terms, arb(0)) <= arb(bound) ** power for bound, terms, power in sums
+            )
 
     # Budget consumed ------------------------------------------------------------------------------------------
 
@@ -342,39 +334,28 @@ class AllChanges:
             return False
         return not any(price > 0 and bound is None for price, bound in zip(prices, bounds, strict=True))
 
-    def consumed(self, scales: Array, prices: Prices) -> Fraction | float:
-        """Return an upper bound on the budget of any change, by weak duality: rational while that is fast, else rounded up."""
-        if not self.priced(scales, prices):
-            return math.inf
-        keep = self.sizes > 0
-        if keep.sum() > EXACT:
-            return self.rounded(scales, prices)
-        exact: Any = np.frompyfunc(Fraction, 1, 1)
-        held = exact(self.sizes[keep]), exact(scales[keep])
-        return Fraction(sum(self._paid(*held, *map(Fraction, prices))))
-
-    def rounded(self, scales: Array, prices: Prices) -> float:
-        """Return the same upper bound in doubles, rounded up."""
+    def consumed(self, scales: Array, prices: Prices) -> float:
+        """Return an upper bound on the budget of any change, by weak duality in doubles, rounded up."""
         if not self.priced(scales, prices):
             return math.inf
         keep = self.sizes > 0
         with np.errstate(over="ignore"):
-            terms = self._paid(self.sizes[keep], scales[keep], *prices, room=SUM_ERROR)
+            terms = self._paid(self.sizes[keep], scales[keep], *prices)
         return math.fsum(terms) * (1 + SUM_ERROR)
 
-    def _paid(self, a: Array, s: Array, one: Any, two: Any, three: Any, *, room: float = 0) -> list[Any]:
+    def _paid(self, a: Array, s: Array, one: float, two: float, three: float) -> list[float]:
         """Return the largest budget of a change of each coordinate less its price, at least 0, and what the bounds cost.
 
-        Gains are rounded up and prices down by the room: they may nearly cancel.
+        Gains are rounded up and prices down: they may nearly cancel.
         """
-        up, down = 1 + room, 1 - room
+        up, down = 1 + SUM_ERROR, 1 - SUM_ERROR
         if self.exponent == 2:
             gains = (a / s) ** 2 * up - (one + two * a + three * a * a) * down
         else:
             rate = np.maximum(up / s - two * down, 0)
             v = np.minimum(a, rate / (2 * three)) if three else a
             gains = (v * rate * up - three * v * v * down) * up - one * down
-        bounds = (type(one)(bound or 0) for bound in (self.l0, self.l1, self.l2))
+        bounds = (float(bound or 0) for bound in (self.l0, self.l1, self.l2))
         return [*np.maximum(gains, 0), *(p * b**k for p, b, k in zip((one, two, three), bounds, (1, 1, 2)))]
 
 
@@ -413,7 +394,7 @@ def changes_within(asked: ScalesPrivacy) -> AllChanges | None:
 
 
 def consumed(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> Fraction | float:
-    """Return an upper bound on the budget of any change: a sum of fractions up to 2,000 numbers, rounded up beyond."""
+    """Return an upper bound on the budget of any change: of single bounds a sum of fractions up to 2,000 numbers, else rounded up."""
     lam, changes = asked.sensitivities, changes_within(asked)
     if np.any((scales <= 0) & (lam > 0)):
         return math.inf

@@ -388,51 +388,39 @@ class Descent:
     def best(self, q: Array, deadline: Deadline) -> LinearisedPoint | None:
         """Descend by linearised programs from q until the deadline, then move inside the budget; return None if that fails."""
         blocks, epsilon = self.blocks, min(self.epsilon, RESOLVED)
-        value = blocks.loss(q)
-        price, radius = 50.0 * value, 0.1
-
-        def merit_of(point: Array) -> float:
-            return blocks.loss(point) + price * blocks.excess(point, epsilon)
-
-        merit = merit_of(q)
+        price, radius = 50.0 * blocks.loss(q), 0.1
         tolerance = _TOLERANCE if blocks.size <= 150 else 10 * _TOLERANCE
         for _ in range(80):  # linear programs, at most
-            if deadline.passed:
-                break
+            value, excess = blocks.loss(q), blocks.excess(q, epsilon)
             steps = -np.minimum(q, radius), np.minimum(1.0 - q, radius)
-            solution = self._solved(q, epsilon, steps, price)
+            solution = None if deadline.passed else self._solved(q, epsilon, steps, price)
             if solution is None:
                 break
             over = float(solution.primal["over"].sum())
             if over < 1e-12:
                 # The penalty is exact just above the multipliers; a higher price slows steps along the curved boundary.
                 # At a large ε multipliers may be e^(−ε/2) or less, so that dropping an output with its excess would lower the merit.
-                worth = np.bincount(
-                    blocks.output[blocks.largest], np.abs(solution.dual["limits"][blocks.largest])
-                )
+                dual = np.abs(solution.dual["limits"][blocks.largest])
+                worth = np.bincount(blocks.output[blocks.largest], dual)
                 price = max(1.2 * float(worth.max()), 1e-2 * value)
-                merit = merit_of(q)
-            elif over > 0.5 * blocks.excess(q, epsilon) and price < 1e8 * value:
+            elif over > 0.5 * excess and price < 1e8 * value:
                 price *= 4.0  # excess costs less than it saves
-                merit = merit_of(q)
                 continue
-            promised = merit - value - solution.value
+            promised = price * excess - solution.value
             if promised <= tolerance * value or radius < 1e-7:
-                if price * blocks.excess(q, epsilon) <= tolerance * value or price > 1e8 * value:
+                if price * excess <= tolerance * value or price > 1e8 * value:
                     break
                 price *= 10.0  # the penalty was not exact: a unit of excess must cost more than it saves
                 radius = max(radius, 1e-3)
-                merit = merit_of(q)
                 continue
             step = solution.primal["step"]
             trial = np.where(q + step > 1e-14, q + step, 0.0)
-            reached = merit_of(trial)
-            if merit - reached > 0.1 * promised:
-                radius = min(1.0, radius * (2.0 if merit - reached > 0.7 * promised else 1.0))
-                q, merit = trial, reached
+            gained = value - blocks.loss(trial) + price * (excess - blocks.excess(trial, epsilon))
+            if gained > 0.1 * promised:
+                radius = min(1.0, radius * (2.0 if gained > 0.7 * promised else 1.0))
+                q = trial
             else:
                 radius = 0.35 * min(radius, float(np.abs(step).max()))
-            value = blocks.loss(q)
         return self.inside(q, self.epsilon)
 
     def _solved(self, *point: Any) -> Solution | None:

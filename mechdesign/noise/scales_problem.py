@@ -3,8 +3,9 @@ r"""P3 and P4 of independent noise: the proof and audit of scales, the pages of 
 Three claims make up `AllocationProof`. *Privacy*: the scales keep :math:`\sum_i (|v_i|/s_i)^m \le B` on the worst
 change v, from above; B is :math:`\mu_0^2`, which (ε, δ) allows Gaussian noise, or ε for Laplace noise. *Loss*: its
 moments in closed form. *Lower bound*: the Lagrangian at the multipliers (`mechdesign.noise.lagrangian`). Up to 2,000
-numbers everything is in fractions and balls. `ScalesDesign.audit` lists budgets and rows with what they leave. A
-`ScalesProblem` is declared in CVXPY, solved (`scales_solving`), made exact, proved, audited and saved in the same way.
+numbers everything is in fractions and balls, but what several bounds let a change consume, which is rounded up.
+`ScalesDesign.audit` lists budgets and rows with what they leave. A `ScalesProblem` is declared in CVXPY, solved
+(`scales_solving`), made exact, proved, audited and saved in the same way.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class AllocationProof(Multipliers, Proof):
     Independent noise of scales s consumes :math:`\max_v \sum_i (|v_i|/s_i)^m`; Muthukrishnan and Kalyani, Theorems 4 and 5
     and Corollary 6, say which requirement a budget implies. The lower bound is that of the Lagrangian, which separates
     (`mechdesign.noise.lagrangian`), for any profile that is a mix of changes. Up to 2,000 numbers everything is in fractions and balls; beyond, the budget
-    consumed is rounded up, and loss and lower bound are sums in doubles.
+    consumed is rounded up (under several bounds at every size), and loss and lower bound are sums in doubles.
     """
 
     speaks_of = ("privacy", "value", "lower bound")

@@ -493,7 +493,6 @@ def rare(p: Any) -> Any:
 PROGRAMS: dict[str, tuple[Callable[[], md.Problem], float | None]] = {
     "selection": (lambda: selection(), 2.263621912687842),
     "selection, own row": (lambda: selection(cap), 2.3982522308),
-    "selection, convex row": (lambda: selection(lambda Q: cp.sum_squares(Q[:, 1]) <= 0.08), 2.3727642195),
     "selection, entropy": (lambda: selection(lambda Q: cp.sum(cp.entr(Q[2])) >= 0.988), 2.2684975907),
     "selection, divergence": (lambda: selection(lambda Q: cp.sum(cp.kl_div(Q[2, :3], [0.6, 0.3, 0.1])) <= 0.02), 2.313459975),
     "scales": (lambda: scales(), 14.65685425),

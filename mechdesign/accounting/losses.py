@@ -612,11 +612,11 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
 
 
 def merged(terms: tuple[NoiseTerm, ...]) -> tuple[NoiseTerm, ...]:
-    """Return the terms with all normal coordinates as one, of no smaller loss, if there are others too."""
+    """Return the terms with all normal coordinates as one, its loss rounded up, if there are others too and doubles hold it."""
     normal = [in_sigmas(t) for t in terms if is_gaussian(t.law)]
-    if not 1 < len(terms) > len(normal) > 0:
-        return terms
     square = sum((n * h * (Fraction(v) / Fraction(s)) ** 2 for n, v, s, h in normal), Fraction(0))
+    if len(normal) == len(terms) or not 1e-300 < square < 1e300:
+        return terms
     one = NoiseTerm(stats.norm(), math.sqrt(round_up(square)) * (1 + 4e-16), 1)
     return (*(t for t in terms if not is_gaussian(t.law)), one)
 

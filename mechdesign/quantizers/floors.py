@@ -187,16 +187,13 @@ def interior_floors(bins: Array, rho: float, lower: float, upper: float) -> Arra
     if m == 2:
         return two
     C, b = range_constraints(bins, rho, lower, upper)
-    best, best_slack = two, -math.inf
     flat = np.full(m, ends.sum() / m)
-    outer, inner = C @ two - b, C @ flat - b
-    for share in (0.9, 0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12):
-        a = (1 - share) * two + share * flat
-        slack = min(float(((1 - share) * outer + share * inner).min()), float(a.min()))
-        if slack > best_slack:
-            best, best_slack = a, slack
+    shares = np.array([[0.9, 0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12]]).T
+    floors = (1 - shares) * two + shares * flat
+    rows = (1 - shares) * (C @ two - b) + shares * (C @ flat - b)
+    slack = np.minimum(rows.min(axis=1), floors.min(axis=1))
     # Near the edge of feasibility nothing can be mixed in.
-    return best if best_slack > 0 else two
+    return floors[slack.argmax()] if slack.max() > 0 else two
 
 
 @dataclass(frozen=True, eq=False)

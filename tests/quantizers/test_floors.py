@@ -166,6 +166,7 @@ class Asked(QuantizerDesign):
     """A search of quantizers with outputs up to `reach` half widths from the centre."""
 
     output_space: Any = None
+    improve: Any = None
 
     def __init__(self, epsilon: float, loss: Any, prior: Any, reach: float, max_bias: float = 0.0) -> None:
         self.privacy, self.loss, self.prior = md.PureDP(epsilon), md.Loss.of(loss), md.Prior.of(prior)

@@ -267,22 +267,19 @@ def exact_block_fill(
     rho = rational_ratio(epsilon)
     exact_bins = tuple(Fraction(float(b)) for b in bins)
     ends = Fraction(lower), Fraction(upper)
-    target = np.maximum(np.asarray(floors, dtype=float), 0.0)
-    inside: Array | None = None
-    failure: InfeasibleError | None = None
+    target, outputs = np.maximum(np.asarray(floors, dtype=float), 0.0), np.asarray(bins, dtype=float)
+    reason = ""
     for share in (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6, 1e-4, 1.0):
-        if share and inside is None:
-            inside = interior_floors(np.asarray(bins, dtype=float), float(rho), float(lower), float(upper))
-        mixed = target if inside is None else (1 - share) * target + share * inside
+        inside = interior_floors(outputs, float(rho), float(lower), float(upper)) if share else target
+        mixed = (1 - share) * target + share * inside
         rounded = tuple(Fraction(round(v * unit), unit) for v in mixed.tolist())
         try:
             return BlockFillLaw(exact_bins, rounded, rho, *ends)
         except InfeasibleError as error:
-            failure = error
-    assert failure is not None
+            reason = error.reason
     raise InfeasibleError(
-        f"no exactly unbiased rational mechanism at epsilon = {epsilon!r} with these outputs: {failure.reason}",
-        smallest_epsilon=smallest_epsilon(np.asarray(bins, dtype=float), float(lower), float(upper)),
+        f"no exactly unbiased rational mechanism at epsilon = {epsilon!r} with these outputs: {reason}",
+        smallest_epsilon=smallest_epsilon(outputs, float(lower), float(upper)),
     )
 
 

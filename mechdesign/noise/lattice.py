@@ -406,7 +406,9 @@ class LatticeProblem(FiniteProblem):
             tails=numbers.tails,
             neighbours=numbers.neighbours,
         )
-        refuse(unknown.decay != numbers.decay, "decay", numbers.decay, "must be that of the tails")
+        for name, value in unknown.stated().items():
+            allowed = "must be that of noise of this step, reach, sensitivity and tails"
+            refuse(getattr(numbers, name) != value, name, getattr(numbers, name), allowed)
         for asked in numbers.privacy:
             unknown.private(asked.privacy)
         return unknown

@@ -475,7 +475,11 @@ def private_on_lattice(result: Json, side: int, account: Account) -> tuple[Fract
         raise Refused("a decay that is not that of the tails")
     sensitivity = Fraction(design["sensitivity"])
     spare = (n + 1 if whole else n * step) - sensitivity
-    account.proved("shifts up to the sensitivity", spare > 0 if whole else spare >= 0, spare)
+    # no more steps than reach it: the rows, and the bound with them, would be of larger shifts
+    held = 0 < spare <= 1 if whole else 0 <= spare < step
+    account.proved("shifts up to the sensitivity, and no further", held, spare)
+    places = [float(j * step) for j in range(-side, side + 1)]
+    refuse(design["outputs"] != places, "outputs that are not the points of the lattice")
     if not design["privacy"] or design["of"] != "data":
         raise Refused("noise without privacy, or for the report of one person")
     points = []

@@ -423,6 +423,8 @@ FIELDS = ("fields", "design", "fields")
 @fault(
     "B21",
     unit=("user-histogram", (*FIELDS, "space", "fields", "unit"), "m"),
+    reached=("lattice-problem", (*FIELDS, "sensitivity"), 1.0),
+    points=("lattice-problem", (*FIELDS, "outputs", "$tuple", 0), -77.0),
     gap=("optimal-quantizer", ("fields", "asked_gap"), -1e-9),
     none=("optimal-noise-many", (*FIELDS, "l0"), 0),
     bits=("mvu", (*FIELDS, "input_bits"), 0),

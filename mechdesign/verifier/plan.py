@@ -27,7 +27,7 @@ from fractions import Fraction
 
 from mechdesign.verifier import reading
 from mechdesign.verifier.arithmetic import exp_bounds, integral, least, whole
-from mechdesign.verifier.calibration import consumed, law_of, terms_of
+from mechdesign.verifier.calibration import budget_of, consumed, enclosed, law_of, terms_of
 from mechdesign.verifier.composition import COSTS, ROUND, ZERO, left_after
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, largest_of, unbiased
 from mechdesign.verifier.local_report import answers
@@ -67,18 +67,21 @@ def plan(result: Json, account: Account) -> None:
     budget = "rho" if granted[""] == "zcdp" else "epsilon"
     if design["targets"]:
         granted[budget] = value
+    asked = budget_of(granted)
     if taken:
         refuse((left := Fraction(granted[budget]) - taken) <= 0, "choices that leave nothing for noise")
         near = float(left)
         granted[budget] = near if Fraction(near) <= left else math.nextafter(near, 0.0)
     apart = {name for group in groups for name in group}
     common = [name for name in held if name not in apart]
+    found = ZERO
     for group in groups or [[]]:
         mine = [noise for name in [*common, *group] for noise in held[name]]
         terms = [terms_of(noise, granted[""] == "zcdp") for noise in mine]
-        consumed(terms, granted, account, whose=f" of {', '.join(group)}" if group else "")
+        whose = f" of {', '.join(group)}" if group else ""
+        found = max(found, consumed(terms, granted, account, whose=whose)[0])
     spent = reading.proofs_of(result)["law-proof"]["given"]
-    account.claimed("the enclosure of what is consumed", 0 <= spent["lower"] <= spent["upper"])
+    enclosed(spent, asked, found + asked - budget_of(granted), False, account)
     if result["lower_bound"] is not None:
         account.claimed(
             f"no plan of this class ({reading.spoken_of(result)}) costs less than {result['lower_bound']!r}"

@@ -426,6 +426,7 @@ FIELDS = ("fields", "design", "fields")
     reached=("lattice-problem", (*FIELDS, "sensitivity"), 1.0),
     points=("lattice-problem", (*FIELDS, "outputs", "$tuple", 0), -77.0),
     gap=("optimal-quantizer", ("fields", "asked_gap"), -1e-9),
+    consumed=("plan", ("fields", "proofs", "$tuple", 0, "fields", "given", "fields", "upper"), 9.0),
     none=("optimal-noise-many", (*FIELDS, "l0"), 0),
     bits=("mvu", (*FIELDS, "input_bits"), 0),
     starts=("bin-search", (*FIELDS, "bins", "fields", "starts"), 0),

@@ -461,7 +461,7 @@ def private_on_lattice(result: Json, side: int, account: Account) -> tuple[Fract
     """Check that the law is on the problem's lattice and private at every shift; return its weight, its weights from end to end and (e^ε, δ)."""
     design, law = result["design"], result["mechanism"]
     whole, n = design["integer"], design["change"]
-    if law[""] != ("integer-noise" if whole else "cell-noise") or len(design["inputs"]) != 1:
+    if law[""] != ("integer-noise" if whole else "cell-noise") or design["inputs"] != ["noise"]:
         raise Refused("noise of another kind, or of several inputs")
     law, step = (on_cells(law) if whole else law), Fraction(design["step"])
     total, weights, r = total_of(law), law["weights"], Fraction(design["decay"])

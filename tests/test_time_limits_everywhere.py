@@ -59,6 +59,9 @@ LONG: dict[str, Callable[[Any], Any]] = {
     "epsilon_bound": lambda limit: md.accounting.epsilon_bound(
         md.accounting.NoiseTerm(md.noise.discrete_laplace_law(2.0), 1.0, 2), 0.5, time_limit=limit
     ),
+    "upper_delta": lambda limit: md.accounting.upper_delta(
+        md.accounting.NoiseTerm(md.noise.discrete_laplace_law(2.0), 1.0, 2), 0.5, time_limit=limit
+    ),
     "solve": lambda limit: md.solvers.solve(md.MetricChannel(md.MetricSpace.grid(2, 2), alpha=1.0).problem().to_cvxpy(), time_limit=limit),
     "ItemwiseRelease": lambda limit: ItemwiseRelease(md.MetricSpace.line([0, 1]), alpha=1.0, accounting="composition", time_limit=limit),
     "Channel.exponential": lambda limit: md.channels.Channel.exponential(md.MetricSpace.line([0, 1]), 1.0, time_limit=limit),

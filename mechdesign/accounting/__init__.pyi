@@ -3,6 +3,7 @@ from .gaussian import gaussian_profile as gaussian_profile
 from .interval import DeltaInterval as DeltaInterval
 from .interval import delta_interval as delta_interval
 from .interval import epsilon_bound as epsilon_bound
+from .interval import upper_delta as upper_delta
 from .losses import NoiseTerm as NoiseTerm
 from .losses import centred_loss as centred_loss
 from .pld import to_pld as to_pld

@@ -324,16 +324,16 @@ def composed_delta(
     finite = 0.0
     if level < top and infinite < 1:
         tilt = calmer(parts, find_tilt(parts, level, guess=guess), level)
-        if len(parts) == 1 and _astray(tilt, level):
-            few = _few_large(parts[0], level, most)
-            if few is not None:
-                return min(infinite + few, 1.0)
         if tilt.log_mgf > -np.inf:
             # the logarithms carry relative errors of a few ulps of themselves
             off = float(1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level) + 0.1 * count))
             log_chernoff = min(tilt.log_chernoff(level), 700.0)
             if enough > 0 and log_chernoff + math.log1p(off) < math.log(enough):
                 return float(min(infinite + (enough if pessimistic else 0.0), 1.0))
+            if len(parts) == 1 and _astray(tilt, level):
+                few = _few_large(parts[0], level, most)
+                if few is not None:
+                    return min(infinite + few, 1.0)
             if log_chernoff < (max(math.log(infinite) - 45, -700.0) if infinite > 0 else -700.0):
                 value = 1.0 if pessimistic else 0.0  # below the rounding of `infinite`
             else:

@@ -27,8 +27,8 @@ from fractions import Fraction
 
 from mechdesign.verifier import reading
 from mechdesign.verifier.arithmetic import exp_bounds, integral, least, whole
-from mechdesign.verifier.calibration import budget_of, consumed, enclosed, law_of, terms_of
-from mechdesign.verifier.composition import COSTS, ROUND, ZERO, left_after
+from mechdesign.verifier.calibration import NEAR_ENDS, budget_of, consumed, law_of, terms_of
+from mechdesign.verifier.composition import COSTS, ROUND, SLACK, ZERO, left_after
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, largest_of, unbiased
 from mechdesign.verifier.local_report import answers
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
@@ -81,7 +81,10 @@ def plan(result: Json, account: Account) -> None:
         whose = f" of {', '.join(group)}" if group else ""
         found = max(found, consumed(terms, granted, account, whose=whose)[0])
     spent = reading.proofs_of(result)["law-proof"]["given"]
-    enclosed(spent, asked, found + asked - budget_of(granted), False, account)
+    lower, upper = Decimal(spent["lower"]), Decimal(spent["upper"])
+    most = found + asked - budget_of(granted)  # from above, so that `upper` may be below it
+    within = 0 <= lower <= upper <= asked and lower <= most * (1 + NEAR_ENDS) + SLACK
+    account.claimed("the enclosure of what is consumed", within)
     if result["lower_bound"] is not None:
         account.claimed(
             f"no plan of this class ({reading.spoken_of(result)}) costs less than {result['lower_bound']!r}"

@@ -23,12 +23,12 @@ from mechdesign.typing import Array, Indices
 
 
 def labels(values: Array) -> Indices:
-    """Number the values: two have the same number if they agree up to 10⁻¹² of the largest one."""
+    """Number the values: two have the same number if they agree up to 10⁻¹² of themselves, or rounding of the largest one."""
     flat = values.ravel()
     order = np.argsort(flat, kind="stable")
     steps = np.diff(flat[order], prepend=flat[order[:1]])
-    found = np.empty(flat.size, dtype=np.int64)
-    found[order] = np.cumsum(steps > 1e-12 * np.abs(flat).max(initial=1e-288))
+    size, found = np.abs(flat[order]), np.empty(flat.size, dtype=np.int64)
+    found[order] = np.cumsum(steps > np.maximum(1e-12 * size, 1e-15 * size.max(initial=1e-288)))
     return found.reshape(values.shape)
 
 
@@ -37,6 +37,12 @@ def _split(colours: Indices, by: Array | Indices) -> Indices:
     numbers = np.unique(by, return_inverse=True)[1].reshape(colours.shape)
     whole = colours * (numbers.max(initial=0) + 1) + numbers
     return np.unique(whole, return_inverse=True)[1].reshape(colours.shape).astype(np.int64)
+
+
+def _in_order(colours: Indices) -> Indices:
+    """Number the colours as they first occur: a solver meets its variables in the order of the table."""
+    first, numbers = np.unique(colours, return_index=True, return_inverse=True)[1:]
+    return np.argsort(np.argsort(first))[numbers].reshape(colours.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +129,7 @@ def _equitable(declared: Declared, deadline: Deadline) -> Symmetry:
         cells = _split(cells, met[: n * m].reshape(n, m))
         cells = _split(cells, drawn(pairs) @ drawn(cells) + drawn(outputs))
         before, count = count, sum(int(part.max(initial=0)) for part in (cells, pairs, outputs, rows))
-    return Symmetry(cells.ravel(), pairs, outputs, rows)
+    return Symmetry(_in_order(cells.ravel()), _in_order(pairs), _in_order(outputs), _in_order(rows))
 
 
 def _read(asked: Any, n: int, m: int) -> Iterator[tuple[Indices, Indices]]:

@@ -80,7 +80,8 @@ def _exact(
 def _inside(
     problem: Any, clock: Clock, solver: str | None, options: dict[str, Any]
 ) -> tuple[SolveReport, tuple[Exact, dict[str, fmpq]]]:
-    """Return a cone solver's optimum, repaired, if it is inside the convex functions, else a table well inside."""
+    """Return a cone solver's optimum, repaired, if it is inside the convex functions, else a table well inside, else one inside within the tolerance."""
+    within = list[tuple[SolveReport, tuple[Exact, dict[str, fmpq]]]]()
     program, equal = problem.to_cvxpy(), np.full(problem.unknown.shape, 1 / problem.declared.m)
     unit = _spread(problem) if "objective" in problem.functions() else problem.declared.units[0]
     curved = {id(one) for label, one in labelled(problem.constraints) if label in problem.functions()}
@@ -101,8 +102,15 @@ def _inside(
         exact, missed = _exact(problem, np.append(table, above), clock)
         law = problem.deployed(weights_of(declared, exact))
         if not problem.missed_by(law, problem.worth(law)):
-            return SolveReport.of(found), (exact, missed)
-    return SolveReport("tangents"), (_well_inside(problem, clock), {})
+            within.append((SolveReport.of(found), (exact, missed)))
+        if problem.keeps(problem.value_of(exact)):
+            return within[-1]
+    try:
+        return SolveReport("tangents"), (_well_inside(problem, clock), {})
+    except InfeasibleError:
+        if not within:
+            raise
+    return within[-1]
 
 
 def _spread(problem: Any) -> float:
@@ -224,6 +232,7 @@ def between(
         if value - best[-1][0] <= clock.gap * abs(value):
             break
         at = last if share < 1 else cheapest
-        points += [at + _NEAR * (outside - at), outside][: 1 + (share < 1)]
+        parts = (_NEAR, 0.9) if share < 1 or "objective" in room else (_NEAR,)  # slopes are finite there
+        points += [at + part * (outside - at) for part in parts]
     problem.__dict__["_declared"] = best[-1][1]
     return law, best[-1][2]

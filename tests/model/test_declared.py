@@ -108,6 +108,37 @@ def test_the_optimum_is_that_without_symmetry(problem: md.Problem, variables: in
     assert found.lower_bound <= plain.value
 
 
+def weighed(row: bool) -> md.Problem:
+    """36 places whose farther ones hardly count, by their probability or by the size of their rows."""
+    P, weights = (
+        md.Table(range(36), range(-3 * row, 36 + 3 * row)),
+        np.exp(-np.arange(36.0) / (1 if row else 2)),
+    )
+    rows = [P.private(md.ApproximateDP(1.0, 0.01) if row else md.PureDP(12.0), between="adjacent")]
+    rows += [cp.multiply(weights, P.bias()) == 0] if row else []
+    return md.Problem(md.Minimize(P.expected("squared") if row else P.expected("absolute", weights)), rows)
+
+
+def curved(row: bool) -> md.Problem:
+    """A square under a maximum, or a divergence, whose slope is infinite where a cell is 0."""
+    P, weights = (
+        (md.Table(range(9), range(10)), np.ones(9) / 9)
+        if row
+        else (md.Table(range(3), range(3)), np.array([0.5, 0.3, 0.2]))
+    )
+    errors = cp.sum(cp.multiply(np.abs(np.subtract.outer(P.inputs, P.outputs)), P), axis=1)
+    asked = weights @ errors if row else weights @ errors + cp.max(cp.square(errors)) / 3
+    privacy = md.ApproximateDP(8.0, 0.05) if row else md.PureDP(0.3)
+    rows = [P.private(privacy, between="adjacent")] + ([cp.sum(cp.kl_div(P[0], P[8])) <= 0.05] if row else [])
+    return md.Problem(md.Minimize(asked), rows)
+
+
+@pytest.mark.parametrize("row", [False, True])
+@pytest.mark.parametrize("problem", [weighed, curved])
+def test_what_is_small_or_curved_is_bounded(problem: Callable[[bool], md.Problem], row: bool) -> None:
+    assert problem(row).solve().gap < 1e-8
+
+
 def test_a_row_that_breaks_a_permutation_drops_it() -> None:
     problem, turned = counts(6, md.ApproximateDP(1.0, 0.01)), np.arange(7)[::-1]
     assert not problem.solve(symmetry=[(turned, turned)]).notes

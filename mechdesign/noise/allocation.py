@@ -398,7 +398,7 @@ class NoiseAllocation(problems.AllocationPage):
             budget = replace(self.requirement, noise="gaussian").budget
         except DesignError:  # a point without δ
             return
-        least = replace(self.separable, exponent=2, budget=budget).unlimited()[1]
+        least = replace(self.separable, exponent=2, budget=budget).least_loss()
         gaussian = absolute_moment("gaussian", self.loss) * least
         less = "less" if gaussian < value else "more"
         yield f'Gaussian noise (noise="gaussian") needs {less}: a loss of {gaussian:.6g} against {value:.6g}'

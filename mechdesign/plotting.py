@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mechdesign.errors import DesignError
@@ -122,21 +122,70 @@ def write_figure(fig: Figure, stem: object, *, png: bool = False) -> None:
             fig.savefig(f"{stem}.png", dpi=150, metadata={"Software": None})
 
 
+def plot_curves(
+    axis: Any, curves: Mapping[str, tuple[Any, Any]], line: str | None = None, **axes: Any
+) -> None:
+    """Plot (x, y) by name, each in its colour and style, with a legend above if they have names.
+
+    Parameters
+    ----------
+    line : str, optional
+        Style of all curves, "" for points alone; by default solid, dashed, … in turn.
+    **axes
+        Properties of the axes, such as ``xlabel``.
+    """
+    for k, (name, (x, y)) in enumerate(curves.items()):
+        style = {"linestyle": ("-", "--", ":", "-.")[k % 4] if line is None else line}
+        style["marker"] = "" if line is None else "os^v"[k % 4]
+        axis.plot(x, y, color=COLOURS[k % len(COLOURS)], label=plain(name), **style)
+    axis.set(**axes)
+    if any(curves):
+        legend_above(axis)
+    if line == "":
+        axis.xaxis.get_major_locator().set_params(integer=True)
+
+
+def draw_curves(
+    curves: Mapping[str, tuple[Any, Any]],
+    options: Mapping[str, float],
+    line: str | None = None,
+    **axes: Any,
+) -> Figure:
+    """Draw the curves of `plot_curves` in a figure of their own, of the size that `options` give."""
+    fig, axis = figure(**sized(options, 5.0, 3.2))
+    plot_curves(axis, curves, line, **axes)
+    return fig
+
+
+def draw_bars(names: Iterable[object], values: Any, options: Mapping[str, float], **axes: Any) -> Figure:
+    """Draw horizontal bars, the first on top."""
+    labels = [plain(name) for name in names]
+    fig, axis = figure(**sized(options, 5.0, 1.2 + 0.3 * len(labels)))
+    axis.barh(range(len(labels)), values, tick_label=labels, color=COLOURS[0])
+    axis.invert_yaxis()
+    axis.grid(axis="y", visible=False)
+    axis.set(**axes)
+    return fig
+
+
 def draw_matrix(
     matrix: Any,
     across: str,
     down: str,
     columns: Sequence[str] = (),
     rows: Sequence[str] = (),
+    least: float = 0.0,
+    label: str = "probability",
     /,
     **options: float,
 ) -> Figure:
-    """Draw probabilities as shades, with the names of few rows or columns, of rows those of columns if they have none."""
+    """Draw probabilities (or numbers from −1 to 1) as shades, with the names of few rows or columns, of rows those of columns if they have none."""
     fig, axis = figure(**sized(options, 5.0, 4.2))
-    shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
+    shown = {"cmap": "RdBu_r", "vmax": -least} if least else {"cmap": "viridis"}
+    shades = axis.imshow(matrix, vmin=least, aspect="auto", interpolation="nearest", **shown)
     axis.grid(False)
     axis.set(xlabel=across, ylabel=down)
-    fig.colorbar(shades, ax=axis, label="probability")
+    fig.colorbar(shades, ax=axis, label=label)
     for of, names in ((axis.xaxis, columns), (axis.yaxis, rows or columns)):
         if 0 < len(names) <= NAMED:
             of.set_ticks(range(len(names)), names, parse_math=False)

@@ -348,7 +348,7 @@ class PrivateChoice(Choosing, TableDesign):
         if self.largest is None:
             return super()._lead(result)
         ahead, gaps = self.counts[:, 0] - self.counts[:, 1], np.arange(self.largest + 1)
-        return gaps, [result.mechanism.probabilities[ahead == gap, 0].mean() for gap in gaps], "o-"
+        return gaps, [result.mechanism.probabilities[ahead == gap, 0].mean() for gap in gaps]
 
 
 @serializable("choice-table", eq=False)

@@ -47,7 +47,7 @@ from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, accuracy_of
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.plotting import draw_curves
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -548,12 +548,10 @@ class Choosing(Design):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the probability of the best candidate, by its lead over all others."""
-        fig, axis = figure(**sized(options, 5.0, 3.0))
-        axis.plot(*self._lead(result), color=COLOURS[0])
-        axis.set(xlabel="by how much the best is ahead", ylabel="probability of choosing it", ylim=(0, 1.02))
-        return fig
+        labels = {"xlabel": "by how much the best is ahead", "ylabel": "probability of choosing it"}
+        return draw_curves({"": self._lead(result)}, options, "-", **labels, ylim=(0, 1.02))
 
     def _lead(self, result: Result) -> tuple[Any, ...]:
-        """Return leads of the best candidate, the probability of choosing it, and the style of their line."""
+        """Return leads of the best candidate, and the probability of choosing it."""
         table = self.frame(result)
-        return table["ahead"], table["best"], "-"
+        return table["ahead"], table["best"]

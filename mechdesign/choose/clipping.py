@@ -33,7 +33,7 @@ from scipy import stats
 from mechdesign.checks import refuse
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.results import Accuracy, Result
-from mechdesign.plotting import COLOURS, figure, legend_above, sized
+from mechdesign.plotting import COLOURS, draw_curves
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.solvers.deadline import Deadline
@@ -189,26 +189,17 @@ class ClippedMean:
         (centre, _), n, times = self.units, self.clients, np.geomspace(0.2, 5, 201)
         low, high = mechanism.input_range
         found = self.errors(mechanism, centre - (centre - low) * times, centre + (high - centre) * times)
-        fig, axis = figure(**sized(options, 5.0, 3.4))
         parts = {
             "mean of the reports": found.squared(n),
             "noise": found.noise / n,
             "what is clipped off": found.square / n,
             "largest bias": found.bias**2,
         }
-        for k, (name, part) in enumerate(parts.items()):
-            axis.plot(
-                (high - low) * times, np.sqrt(part), ("-", "--", ":", "-.")[k], color=COLOURS[k], label=name
-            )
         root = math.sqrt(self.of(mechanism).squared(n).item())
-        axis.plot([high - low], [root], "o", color=COLOURS[0])
-        axis.set(
-            xscale="log",
-            xlabel="width of the clipping range",
-            ylabel="root mean squared error",
-            ylim=(0, 3 * root),
-        )
-        legend_above(axis)
+        curves = {name: ((high - low) * times, np.sqrt(part)) for name, part in parts.items()}
+        labels = {"xlabel": "width of the clipping range", "ylabel": "root mean squared error"}
+        fig = draw_curves(curves, options, xscale="log", ylim=(0, 3 * root), **labels)
+        fig.axes[0].plot([high - low], [root], "o", color=COLOURS[0])
         return fig
 
 

@@ -23,7 +23,7 @@ from mechdesign.evidence.page import Exportable, Page, Section
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.grid import applied
-from mechdesign.plotting import COLOURS, figure, plain, sized
+from mechdesign.plotting import COLOURS, draw_bars, plain
 from mechdesign.problem.privacy import MetricDP, Privacy, PureDP, guarantee
 from mechdesign.quantizers.bins import Alphabet
 from mechdesign.quantizers.optimal import OptimalQuantizer
@@ -256,20 +256,17 @@ class Comparison(Exportable):
         return self._bars(**options)
 
     def _bars(self, **options: float) -> Figure:
-        shown_rows = self.to_frame().iloc[::-1]
-        fig, axis = figure(**sized(options, 6.0, 0.9 + 0.28 * len(shown_rows)))
-        best = self._best_name
-        colours = [COLOURS[2] if name == best else COLOURS[0] for name in shown_rows["mechanism"]]
-        ratios = shown_rows["ratio"].to_numpy(dtype=float)
-        axis.barh([plain(name) for name in shown_rows["mechanism"]], ratios, color=colours)
-        for k, (ratio, error) in enumerate(zip(ratios, shown_rows["error"])):
+        frame = self.to_frame()
+        ratios = frame["ratio"].to_numpy(dtype=float)
+        label = f"error over the {'best found' if self.least is None else 'proved least'}"
+        scale = "log" if np.nanmax(ratios) > 30 else "linear"
+        fig = draw_bars(frame["mechanism"], ratios, options, xlabel=label, xscale=scale)
+        (axis,) = fig.axes
+        for k, (name, ratio, error) in enumerate(zip(frame["mechanism"], ratios, frame["error"])):
             axis.annotate(f" {error:.4g}", (ratio, k), va="center", fontsize=8)
+            axis.patches[k].set_facecolor(COLOURS[2] if name == self._best_name else COLOURS[0])
         axis.axvline(1.0, color=COLOURS[6], linewidth=0.8)
-        if np.nanmax(ratios) > 30:
-            axis.set_xscale("log")
         axis.margins(x=0.15)
-        axis.set(xlabel=f"error over the {'best found' if self.least is None else 'proved least'}")
-        axis.grid(axis="y", visible=False)
         return fig
 
     def _page(self) -> Page:

@@ -23,7 +23,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import fraction_of, round_down
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.plotting import draw_curves
 from mechdesign.typing import Figure
 
 _NOTHING = 1e-12
@@ -166,12 +166,10 @@ class TradeOff:
     def plot(self, **options: float) -> Figure:
         """Draw the bound on the share found against the share accused, and the line of guesses without the answer."""
         alpha = np.concatenate([np.geomspace(1e-4, 0.01, 60)[:-1], np.linspace(0.01, 0.999, 200)])
-        fig, axis = figure(**sized(options, 5.0, 3.2))
-        axis.plot(alpha, [self.attack(a).found for a in alpha.tolist()], color=COLOURS[0], label="at most")
-        axis.plot(alpha, alpha, color=COLOURS[6], linewidth=0.8, linestyle="--", label="without the answer")
-        axis.set(xlabel="innocents accused", ylabel="guilty found", xlim=(0, 1), ylim=(0, 1.02))
-        axis.legend(loc="lower right")
-        return fig
+        found = [self.attack(a).found for a in alpha.tolist()]
+        curves = {"at most": (alpha, found), "without the answer": (alpha, alpha)}
+        labels = {"xlabel": "innocents accused", "ylabel": "guilty found"}
+        return draw_curves(curves, options, **labels, xlim=(0, 1), ylim=(0, 1.02))
 
 
 def _bound(epsilon: float, delta: float, alpha: float) -> float:

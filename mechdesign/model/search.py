@@ -304,16 +304,13 @@ class Frontier(Exportable):
 
     def plot(self, **options: float) -> Figure:
         """Draw value and lower bound against the axis."""
-        from mechdesign.plotting import COLOURS, figure, plain, sized
+        from mechdesign.plotting import draw_curves, plain
 
-        fig, axis = figure(**sized(options, 5.2, 3.6))
         table = self._solved()
-        axis.plot(table[self.over], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
+        curves = {"certified mechanisms": (table[self.over], table["value"])}
         if table["lower_bound"].notna().any():
-            axis.plot(table[self.over], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
-        axis.set(xlabel=plain(self._axis), ylabel=plain(self._measure))
-        axis.legend(frameon=False)
-        return fig
+            curves["proved bound"] = table[self.over], table["lower_bound"]
+        return draw_curves(curves, options, "-", xlabel=plain(self._axis), ylabel=plain(self._measure))
 
     @property
     def _axis(self) -> str:

@@ -35,7 +35,7 @@ from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import AddedNoise, ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of
-from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.plotting import draw_curves, draw_matrix
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Design
 from mechdesign.problem.workload import Lift, Span, Workload
@@ -110,12 +110,10 @@ class NormalNoise(AddedNoise):
 
     def plot(self, **options: float) -> Figure:
         """Draw the standard deviation of each answer, or of a thousand of them."""
-        fig, axis = figure(**sized(options, 5.0, 3.2))
         variances = self.variances
         shown = np.unique(np.linspace(0, len(variances) - 1, 1000).astype(int))
-        axis.plot(shown, np.sqrt(variances[shown]), color=COLOURS[0])
-        axis.set(xlabel="answer", ylabel="standard deviation", ylim=(0, None))
-        return fig
+        labels = {"xlabel": "answer", "ylabel": "standard deviation"}
+        return draw_curves({"": (shown, np.sqrt(variances[shown]))}, options, **labels, ylim=(0, None))
 
 
 def one_by_one(counts: Iterable[Numbers]) -> Iterator[Numbers]:
@@ -265,12 +263,8 @@ class CorrelatedGaussianNoise(LinearNoise):
     def plot(self, **options: float) -> Figure:
         """Draw the correlations as shades: 1 on the diagonal, 0 where two numbers get independent noise."""
         deviation = np.sqrt(np.maximum(np.diag(self.covariance), 1e-300))
-        fig, axis = figure(**sized(options, 5.0, 4.2))
-        shades = axis.imshow(self.covariance / np.outer(deviation, deviation), cmap="RdBu_r", vmin=-1, vmax=1)
-        axis.grid(False)
-        axis.set(xlabel="number", ylabel="number")
-        fig.colorbar(shades, ax=axis, label="correlation")
-        return fig
+        correlations = self.covariance / np.outer(deviation, deviation)
+        return draw_matrix(correlations, "number", "number", (), (), -1, "correlation", **options)
 
     def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         return rng.standard_normal((*shape[:-1], self._factor.shape[1])) @ self._factor.T

@@ -32,7 +32,7 @@ from mechdesign.noise.balls import CappedCube, Hull, Vectors, hull_of, planes_ar
 from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, NORMS, KNormNoise, norm_order, spanning
 from mechdesign.noise.laws import upper_quantile
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
-from mechdesign.plotting import COLOURS, figure, plain, sized
+from mechdesign.plotting import COLOURS, figure, plot_curves, sized
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -432,9 +432,6 @@ def draw_vectors(points: Array, tails: Mapping[str, FrozenLaw], **options: float
     cloud.plot(points[:, 0], points[:, 1], ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
     cloud.set(xlabel="noise on one number", ylabel="noise on another", aspect="equal")
     t = np.linspace(0, max(upper_quantile(law, 5e-5) for law in tails.values()), 81)
-    for k, (name, law) in enumerate(tails.items()):
-        style = {"color": COLOURS[k % len(COLOURS)], "linestyle": ("-", "--", ":", "-.")[k % 4]}
-        below.plot(t, 2 * np.asarray(law.sf(t), dtype=float), label=plain(name), **style)
-    below.set(xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(1e-4, 1.3))
-    below.legend(frameon=False)
+    curves = {name: (t, 2 * np.asarray(law.sf(t), dtype=float)) for name, law in tails.items()}
+    plot_curves(below, curves, xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(1e-4, 1.3))
     return fig

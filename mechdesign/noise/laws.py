@@ -26,7 +26,7 @@ from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, TailForm, Unit
 from mechdesign.checks import DOWN, UP, non_negative, one_of, positive, refuse
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.serialize import register_law
-from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
+from mechdesign.plotting import figure, plot_curves, sized
 from mechdesign.problem.law_moments import law_variance
 from mechdesign.typing import Array, Figure, FrozenLaw, Values
 
@@ -601,19 +601,16 @@ def draw_laws(laws: Mapping[str, FrozenLaw], **options: float) -> Figure:
     discrete = not _continuous(first)
     far = max(upper_quantile(law, _RARE) for law in laws.values())
     near = max(upper_quantile(law, 2e-3) for law in laws.values())
-    for k, (name, law) in enumerate(laws.items()):
-        style = {"color": COLOURS[k % len(COLOURS)], "linestyle": ("-", "--", ":", "-.")[k % 4]}
-        x, y = _density(law, near)
-        above.plot(x, y, label=plain(name), drawstyle="steps-mid" if discrete else "default", **style)
+    tails = {}
+    for name, law in laws.items():
         t = np.linspace(0, far, 241)
         if not _continuous(law):
             t = np.unique(np.floor(t))
-        tail = np.asarray(law.sf(t), dtype=float) + np.asarray(law.cdf(-t), dtype=float)
-        keep = tail > _RARE / 10
-        below.plot(t[keep], tail[keep], **style)
-    above.set(xlabel="noise", ylabel="probability" if discrete else "density", ylim=(0, None))
-    legend_above(above)
-    below.set(xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(_RARE, 1.3))
+        tails[name] = t, np.asarray(law.sf(t), dtype=float) + np.asarray(law.cdf(-t), dtype=float)
+    densities = {name: _density(law, near) for name, law in laws.items()}
+    label = "probability" if discrete else "density"
+    plot_curves(above, densities, "-" if discrete else None, xlabel="noise", ylabel=label, ylim=(0, None))
+    plot_curves(below, tails, xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(_RARE, 1.3))
     return fig
 
 

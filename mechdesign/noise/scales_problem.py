@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from fractions import Fraction
@@ -51,7 +51,7 @@ from mechdesign.noise.separable import (
     weighted_moment,
 )
 from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, delta_at
-from mechdesign.plotting import COLOURS, figure, legend_above, sized
+from mechdesign.plotting import draw_curves, figure, plot_curves, sized
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import (
     Consumption,
@@ -433,10 +433,9 @@ class ScalesProblem(ScalesDesign, Problem):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the scales."""
-        fig, axis = figure(**sized(options, 5.0, 3.0))
-        axis.bar(np.arange(len(result.mechanism.scales)), result.mechanism.scales, color=COLOURS[0])
-        axis.set(xlabel="number", ylabel="scale", ylim=(0, None))
-        return fig
+        scales = result.mechanism.scales
+        curve = {"": (np.arange(len(scales)), scales)}
+        return draw_curves(curve, options, "", xlabel="number", ylabel="scale", ylim=(0, None))
 
     @property
     def minimised(self) -> str:
@@ -647,44 +646,19 @@ class AllocationPage(ScalesDesign):
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw scales and shares of the budget by coordinate; for searched laws the standard deviations, by type."""
         if self.searched:
-            return draw_types(np.sqrt(result.mechanism.variance), result.mechanism.kinds, **options)
-        table = self.compare(result)
-        scales = dict(zip(table["mechanism"], table["scales"]))
-        return draw_scales(self.sensitivities, scales, self.shares(result), **options)
-
-
-def draw_types(deviations: Array, kinds: Sequence[str], **options: float) -> Figure:
-    """Draw the standard deviation of the noise on each number, by its type."""
-    fig, axis = figure(**sized(options, 5.0, 3.2))
-    x, held = np.arange(len(kinds)), np.array(kinds)
-    for k, kind in enumerate(sorted({*kinds} - {"none"}, reverse=True)):
-        axis.plot(x[held == kind], deviations[held == kind], "o^"[k], color=COLOURS[k], label=kind)
-    axis.set(xlabel="number", ylabel="standard deviation", ylim=(0, None))
-    axis.legend()
-    return fig
-
-
-def draw_scales(sensitivities: Array, scales: Mapping[str, Array], shares: Array, **options: float) -> Figure:
-    """Draw the scales of each mechanism, the last of which is the allocation, and its shares of the budget."""
-    fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
-    size, (*others, own) = len(sensitivities), scales
-    few = size <= 60  # more are sorted by sensitivity
-    order = np.arange(size) if few else np.argsort(sensitivities)[np.linspace(0, size - 1, 400).astype(int)]
-    x = np.arange(size) if few else np.linspace(0, size - 1, len(order))
-    if few:
-        above.bar(x, scales[own], width=0.7, color=COLOURS[5], label=own)
-        below.bar(x, shares, width=0.7, color=COLOURS[5])
-        below.set_xticks(x[:: 1 + len(x) // 12])
-    else:
-        above.plot(x, scales[own][order], color=COLOURS[0], label=own)
-        below.plot(x, shares[order], color=COLOURS[0])
-    for k, name in enumerate(others, start=1):
-        line = above.plot(x, scales[name][order], "--", color=COLOURS[k], label=name)
-        if few:
-            line[0].set(linestyle="", marker="_v"[k - 1], markersize=9, markeredgewidth=2)
-    above.set(ylabel="scale", ylim=(0, None))
-    legend_above(above)
-    below.set(
-        xlabel="number" if few else "number, by sensitivity", ylabel="share of the budget", ylim=(0, None)
-    )
-    return fig
+            kinds, deviations = np.array(result.mechanism.kinds), np.sqrt(result.mechanism.variance)
+            held = {kind: np.flatnonzero(kinds == kind) for kind in sorted({*kinds} - {"none"}, reverse=True)}
+            curves = {kind: (x, deviations[x]) for kind, x in held.items()}
+            labels = {"xlabel": "number", "ylabel": "standard deviation"}
+            return draw_curves(curves, options, "", **labels, ylim=(0, None))
+        lam, table = self.sensitivities, self.compare(result)
+        size, few = len(lam), len(lam) <= 60  # more are sorted by sensitivity
+        order = np.arange(size) if few else np.argsort(lam)[np.linspace(0, size - 1, 400).astype(int)]
+        x, line = np.linspace(0, size - 1, len(order)), "" if few else None
+        scales = {name: (x, s[order]) for name, s in zip(table["mechanism"], table["scales"])}
+        fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 4.8))
+        plot_curves(above, scales, line, ylabel="scale", ylim=(0, None))
+        label = "number" if few else "number, by sensitivity"
+        shares = {"": (x, self.shares(result)[order])}
+        plot_curves(below, shares, line, xlabel=label, ylabel="share of the budget", ylim=(0, None))
+        return fig

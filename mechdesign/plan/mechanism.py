@@ -33,7 +33,7 @@ from mechdesign.noise.calibration_search import budget_of, consumed
 from mechdesign.noise.families import opendp_measurement
 from mechdesign.plan.search import Item, tally, total
 from mechdesign.plan.tasks import Count, Histogram, LinearQueries, Part, Sum, Task, task_of
-from mechdesign.plotting import COLOURS, figure, plain, sized
+from mechdesign.plotting import draw_bars
 from mechdesign.problem.law_moments import is_gaussian
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -575,19 +575,13 @@ class PlanPage(Design):
         """Draw each part's share of the budget, with equal tasks grouped; of many kinds those with the largest shares."""
         table = self._kinds(result)
         table = table.loc[table["share"].nlargest(_BARS).index.sort_values()]
-        fig, axis = figure(**sized(options, 5.0, 1.2 + 0.35 * len(table)))
         names = [
-            plain(
-                shorten(found[0], _LABEL, placeholder=" …")
-                + part
-                + f" and {len(found) - 1} more" * (len(found) > 1)
-            )
+            shorten(found[0], _LABEL, placeholder=" …")
+            + part
+            + f" and {len(found) - 1} more" * (len(found) > 1)
             for found, part in zip(table["names"], table["part"])
         ]
-        axis.barh(np.arange(len(table)), table["share"], tick_label=names, color=COLOURS[0])
-        axis.invert_yaxis()
-        axis.set(xlabel="share of the budget", xlim=(0, None))
-        return fig
+        return draw_bars(names, table["share"], options, xlabel="share of the budget", xlim=(0, None))
 
     def audit(self: Any, result: Result) -> pd.DataFrame:
         privacy = self.granted(result.value)

@@ -33,7 +33,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
-from mechdesign.plotting import COLOURS, figure, plain, sized
+from mechdesign.plotting import draw_bars
 from mechdesign.problem.privacy import Consumption, Description, PureDP, guarantee, points_of, stated
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.solvers.deadline import Deadline, has_outer_bar, progress_bar, too_late
@@ -497,10 +497,7 @@ class Design(Checked, metaclass=_Listed):
             drawn: Figure = result.mechanism.plot(**options)
             return drawn
         table = self.audit(result).groupby("family", sort=False)["slack"].min()
-        fig, axis = figure(**sized(options, 5.0, 3.0))
-        axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
-        axis.set(xlabel="least slack")
-        return fig
+        return draw_bars(table.index, table.to_numpy(dtype=float), options, xlabel="least slack")
 
 
 def _not_released(mechanism: Any) -> Iterator[str]:

@@ -47,7 +47,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import ACTIVE, Accuracy, Result, audit_rows
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
-from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
+from mechdesign.plotting import COLOURS, figure, plain, plot_curves, sized
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior, prior_words
 from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP, never_sent
@@ -266,10 +266,8 @@ class QuantizerDesign(Design):
         rows = mechanism.probabilities(x)
         fig, (above, below) = figure(2, 1, sharex=True, **sized(options, 5.0, 5.2))
         if len(bins) <= len(COLOURS):
-            for k, bin_ in enumerate(bins):
-                above.plot(x, rows[:, k], label=f"output {bin_:.4g}", linestyle=("-", "--")[k % 2])
-            legend_above(above)
-            above.set(ylabel="probability", ylim=(0, None))
+            curves = {f"output {b:.4g}": (x, row) for b, row in zip(bins, rows.T)}
+            plot_curves(above, curves, ylabel="probability", ylim=(0, None))
         else:
             edges = np.concatenate([bins[:1], (bins[1:] + bins[:-1]) / 2, bins[-1:]])
             edges[0], edges[-1] = 2 * edges[0] - edges[1], 2 * edges[-1] - edges[-2]
@@ -278,13 +276,10 @@ class QuantizerDesign(Design):
             fig.colorbar(shades, ax=above, label="probability")
             above.set(ylabel="output")
             above.grid(False)
-        errors = np.sum(rows * loss(bins - x[:, None]), axis=-1)
-        below.plot(x, errors, color=COLOURS[0], label="this quantizer")
+        errors = {"this quantizer": (x, np.sum(rows * loss(bins - x[:, None]), axis=-1))}
         if isinstance(self.privacy, PureDP):
-            rival = self._two_outputs().loss_at(x, loss)
-            below.plot(x, rival, "--", color=COLOURS[1], label="two outputs (Duchi et al.)")
-            legend_above(below)
-        below.set(xlabel="input", ylabel=plain(loss.words), ylim=(0, None))
+            errors["two outputs (Duchi et al.)"] = x, self._two_outputs().loss_at(x, loss)
+        plot_curves(below, errors, xlabel="input", ylabel=plain(loss.words), ylim=(0, None))
         return fig
 
     def errors(self, result: Result, question: Any = None) -> Accuracy:

@@ -57,7 +57,7 @@ from mechdesign.evidence.proofs import Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure, plain, sized
+from mechdesign.plotting import COLOURS, draw_bars
 from mechdesign.problem.privacy import Consumption, Description, points_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.spaces.space import MetricSpace
@@ -543,11 +543,8 @@ class UserHistogram(Design):
 
     def plot(self, result: Result, **options: float) -> Any:
         rivals = dict(self.rivals(result))
-        fig, axis = figure(**sized(options, 5.0, 2.5))
-        axis.barh([plain(name) for name in rivals], [*rivals.values()], color=COLOURS[0])
+        label = f"expected earth mover's distance ({self.space.unit or 'unit of the space'})"
+        fig = draw_bars(rivals, [*rivals.values()], options, xlabel=label, xscale="log")
         if result.lower_bound:
-            axis.axvline(result.lower_bound, color=COLOURS[6], linewidth=0.8)
-        axis.set(
-            xlabel=f"expected earth mover's distance ({self.space.unit or 'unit of the space'})", xscale="log"
-        )
+            fig.axes[0].axvline(result.lower_bound, color=COLOURS[6], linewidth=0.8)
         return fig

@@ -62,7 +62,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.plotting import draw_curves
 from mechdesign.problem.privacy import Description, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.typing import Array, Figure, Numbers, Randomness
@@ -490,17 +490,13 @@ class VectorQuantizer(Design):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the errors of the candidates over their bits, and the lower bound."""
-        fig, axis = figure(**sized(options, 5.0, 3.2))
-        for colour, (name, part) in zip(COLOURS, self._table.groupby("mechanism", sort=False)):
-            part = part.sort_values("bits")
-            axis.plot(part["bits"], part["error"], "o-", color=colour, label=name)
-        if result.lower_bound:
-            axis.axhline(
-                result.lower_bound, color="black", linestyle=":", label="lower bound, any number of bits"
-            )
-        axis.set(xlabel="bits a vector", ylabel="worst expected squared error", yscale="log")
-        axis.legend()
-        return fig
+        table = self._table.sort_values("bits")
+        found = {name: (part["bits"], part["error"]) for name, part in table.groupby("mechanism", sort=False)}
+        if bound := result.lower_bound:
+            ends = table["bits"].iloc[[0, -1]]
+            found["lower bound, any number of bits"] = ends, [bound, bound]
+        axes = {"xlabel": "bits a vector", "ylabel": "worst expected squared error", "yscale": "log"}
+        return draw_curves(found, options, "-", **axes)
 
 
 def _named(mechanism: VectorLaw) -> str:

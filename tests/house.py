@@ -25,6 +25,7 @@ FLOORS: dict[str, int] = {
     "choose": 10, "learning": 10, "": 10,
     "plan": 11,
     "shell": 12, "extend": 12,
+    "__main__": 13,
 }  # fmt: skip
 
 # Functions of more than 60 code lines, each with the reason.

@@ -27,6 +27,7 @@ from scipy import fft
 
 from mechdesign.accounting.grids import MOST, GridLoss, discretise
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss, NoiseTerm, loss_of
+from mechdesign.checks import refuse
 from mechdesign.doubles import LARGEST_POWER, ROUNDED, TINY, UNIT
 from mechdesign.errors import DesignError
 from mechdesign.problem.law_moments import law_variance
@@ -475,10 +476,8 @@ class GridPlan:
         self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0, most: int = MOST
     ) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; only roughly if it is below `enough`."""
-        if step < self.finest(most):
-            raise DesignError.of(
-                "terms", self.count, "need more grid points for a single loss than time allows"
-            )
+        allowed = "need more grid points for a single loss than time allows"
+        refuse(step < self.finest(most), "terms", self.count, allowed)
         parts = self.parts(step, pessimistic=pessimistic, epsilon=epsilon)
         return composed_delta(parts, epsilon, guess=self.theta, enough=enough, most=most)
 

@@ -25,7 +25,6 @@ import numpy as np
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss
 from mechdesign.checks import refuse
 from mechdesign.doubles import LARGEST_POWER, ROUNDED
-from mechdesign.errors import DesignError
 from mechdesign.typing import Array
 
 MOST = 20_000_000
@@ -331,9 +330,7 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool, most: 
     on_grid = on_points(loss.values, step)
     low = np.where(on_grid, nearest, np.floor(where))
     start, points = low.min(), float(np.ptp(low))
-    if points > MOST:
-        allowed = f"needs {points:.3g} grid points for these losses; use a larger step"
-        raise DesignError.of("step", step, allowed)
+    refuse(points > MOST, "step", step, f"needs {points:.3g} grid points for these losses; use a larger step")
     start, index = int(start), (low - start).astype(np.int64)
     # distance of an atom on the grid from its point: about rounding, if the grid was aligned with it
     off = (loss.values - step * nearest)[on_grid] * (1 if pessimistic else -1)

@@ -7,8 +7,8 @@ import math
 from mechdesign.accounting.composition import plan_grid
 from mechdesign.accounting.grids import MOST, discretise
 from mechdesign.accounting.losses import NoiseTerm, loss_of
-from mechdesign.checks import one_of, positive
-from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.checks import one_of, positive, refuse
+from mechdesign.errors import MissingExtra
 from mechdesign.typing import FrozenLaw
 
 with MissingExtra.needed("pld", "a privacy-loss distribution", "dp-accounting"):
@@ -68,9 +68,8 @@ def to_pld(
         return pld
     cut = 1e-15 if pessimistic else 0.0
     low, high = common.compute_self_convolve_bounds(grid.mass, dimension, cut)
-    if high - low > MOST:
-        remedy = f"needs {high - low + 1:.3g} points of this step in dp-accounting: use a larger step, or delta_interval"
-        raise DesignError.of("dimension", dimension, remedy)
+    allowed = f"needs {high - low + 1:.3g} points of this step in dp-accounting: use a larger step, or delta_interval"
+    refuse(high - low > MOST, "dimension", dimension, allowed)
     return pld.self_compose(dimension, tail_mass_truncation=cut)
 
 

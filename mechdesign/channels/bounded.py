@@ -93,9 +93,8 @@ class BoundedCount(TableDesign):
 
     def _post_check(self) -> None:
         refuse(self.sensitivity > self.n, "sensitivity", self.sensitivity, f"must be at most n = {self.n}")
-        if self.sensitivity * (self.n + 1) ** 2 > _ROWS:
-            allowed = f"times (sensitivity) {self.sensitivity} must be at most {_ROWS}: OptimalNoise(integer=True) is for larger counts"
-            raise DesignError.of("(n + 1)²", (self.n + 1) ** 2, allowed)
+        allowed = f"times (sensitivity) {self.sensitivity} must be at most {_ROWS}: OptimalNoise(integer=True) is for larger counts"
+        refuse(self.sensitivity * (self.n + 1) ** 2 > _ROWS, "(n + 1)²", (self.n + 1) ** 2, allowed)
         if not 1e-6 <= self.privacy.epsilon <= 100:
             raise DesignError.of("epsilon", self.privacy.epsilon, "must be between 1e-6 and 100")
         if self.prior is not None:

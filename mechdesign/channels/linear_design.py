@@ -147,9 +147,8 @@ class LocalWorkload(Design):
             allowed = "has a row of zeros: leave out what is 0 whatever the counts"
             raise DesignError.of("workload", str(self.workload), allowed)
         entries, trace = centred_diagonal(*margins(self.workload))
-        if not trace:
-            remedy = "asks for the number of people alone, which is known: ask what differs by category"
-            raise DesignError.of("workload", str(self.workload), remedy)
+        allowed = "asks for the number of people alone, which is known: ask what differs by category"
+        refuse(not trace, "workload", str(self.workload), allowed)
         largest = math.sqrt(max(entries))
         if not 1e-6 <= largest <= 1e6:
             remedy = "must be between 1e-6 and 1e6: choose another unit for the answers"

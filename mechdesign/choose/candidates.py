@@ -585,9 +585,8 @@ def least_epsilon(
 
     fewest, most = questions.checked_question(question).epsilons
     least = least_kept(over, 0.0, least=math.log(fewest), most=math.log(most), xtol=5e-5, rtol=1e-6)
-    if math.isinf(least):
-        said = f"{mechanism}: no epsilon up to {most:g} brings the {measure} down to {error:g}"
-        raise InfeasibleError(said)
+    allowed = f"{mechanism}: no epsilon up to {most:g} brings the {measure} down to {error:g}"
+    InfeasibleError.when(math.isinf(least), allowed)
     return math.exp(least)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 from flint import arb, ctx, fmpq
 from scipy import optimize
 
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.checks import refuse
+from mechdesign.errors import SolverError
 from mechdesign.solvers.deadline import Deadline, too_late
 
 EXP_BITS = 256
@@ -39,8 +40,7 @@ def fraction_of(x: Any) -> Fraction:
 
 @lru_cache(maxsize=1 << 14)
 def _exp_bounds(x: Any) -> tuple[Fraction, Fraction]:
-    if not abs(x) <= LARGEST:
-        raise DesignError.of("exponent", x, f"must be finite, and at most {LARGEST} in absolute value")
+    refuse(not abs(x) <= LARGEST, "exponent", x, f"must be finite, and at most {LARGEST} in absolute value")
     if x < 0:
         below, above = _exp_bounds(-x)
         return 1 / above, 1 / below

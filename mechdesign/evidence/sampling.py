@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from flint import arb, fmpq
 
+from mechdesign.checks import refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import whole_parts
 from mechdesign.typing import Array, Indices
@@ -62,8 +63,7 @@ def uniform_integers(bound: int, size: int) -> Indices:
     >>> sorted(set(uniform_integers(3, 200).tolist()))
     [0, 1, 2]
     """
-    if not 1 <= bound <= 1 << 63:
-        raise DesignError.of("bound", bound, "must be an integer from 1 to 2^63")
+    refuse(not 1 <= bound <= 1 << 63, "bound", bound, "must be an integer from 1 to 2^63")
     words = random_words(size)
     surplus = (1 << 64) % bound
     while surplus and (over := np.flatnonzero(words >= np.uint64((1 << 64) - surplus))).size:
@@ -117,8 +117,7 @@ def geometric(rate: int, size: int) -> Indices:
     >>> bool((geometric(3, 100) >= 0).all())
     True
     """
-    if not 1 <= rate <= 1 << 50:
-        raise DesignError.of("rate", rate, "must be an integer from 1 to 2^50")
+    refuse(not 1 <= rate <= 1 << 50, "rate", rate, "must be an integer from 1 to 2^50")
     out, open_ = np.zeros(size, dtype=np.int64), np.arange(size)
     while open_.size:
         place = uniform_integers(rate, open_.size)

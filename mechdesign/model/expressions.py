@@ -331,8 +331,7 @@ def rows_of(
 
 
 def _check_numbers(what: str, part: Any) -> None:
-    if part.is_complex():
-        raise DesignError(f"{what}: is complex; state its real part, cp.real(...)")
+    DesignError.when(part.is_complex(), f"{what}: is complex; state its real part, cp.real(...)")
     leaves = (*part.constants(), *part.parameters())
     if not all(np.isfinite(np.max(abs(leaf.value))) for leaf in leaves if leaf.size):
         raise DesignError(f"{what}: must hold finite numbers")

@@ -240,10 +240,8 @@ class Problem(ModelledDesign):
         for kind, part, into in parts:
             held = [part.unknown] if isinstance(part, Requirement) else part.variables()
             places = [k for k, unknown in enumerate(unknowns) if any(v is unknown for v in held)]
-            if len(places) > 1:
-                raise DesignError.of(
-                    kind, part.label or str(part), "must hold one unknown: several problems cannot share it"
-                )
+            allowed = "must hold one unknown: several problems cannot share it"
+            refuse(len(places) > 1, kind, part.label or str(part), allowed)
             into[places[0] if places else 0].append(part)
         goals = (functools.reduce(operator.add, own) if own else cp.Constant(0) for own in terms)
         return tuple(Problem(Minimize(goal), tuple(own)) for goal, own in zip(goals, rows))
@@ -658,9 +656,8 @@ def _terms(expression: Any) -> list[Any]:
 def _unknown_of(objective: Any, constraints: Any) -> Unknown:
     """Return the single unknown, or raise DesignError."""
     found = _unknowns_of(objective, constraints)
-    if len(found) > 1:
-        remedy = "are in the problem, which has one mechanism: Problem.separate(objective, constraints) makes a problem of each; a copy is another unknown"
-        raise DesignError.of("unknowns", len(found), remedy)
+    allowed = "are in the problem, which has one mechanism: Problem.separate(objective, constraints) makes a problem of each; a copy is another unknown"
+    refuse(len(found) > 1, "unknowns", len(found), allowed)
     if not any(isinstance(one, Requirement) for one in _sequence(constraints)):
         raise DesignError("constraints: require no privacy; add one, such as unknown.private(PureDP(1.0))")
     return found[0]

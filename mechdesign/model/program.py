@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from mechdesign.errors import DesignError
+from mechdesign.checks import refuse
 from mechdesign.model.declared import Block, Declared, Part
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.solvers.deadline import Deadline
@@ -90,9 +90,8 @@ class Program:
         )
         n, m, width, orbits = declared.n, declared.m, len(declared.cost), self.symmetry.cells
         count = int(orbits.max()) + 1
-        if count > MOST_CELLS:
-            largest = f"are too many to be solved: at most {MOST_CELLS}, cells that symmetries map onto each other once; merge labels"
-            raise DesignError.of("cells", count, largest)
+        allowed = f"are too many to be solved: at most {MOST_CELLS}, cells that symmetries map onto each other once; merge labels"
+        refuse(count > MOST_CELLS, "cells", count, allowed)
         self._gathered = sparse.csr_array((np.ones(n * m), (np.arange(n * m), orbits)), shape=(n * m, count))
         self._unit, self._units = declared.units
         self._costs = costs and not room

@@ -300,9 +300,8 @@ class Covariance(Unknown):
         self.changes = change_rows(changes)
         self.neighbours = one_of("neighbours", neighbours, NEIGHBOURS)
         size, rank = self.changes.shape[1], span_of(self.changes).rank
-        if rank < size:
-            remedy = f"span {rank} of {size} dimensions: add the changes that are missing, or leave coordinates out that nobody changes"
-            raise DesignError.of("changes", self.changes.shape, remedy)
+        allowed = f"span {rank} of {size} dimensions: add the changes that are missing, or leave coordinates out that nobody changes"
+        refuse(rank < size, "changes", self.changes.shape, allowed)
         super().__init__((size, size), PSD=True, name="S")
 
     def stated(self) -> dict[str, Any]:

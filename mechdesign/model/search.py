@@ -189,9 +189,8 @@ def parameters_of(problem: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     parameters = getattr(problem, "parameters", ())
     held = {p.name(): p for p in parameters}
     for name in names:
-        if name not in held or held[name].size != 1:
-            allowed = f"must be an argument of build, or a number among the problem's parameters ({', '.join(held) or 'none'})"
-            raise DesignError.of("axis", name, allowed)
+        allowed = f"must be an argument of build, or a number among the problem's parameters ({', '.join(held) or 'none'})"
+        refuse(name not in held or held[name].size != 1, "axis", name, allowed)
         if sum(p.name() == name for p in parameters) > 1:
             raise DesignError.of("axis", name, "is the name of several parameters: give each its own")
     return {name: held[name] for name in names}

@@ -527,10 +527,8 @@ class Plan(PlanPage):
                 for items, v in zip(slots, shares)
             ]
             found = [[(i, s) for i, s in choices if s is not None] for choices in allowed]
-            if len(found) < len(slots) or not all(found):
-                raise InfeasibleError(
-                    f"the target of {name!r} is below the bias of every clip, or the least noise of doubles"
-                )
+            said = f"the target of {name!r} is below the bias of every clip, or the least noise of doubles"
+            InfeasibleError.when(len(found) < len(slots) or not all(found), said)
             best = [min(choices, key=lambda one: one[0].consumed(one[1], order)) for choices in found]
             chosen += best
             together = best[0][0].consumed(best[0][1], order) if len(slots) == 1 else (paid - square) / price

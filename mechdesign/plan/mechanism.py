@@ -232,9 +232,8 @@ class PlannedRelease:
         DesignError
             A plan with choices, whose rules are no measurements of OpenDP.
         """
-        if self.chosen:
-            remedy = "must not be in a plan that is handed to OpenDP, which has not these rules: make choices by a result of their own"
-            raise DesignError.of("chosen", [*self.chosen], remedy)
+        allowed = "must not be in a plan that is handed to OpenDP, which has not these rules: make choices by a result of their own"
+        refuse(self.chosen, "chosen", [*self.chosen], allowed)
         return {
             name: [opendp_measurement(noise.law) for _, noise in found] for name, found in self.parts.items()
         }

@@ -168,9 +168,8 @@ class MetricDP(Checked):
             gap = np.abs(own - other)
         if self.metric == "absolute":
             return gap
-        if ((gap > 0) & (gap < checks.NARROWEST)).any():
-            allowed = f"needs inputs at least {checks.NARROWEST:g} apart, as squares of less underflow: choose a smaller unit"
-            raise DesignError.of("metric", self.metric, allowed)
+        allowed = f"needs inputs at least {checks.NARROWEST:g} apart, as squares of less underflow: choose a smaller unit"
+        checks.refuse(((gap > 0) & (gap < checks.NARROWEST)).any(), "metric", self.metric, allowed)
         return gap * gap
 
 

@@ -295,9 +295,8 @@ class Sensitivity(Checked):
         above = (whole.envelope(dimension), *whole.packed(dimension))
         floored = (tuple((math.floor(v), c) for v, c in vector if v >= 1) for vector, _ in above)
         found = tuple(dict.fromkeys(filter(None, floored)))
-        if not found:
-            allowed = "allows no change of a whole number: nothing needs discrete noise"
-            raise DesignError.of("sensitivity", str(whole), allowed)
+        allowed = "allows no change of a whole number: nothing needs discrete noise"
+        checks.refuse(not found, "sensitivity", str(whole), allowed)
         exact = whole.allows(found[0])
         return found[:1] if exact else found, exact
 

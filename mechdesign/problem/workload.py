@@ -285,9 +285,8 @@ class Workload(Checked):
         """
         held = listed("shape", shape, "must be a list of sizes, one an attribute")
         sizes = tuple(integer("shape", n, 1, 10**6) for n in held)
-        if not sizes or (order is None) == (kept is None):
-            allowed = "one of them must be given, not both, and a shape of at least one attribute"
-            raise DesignError.of("order, kept", (order, kept), allowed)
+        allowed = "one of them must be given, not both, and a shape of at least one attribute"
+        checks.refuse(not sizes or (order is None) == (kept is None), "order, kept", (order, kept), allowed)
         if kept is None:
             chosen = list(combinations(range(len(sizes)), integer("order", order, 0, len(sizes))))
             name = f"marginals of {order} of {len(sizes)} attributes"
@@ -411,9 +410,8 @@ class Workload(Checked):
         """A, shape (m, n); refused if it is too large, except for prefix sums, whose root is A."""
         if self.kinds == ("prefix",):
             return self.root
-        if self.count * self.size > _DENSE:
-            remedy = f"has a matrix of more than {_DENSE} entries: it is not formed"
-            raise DesignError.of("workload", str(self), remedy)
+        allowed = f"has a matrix of more than {_DENSE} entries: it is not formed"
+        checks.refuse(self.count * self.size > _DENSE, "workload", str(self), allowed)
         return self.apply(np.eye(self.size))
 
     @cached_property

@@ -92,9 +92,8 @@ class BlockFillLaw(ExactLaw):
 
     def __post_init__(self) -> None:
         *_, sums, block = self._line
-        if block < 0 or sums[-1] < block or min(self.floors) < 0:
-            said = "the floors cannot be completed to probabilities: need a >= 0 and 1/rho <= sum(a) <= 1"
-            raise InfeasibleError(said)
+        allowed = "the floors cannot be completed to probabilities: need a >= 0 and 1/rho <= sum(a) <= 1"
+        InfeasibleError.when(block < 0 or sums[-1] < block or min(self.floors) < 0, allowed)
         knots, wanted = self.knots, [float(self.lower), float(self.upper)]
         if len(knots) < 2 or knots[0] != self.lower or knots[-1] != self.upper:
             met = [float(x) for x in (*knots[:1], *knots[1:][-1:])]

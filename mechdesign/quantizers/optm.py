@@ -247,10 +247,8 @@ class OPTM(QuantizerDesign, ModelledDesign):
         point = descent.best(blocks.imitate(any_mechanism.mechanism.probabilities), half)
         if point is None:
             clock.hold("OPTM")
-            if not any(self.closed_forms()):
-                raise InfeasibleError(
-                    f"no mechanism with these {len(bins)} bins is within epsilon = {self.privacy.epsilon:g}: raise it a little"
-                )
+            allowed = f"no mechanism with these {len(bins)} bins is within epsilon = {self.privacy.epsilon:g}: raise it a little"
+            InfeasibleError.when(not any(self.closed_forms()), allowed)
             yield from self.closed_forms()
             return
         notes = (f"a local optimum, after {descent.program.count} linearised programs",)

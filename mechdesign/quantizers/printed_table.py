@@ -317,10 +317,8 @@ def _read(
         raise DesignError(
             f"table: has {len(cells)} rows of {wide} entries; {len(x)} inputs and {len(y)} outputs are given"
         )
-    if len(x) * len(y) > _ENTRIES or len(x) < 2:
-        raise DesignError(
-            f"table: {len(x)} inputs times {len(y)} outputs; two inputs at least and {_ENTRIES} entries at most are taken"
-        )
+    allowed = f"table: {len(x)} inputs times {len(y)} outputs; two inputs at least and {_ENTRIES} entries at most are taken"
+    DesignError.when(len(x) * len(y) > _ENTRIES or len(x) < 2, allowed)
     found = [
         [_kept(faults, _cell, cell, x[i], y[j], percent) for j, cell in enumerate(row)]
         for i, row in enumerate(cells)
@@ -336,15 +334,11 @@ def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.Da
             rows = {k: [cell.strip() for cell in row] for k, row in lines if any(map(str.strip, row))}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DesignError(f"table: {path} cannot be read as CSV ({error})") from None
-    if len(rows) < 3:
-        raise DesignError(
-            f"table: {path} has {len(rows)} lines; the first holds the outputs, every other an input and its probabilities"
-        )
+    allowed = f"table: {path} has {len(rows)} lines; the first holds the outputs, every other an input and its probabilities"
+    DesignError.when(len(rows) < 3, allowed)
     head = rows.pop(min(rows))
-    if all(";" in "".join(row) for row in rows.values()):
-        raise DesignError(
-            f"table: {path} is separated by semicolons: separate by commas, and turn decimal commas into points (tr ',;' '.,')"
-        )
+    allowed = f"table: {path} is separated by semicolons: separate by commas, and turn decimal commas into points (tr ',;' '.,')"
+    DesignError.when(all(";" in "".join(row) for row in rows.values()), allowed)
     allowed = f"must be a heading of the first line that is read, {head!r:.200}"
     refuse(index is not None and index not in head, "index", index, allowed)
     first = 0 if index is None else head.index(index)
@@ -390,8 +384,7 @@ def _cell(value: Any, x: float, y: float, percent: bool) -> Decimal | Fraction:
         found = Decimal(text)
     if percent:
         found = found.scaleb(-2) if isinstance(found, Decimal) else found / 100
-    if not 0 <= found <= 1:
-        raise DesignError(f"{where} is {float(found):g}; it must be in [0, 1]")
+    DesignError.when(not 0 <= found <= 1, f"{where} is {float(found):g}; it must be in [0, 1]")
     return found
 
 

@@ -116,8 +116,7 @@ class ExactSampler:
     def weights(self, segment: int, end: int) -> list[int]:
         """Return the row's probabilities as integers over their least common denominator."""
         weights, common = self.law.weights(segment, end)
-        if sum(weights) != common:
-            raise DesignError(f"row {(segment, end)} of the exact law does not sum to 1")
+        DesignError.when(sum(weights) != common, f"row {(segment, end)} of the exact law does not sum to 1")
         return weights
 
     def draw(self, x: Array) -> Array:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mechdesign.checks import refuse
 from mechdesign.errors import DataError, DesignError, MechdesignError, MissingExtra, ResultFormatError
 
 if TYPE_CHECKING:
@@ -125,9 +126,8 @@ def privacy_of(
 def _only(option: str, words: str, **others: object) -> None:
     """Refuse options that contradict a given one."""
     for name, value in others.items():
-        if value is not None:
-            remedy = f"contradicts {option}, which asks for {words}: leave one out"
-            raise DesignError.of(name.replace("_", "-"), value, remedy)
+        allowed = f"contradicts {option}, which asks for {words}: leave one out"
+        refuse(value is not None, name.replace("_", "-"), value, allowed)
 
 
 def sensitivity_of(
@@ -390,8 +390,7 @@ def verify(
     from mechdesign.evidence.results import margin_of
     from mechdesign.evidence.serialize import dumps
 
-    if not seconds >= 0:
-        raise DesignError.of("seconds", seconds, "must be 0 or more")
+    refuse(not seconds >= 0, "seconds", seconds, "must be 0 or more")
     loaded, found, failed, claimed = _checked(result, modules)
     counts, by = [], []
     for one in found:
@@ -630,13 +629,11 @@ def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
         raise DataError(f"{path}: must have one column for each of the plan's tasks: {left}")
     found: dict[str, list[float]] = {name: [] for name in head}
     for at, row in enumerate(rows, 2):
-        if len(row) > len(head):
-            raise DataError(f"{path}, line {at}: has more numbers than columns")
+        DataError.when(len(row) > len(head), f"{path}, line {at}: has more numbers than columns")
         for name, text in zip(head, row):
             if not text.strip():
                 continue
-            if len(found[name]) < at - 2:
-                raise DataError(f"{path}, line {at}: {name} has an empty row above")
+            DataError.when(len(found[name]) < at - 2, f"{path}, line {at}: {name} has an empty row above")
             with DataError.where(f"{path}, line {at}: {name} must be a number", ValueError):
                 found[name].append(float(text))
     return {name: x[0] if len(x) == 1 else x for name, x in found.items()}  # type: ignore[misc]

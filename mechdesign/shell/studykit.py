@@ -22,6 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mechdesign.checks import refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import as_latex, tabulated
 
@@ -297,8 +298,7 @@ def all_studies() -> dict[str, Study]:
 def get_study(name: str) -> Study:
     """Return one study by name."""
     found = all_studies()
-    if name not in found:
-        raise DesignError.of("study", name, f"must be one of {list(found)}")
+    refuse(name not in found, "study", name, f"must be one of {list(found)}")
     return found[name]
 
 
@@ -312,8 +312,7 @@ def run_study(chosen: Study, out: Path, *, quick: bool = False, **options: Any) 
     DesignError
         A file that no study wrote has a name that this study needs; the study has no quick variant.
     """
-    if quick and not chosen.quick:
-        raise DesignError.of("quick", quick, f"{chosen.name} has no quick variant: run it without")
+    refuse(quick and not chosen.quick, "quick", quick, f"{chosen.name} has no quick variant: run it without")
     folder = out / chosen.name / "quick" if quick else out / chosen.name
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -373,9 +372,8 @@ def contents_of(kept: Path) -> dict[str, Any]:
     DesignError
         The folder holds no results.
     """
-    if not (kept / "contents.json").exists():
-        allowed = "holds no results to compare with: give the folder of the committed ones as --kept, or write it first with `study run`"
-        raise DesignError.of("kept", str(kept), allowed)
+    allowed = "holds no results to compare with: give the folder of the committed ones as --kept, or write it first with `study run`"
+    refuse(not (kept / "contents.json").exists(), "kept", str(kept), allowed)
     return json.loads((kept / "contents.json").read_text())  # type: ignore[no-any-return]
 
 

@@ -115,8 +115,7 @@ class LinearProgram:
                 taken = self.highs.setOptionValue(name, value) == highspy.HighsStatus.kOk
             except TypeError:
                 taken = False
-            if not taken:
-                raise DesignError.of("options", {name: value}, "HiGHS refuses it")
+            refuse(not taken, "options", {name: value}, "HiGHS refuses it")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -287,8 +286,7 @@ class LinearProgram:
             if status is Status.OPTIMAL or self.deadline.passed:
                 return Status.OPTIMAL if status is Status.OPTIMAL else Status.LIMIT
         word = self.word
-        if status is Status.INFEASIBLE:
-            raise InfeasibleError(f"no feasible point (highs: {word})")
+        InfeasibleError.when(status is Status.INFEASIBLE, f"no feasible point (highs: {word})")
         raise SolverError(f"the {self.what} ended with {word!r}", solver="highs", status=word)
 
     def refine(self) -> bool:

@@ -276,9 +276,8 @@ def _losses(tree: TreeHistogram, alpha: float) -> tuple[int, ...]:
             if not inside.all():
                 stretch[edge] = max(1.0, float(ratio[np.ix_(inside, ~inside)].max()))
     taus = np.minimum(alpha / tree.items * lengths / stretch * (1 - _ROOM), _LARGEST)
-    if taus[lengths > 0].min() < _LEAST:
-        allowed = f"times the shortest edge, {lengths[lengths > 0].min():g}, over {tree.items} items must be at least 2^-40: merge near points"
-        raise DesignError.of("alpha", alpha, allowed)
+    allowed = f"times the shortest edge, {lengths[lengths > 0].min():g}, over {tree.items} items must be at least 2^-40: merge near points"
+    checks.refuse(taus[lengths > 0].min() < _LEAST, "alpha", alpha, allowed)
     return tuple(int(tau * _UNIT) if length else 0 for tau, length in zip(taus.tolist(), lengths.tolist()))
 
 

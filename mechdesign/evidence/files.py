@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import io
 import os
@@ -98,6 +99,36 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def lasting(path: str | os.PathLike[str]) -> Path:
+    """Return the path, or raise OSError if a device or a pipe is there: it keeps nothing, and what is read from it may not end."""
+    found = file_path(path)
+    if found.exists() and not (found.is_file() or found.is_dir()):
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    return found
+
+
+def whole_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file, with line ends as they are, or raise OSError if it is longer than the limit."""
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        text = file.read(LIMIT + 1)
+    if len(text) > LIMIT:
+        raise OSError(errno.EFBIG, f"more than {LIMIT} characters", str(path))
+    return text
+
+
+def number_of(text: str) -> float:
+    """Read a number, or raise ValueError; 1_2 is none, which Python reads as 12.
+
+    Examples
+    --------
+    >>> number_of(" 1e-3 ")
+    0.001
+    """
+    if "_" in text:
+        raise ValueError("an underscore")
+    return float(text)
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

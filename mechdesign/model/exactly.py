@@ -394,7 +394,7 @@ def _kept(x: float) -> float:
     return math.ldexp(round(math.ldexp(x, _BITS)), -_BITS) if abs(x) < math.ldexp(1.0, 53 - _BITS) else x
 
 
-def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[Face, Array]:
+def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[Face, Exact]:
     """Return the smallest face that contains all feasible tables, and its point of largest common slack (facial reduction)."""
     face = Face(declared, declared.zeros)
     while True:
@@ -403,24 +403,22 @@ def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[F
             program.solve()
         except InfeasibleError:
             raise _unrepaired(solver) from None
-        if float(program.solution.primal["room"][0]) > _LEAST:
-            return face, program.columns()
         cells = program.open[np.ravel(program.solution.dual["cells"]) > _IMPLIED]
         rows, values = program.multipliers()
         known = face.tight | set(np.flatnonzero(declared.equal).tolist())
         implied = (
             frozenset(rows[(rows < len(declared.family)) & (np.abs(values) > _IMPLIED)].tolist()) - known
         )
-        if not len(cells) and not implied:
-            refined = program.refined()
-            if refined is None or float(program.lp.primal("room")[0]) <= SURE:
-                raise _unrepaired(solver)
-            return face, refined
+        if float(program.solution.primal["room"][0]) > _LEAST or not (len(cells) or implied):
+            for found in (program.columns, program.refined):  # a small room is less than a solver's error
+                if (columns := found()) is not None and not face.broken(point := face.point(columns)):
+                    return face, point
+            raise _unrepaired(solver)
         face = Face(declared, declared.forced(face.zeros | set(cells.tolist())), face.tight | implied)
 
 
 def _unrepaired(solver: str | None) -> SolverError:
-    message = "no exact table was found next to the solver's: where privacy can be met at exactly this epsilon only there is none, so ask for 1e-6 more, and where delta is below 1e-9 for delta = 0"
+    message = "no exact table was found next to the solver's: its rows leave less room than doubles tell, so allow 1e-6 more in epsilon or in a cap, and in place of a delta below 1e-9 ask for 0"
     return SolverError(message, solver=solver or "highs", status="repair")
 
 
@@ -516,9 +514,7 @@ def repaired(
         if best is not None and best[0] - least <= abs(best[0]) * rational(min(spared, 1e300)):
             return best[1], face.missed(best[1])
         smaller, middle = interior(declared, clock, solver)
-        ends = [smaller.point(middle)]
-        if any(slack < 0 for slack in smaller.broken(ends[0]).values()):
-            raise _unrepaired(solver)
+        ends = [middle]
         stricter = Program(declared, clock, solver, margin=STRICTER, zeros=smaller.zeros, tight=smaller.tight)
         try:  # an optimum of stricter privacy has proportional slack, even if the common slack is small
             stricter.solve()
@@ -628,22 +624,27 @@ def least_epsilon(
 ) -> float | None:
     """Return the least ε of these families at which a solver finds a table: its factor is doubled until feasible, then bisected.
 
-    None if these families have several ε, or none below `most` suffices, or no time is left.
+    The search takes as long as all before it, or ten seconds, and then returns the least so far. None if these families have several ε,
+    or none below `most` suffices, or none was found in time.
     """
-    chosen = set(labels)
+    chosen, found = set(labels), [math.inf]
     held = [asked for asked in declared.privacy if asked.label in chosen]
     points = {point[0] for asked in held for point in asked.points}
     if len(points) != 1 or 0 in points:
         return None
     (epsilon,) = points
+    spare = Deadline(
+        clock.limit(most=max(10.0, clock.elapsed))
+    )  # a solver may step in place near the least ε
 
     def over(doublings: float) -> float:
         factor = 2.0**doublings
         asked = tuple(a.scaled(factor) if a.label in chosen else a for a in declared.privacy)
-        return -1.0 if feasible(replace(declared, privacy=asked), clock) else 1.0
+        kept = feasible(replace(declared, privacy=asked), spare)
+        found.extend([doublings] * kept)
+        return -1.0 if kept else 1.0
 
     top = math.floor(math.log2(most / epsilon))
-    found = math.inf
     with suppress(SolverError):
-        found = least_kept(over, 0.0, growth=1.0, least=0.0, most=max(top, 1.0), xtol=1e-10)
-    return None if math.isinf(found) else float(2.0**found * epsilon)
+        least_kept(over, 0.0, growth=1.0, least=0.0, most=max(top, 1.0), xtol=1e-10)
+    return None if len(found) == 1 else float(2.0 ** min(found) * epsilon)

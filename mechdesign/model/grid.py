@@ -24,7 +24,7 @@ from joblib import parallel
 
 from mechdesign.checks import doubles, one_of, refuse
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
-from mechdesign.evidence.files import file_path, lock
+from mechdesign.evidence.files import lasting, lock
 from mechdesign.evidence.serialize import register_kind
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.typing import Numbers
@@ -235,18 +235,18 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str], definition: object) -> None:
-        self.path = file_path(path)
         text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
         self._header = (
             json.dumps({"store": 2, "definition": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
         )
         self.chunks: list[object] = []
         try:
+            self.path = lasting(path)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+b")
         except OSError as error:
             remedy = f"cannot be written ({error.strerror}): give the path of a file, such as search.jsonl"
-            raise DesignError.of("store", str(self.path), remedy) from None
+            raise DesignError.of("store", str(path), remedy) from None
         try:
             lock(self._file, wait=False)
         except OSError:

@@ -73,7 +73,7 @@ class Symmetry:
         ----------
         declared : Declared
         asked : "find", list of (permutation of inputs, permutation of outputs), or None
-            Permutations under which the classes differ are dropped; None, and none that is left, mean no symmetry.
+            Permutations under which the classes differ are dropped; None, an empty list, and none that is left, mean no symmetry.
         deadline : Deadline, optional
             Past it raises SolverError.
         """
@@ -81,13 +81,14 @@ class Symmetry:
         singles = cls(
             np.arange(n * m), np.arange(n * n).reshape(n, n), np.arange(m), np.arange(2 * own).reshape(2, own)
         )
-        if asked is None:
+        find = isinstance(asked, str) and asked == "find"
+        given = [] if find or asked is None else list(_read(asked, n, m))
+        if not (find or given):
             return singles
-        given = [] if isinstance(asked, str) and asked == "find" else list(_read(asked, n, m))
         found = _equitable(declared, deadline or Deadline())
         cells = found.cells.reshape(n, m)
         kept = [np.array_equal(cells[np.ix_(g, h)], cells) for g, h in given]
-        return replace(found if any(kept) or not given else singles, dropped=kept.count(False))
+        return replace(found if find or any(kept) else singles, dropped=kept.count(False))
 
     @property
     def trivial(self) -> bool:

@@ -218,7 +218,7 @@ class FiniteProblem(TableDesign, Problem):
         symmetry : "find", or list of (permutation of inputs, permutation of outputs), optional
             Symmetries of the problem: one variable for each class of cells that are alike. Permutations that change the problem are dropped, with a note; one
             that is left asks for all symmetries.
-            Found by default for tables of more than a thousand cells.
+            An empty list asks for none. Found by default for tables of more than a thousand cells.
         **options
             Options of the solver.
         """
@@ -270,7 +270,9 @@ class FiniteProblem(TableDesign, Problem):
             try:
                 program.solve()
                 break
-            except InfeasibleError as error:
+            except (InfeasibleError, SolverError) as error:
+                if getattr(error, "status", "") == "limit":
+                    raise
                 if not margin:
                     raise self.explained(error, clock) from None
         points = near(declared, starts(program), clock, clock.gap / 4)
@@ -328,7 +330,7 @@ class FiniteProblem(TableDesign, Problem):
         limits = ((label, value) for label, value in worth.items() if label != "objective")
         return sorted(label for label, value in limits if not value <= self._room(label, self._table(law)))
 
-    def explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
+    def explained(self, error: InfeasibleError | SolverError, clock: Clock) -> InfeasibleError | SolverError:
         """Return the error that names families that contradict each other, and the least ε at which they do not."""
         declared = self.declared
         families = contradiction(declared, clock)

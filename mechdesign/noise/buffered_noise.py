@@ -38,7 +38,7 @@ from scipy import signal, stats
 from mechdesign.checks import Checked, answers, field, instance, integer, positive, refuse
 from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.exact import fraction, rational, round_up
-from mechdesign.evidence.files import file_path, write_whole
+from mechdesign.evidence.files import file_path, whole_text, write_whole
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.noise.correlated_noise import NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise
@@ -262,7 +262,7 @@ class BufferedNoise(Checked, NormalNoise):
         """
         name = file_path(path)
         try:
-            held = json.loads(name.read_text(encoding="utf-8"))
+            held = json.loads(whole_text(name))
             numbers = [
                 integer("state", x, -_OFFSET, 2 * _OFFSET)
                 for x in (*held["state"], *held["decoder"], held["total"])

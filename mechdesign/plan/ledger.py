@@ -38,7 +38,7 @@ from mechdesign.checks import instance, one_of, read, refuse
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.files import check_writable, lock, write_whole
+from mechdesign.evidence.files import check_writable, lasting, lock, write_whole
 from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.proofs import CLAIMED, Claim
 from mechdesign.evidence.results import Result
@@ -468,7 +468,7 @@ def _read(design: Design, x: Any) -> tuple[Any, int]:
 @contextmanager
 def _locked(path: Path, mode: str = "r+b") -> Iterator[IO[bytes]]:
     try:
-        with open(path, mode) as file:
+        with open(lasting(path), mode) as file:
             lock(file)
             try:
                 yield file

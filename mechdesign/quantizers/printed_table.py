@@ -14,6 +14,7 @@ rounding error times its multiplier is subtracted.
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +33,7 @@ from mechdesign.checks import array, instance, integer, non_negative, number, on
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, folded, shown
 from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
+from mechdesign.evidence.files import number_of, whole_text
 from mechdesign.evidence.proofs import RowsBound
 from mechdesign.model.problem import named
 from mechdesign.model.table import Table
@@ -329,9 +331,9 @@ def _read(
 def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.DataFrame:
     """Return the table of a file; lines whose length differs from the first are faults."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = enumerate(islice(csv.reader(file), skip, None), skip + 1)
-            rows = {k: [cell.strip() for cell in row] for k, row in lines if any(map(str.strip, row))}
+        read = csv.reader(io.StringIO(whole_text(path), newline=""))
+        lines = enumerate(islice(read, skip, None), skip + 1)
+        rows = {k: [cell.strip() for cell in row] for k, row in lines if any(map(str.strip, row))}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DesignError(f"table: {path} cannot be read as CSV ({error})") from None
     allowed = f"table: {path} has {len(rows)} lines; the first holds the outputs, every other an input and its probabilities"
@@ -357,7 +359,7 @@ def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.Da
 def _number(name: str, value: object) -> float:
     allowed = "must be a number: the first line holds the outputs, every other begins with its input"
     with refusing(name, value, allowed, ValueError):
-        return number(name, float(value) if isinstance(value, str) else value)
+        return number(name, number_of(value) if isinstance(value, str) else value)
 
 
 def _distinct(name: str, values: Numbers) -> Array:

@@ -614,8 +614,10 @@ def release(
 
 def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
     """Return the numbers of each column of a CSV file, which must have exactly these columns."""
+    from mechdesign.evidence.files import number_of, whole_text
+
     try:
-        head, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""), strict=True)
+        head, *rows = csv.reader(io.StringIO(whole_text(path), newline=""), strict=True)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except (ValueError, csv.Error):
@@ -635,5 +637,5 @@ def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
                 continue
             DataError.when(len(found[name]) < at - 2, f"{path}, line {at}: {name} has an empty row above")
             with DataError.where(f"{path}, line {at}: {name} must be a number", ValueError):
-                found[name].append(float(text))
+                found[name].append(number_of(text))
     return {name: x[0] if len(x) == 1 else x for name, x in found.items()}  # type: ignore[misc]

@@ -33,7 +33,6 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, get_args
 
 from scipy import stats
@@ -43,6 +42,7 @@ from mechdesign import choose
 from mechdesign.checks import instance, interval, number, one_of
 from mechdesign.choose.questions import Question
 from mechdesign.errors import DesignError, InfeasibleError, unlike
+from mechdesign.evidence.files import whole_text
 from mechdesign.model.grid import Grid
 from mechdesign.problem import privacy
 from mechdesign.problem.priors import clipped, truncated
@@ -125,7 +125,7 @@ def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str
 def _opened(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yield the contents of a file; errors raised inside name the file."""
     try:
-        given = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        given = tomllib.loads(whole_text(path))
     except FileNotFoundError:
         raise DesignError(f"{path}: no such file") from None
     except (OSError, ValueError, RecursionError) as error:

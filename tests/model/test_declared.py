@@ -142,6 +142,7 @@ def test_what_is_small_or_curved_is_bounded(problem: Callable[[bool], md.Problem
 def test_a_row_that_breaks_a_permutation_drops_it() -> None:
     problem, turned = counts(6, md.ApproximateDP(1.0, 0.01)), np.arange(7)[::-1]
     assert not problem.solve(symmetry=[(turned, turned)]).notes
+    assert problem.solve(symmetry=[]).solver_report.variables == problem.solve().solver_report.variables
     P = problem.unknown
     capped = problem.subject_to(md.named("cap", P[0, 0] >= 0.7))
     found = capped.solve(symmetry=[(turned, turned)])

@@ -567,6 +567,8 @@ def test_a_ledger_keeps_the_budget_it_was_opened_with(written: tuple[Path, list[
     path, _ = written
     with pytest.raises(md.DesignError, match=r"is not that of the ledger: PureDP\(epsilon=1.0\)"):
         Ledger(path, md.PureDP(2.0))
+    with pytest.raises(md.DesignError, match="not a file"):  # of /dev/zero all was read, without end
+        Ledger("/dev/null", md.PureDP(1.0))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import mechdesign as md
+from mechdesign.evidence import files
 from mechdesign.quantizers.printed_table import _least
 from mechdesign.shell.cli import app
 from tests.programs import least_table
@@ -193,3 +194,12 @@ def test_decimals_are_what_they_say_and_nests_are_no_numbers():
     for cell in (np.array([0.7, 0.1]), [0.74]):
         with pytest.raises(md.DesignError, match="which is no number"):
             md.audit_table([[cell, 0.26], [0.26, 0.74]], [-1, 1], [-2.2, 2.2], md.PureDP(1.0))
+
+
+def test_files_hold_numbers_without_underscores_and_end(tmp_path, monkeypatch):
+    (tmp_path / "table.csv").write_text(",0,1\n1,0.5,0.5\n1_2,0.5,0.5\n")
+    with pytest.raises(md.DesignError, match="'1_2': must be a number"):
+        md.audit_table(tmp_path / "table.csv", privacy=md.PureDP(1.0))
+    monkeypatch.setattr(files, "LIMIT", 10)
+    with pytest.raises(md.DesignError, match="more than 10 characters"):
+        md.audit_table(tmp_path / "table.csv", privacy=md.PureDP(1.0))

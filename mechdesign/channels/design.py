@@ -67,7 +67,7 @@ from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, weights_words
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
-from mechdesign.problem.privacy import FARTHEST, SHOWN, Description, MetricDP, PureDP, never_sent, points_of
+from mechdesign.problem.privacy import FARTHEST, Description, MetricDP, PureDP, never_sent, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.spaces.space import MetricSpace, graph_stretch, greedy_spanner
@@ -360,16 +360,20 @@ class MetricChannel(TableDesign):
         if matrix.shape[0] == matrix.shape[1]:
             frame["unchanged"] = np.diag(matrix)
         frame["expected_loss"] = (matrix * self.losses).sum(axis=1)
+        if max(matrix.shape) <= 9:
+            names = result.mechanism.places or [*map(str, range(matrix.shape[1]))]
+            frame = frame.join(pd.DataFrame(matrix, columns=[f"P[{name}]" for name in names]))
         return frame
 
     def granted(self, value: float) -> str:
         return f"α = {shown(self.alpha)} per {self.space.unit or 'unit of distance'}"
 
     def lines(self, result: Result) -> list[str]:
-        """Return a line with the names of the likeliest items."""
+        """Return the exact loss, and the names of the likeliest items."""
         most, names = self._likeliest(5), self.space.names
         more = f" and {len(names) - len(most)} more" if len(names) > len(most) else ""
-        return [f"places: {', '.join(names[x] for x in most)}{more}"] if names else []
+        loss = f"exact loss: at most {at_most(result.mechanism.alpha)} per {self.space.unit or 'unit of distance'}"
+        return [loss, *([f"places: {', '.join(names[x] for x in most)}{more}"] if names else [])]
 
     def remarks(self, result: Result) -> list[str]:
         most = result.mechanism.matrix.max(axis=0)
@@ -396,14 +400,9 @@ class MetricChannel(TableDesign):
             if self.prior is None
             else f"items follow {weights_words(self.weights)}"
         )
-        table, picture = None, "The probability of every report (across) for every item (down)."
+        picture = "The probability of every report (across) for every item (down)."
         if self._mapped:
             picture = "A map: places as dots by their probability, reports as rings by how often they are sent, and lines from the likeliest place to its reports."
-        if max(channel.matrix.shape) <= SHOWN:
-            names = channel.places or [*map(str, range(channel.outputs))]
-            table = pd.DataFrame(channel.matrix, columns=[f"P[{name}]" for name in names])
-            table = pd.concat([self.frame(result)[["item", "prior"]], table], axis=1)
-            picture = f"The table: the prior and P, a row an item and a column a report. The picture: {picture[0].lower()}{picture[1:]}"
         return Description(
             title=f"Private channel for {space.size} items",
             what=f"One of {space.size} items is reported as one of {channel.outputs}. Distances between the items say how alike they are"
@@ -411,9 +410,7 @@ class MetricChannel(TableDesign):
             "is more than e^(α d) times likelier for one item than for another at distance d. Privacy holds whatever the prior; for the "
             f"loss, {prior}.",
             loss=f"expected {self._loss_words}",
-            consumed=f"exact loss at most {at_most(channel.alpha)} per {unit or 'unit of distance'}",
             picture=picture,
-            table=table,
             attacked=FARTHEST,
             rivals="The exponential mechanism at its largest parameter that is α-private, and the same with each report replaced by "
             "the best guess after it.",

@@ -442,7 +442,6 @@ class LocalWorkload(Design):
             what=f"A person has one of {self.workload.size} categories and sends one report. Asked of everybody's counts: {self.workload}. "
             "The answers are unbiased for every data set.",
             loss=f"variance of one report, summed over the answers, {'of the worst category' if self.worst else constant}",
-            consumed=f"exact ε at most {shown(result.mechanism.epsilon)}",
             picture="The probability of every report, or that the reported set holds a category (across), for every category (down).",
             rivals="Published reports with their best decoders.",
         )

@@ -466,7 +466,7 @@ class Result(Checked, Exportable):
                 "title": f"{said.title} at {asked}" if asked else said.title,
                 "subtitle": f"{type(self.design).__name__} minimises the {said.loss}.",
                 "kind": "mechdesign report",
-                "facts": _headline(self, ("Privacy", asked, said.consumed), said.loss, table),
+                "facts": _headline(self, ("Privacy", asked, ""), said.loss, table),
                 "sections": tuple(_result_sections(self, said, table)),
             }
 
@@ -491,6 +491,8 @@ class Audit(pd.DataFrame):  # type: ignore[misc]  # pandas has no types
         return said if rows == len(self) else folded(f"{said}\n{every}")
 
 
+_SHOWN = 12
+"""Rows and columns of the mechanism's table on a page."""
 _ROWS = 80
 """Rows of an audit that are printed whole."""
 _ONE_IN = 0.01
@@ -543,7 +545,13 @@ def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> 
 def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator[Section]:
     """Yield the sections of the page of a result."""
     yield Section("What was asked", result.question())
-    yield Section("The mechanism", "", said.table, figure=result.plot, caption=said.picture)
+    lines = [f"- {line}" for line in result.design.lines(result)]
+    with suppress(MechdesignError):
+        lines.append(f"- an answer: {result.errors()}")
+    numbers = result.to_frame() if said.table is None else said.table
+    narrow = None if len(numbers.columns) > _SHOWN else numbers
+    yield Section("The mechanism", "\n".join(lines), narrow, caption="The mechanism in numbers", rows=_SHOWN)
+    yield Section("", figure=result.plot, caption=said.picture)
     with suppress(DesignError):  # a distance has no end, or nothing is promised at any epsilon
         DesignError.when(not table["holds"].all(), "of a law that breaks its claims nothing is said")
         curve = result.tradeoff(_ONE_IN)

@@ -51,7 +51,6 @@ from mechdesign.model.table import Table, TableMechanism, shown_label
 from mechdesign.plotting import NAMED, draw_map, draw_matrix
 from mechdesign.problem.privacy import (
     FARTHEST,
-    SHOWN,
     Consumption,
     Description,
     MetricDP,
@@ -466,7 +465,7 @@ class TableProblem(FiniteProblem):
         pairs = {"all": "any two inputs", "adjacent": "any two adjacent inputs"}
         listed = "two inputs of a listed pair"
         kept = [privacy_words(one.privacy, pairs.get(str(one.between), listed)) for one in declared.privacy]
-        first, small = declared.privacy[0], max(declared.n, declared.m) <= SHOWN
+        first = declared.privacy[0]
         alone = len(declared.privacy) == 1 and str(first.between) == "all"
         picture = "The probability of every output (across) at every input (down)."
         if self._mapped:
@@ -474,8 +473,7 @@ class TableProblem(FiniteProblem):
         return self._described(
             f"A table of {declared.n} inputs and {declared.m} outputs",
             "\n\n".join([f"{who}: at input x the output y with probability P[x, y].", *kept]),
-            f"The table, P[x, y]. The picture: {picture[0].lower()}{picture[1:]}" if small else picture,
-            table=self.frame(result) if small else None,
+            picture,
             attacked=FARTHEST if alone and isinstance(first.privacy, MetricDP) else "",
         )
 

@@ -51,9 +51,9 @@ from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise import calibration_search as search
-from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters, worst_cases
+from mechdesign.noise.additive import AdditiveNoise, law_name, worst_cases
 from mechdesign.noise.families import FAMILIES, Family, family_of
-from mechdesign.noise.laws import draw_laws, half_width
+from mechdesign.noise.laws import draw_laws
 from mechdesign.problem.law_moments import STAIRCASES, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -322,25 +322,12 @@ class Calibration(Design):
         return out
 
     def describe(self, result: Result) -> Description:
-        noise, spent, size = result.mechanism, search.enclosure_of(result), self.dimension
-        family, deviation = law_name(noise.law), shown(noise.standard_deviation)
-        each = "the number" if size == 1 else "a number"
-        consumed = ""
-        if spent is not None:
-            allowed = shown(search.budget_of(self.privacy))
-            consumed = f"consumes at most {at_most(spent.upper, 4)} of {allowed}"
+        size, family = self.dimension, law_name(result.mechanism.law)
         numbers = "one number" if size == 1 else f"{size} numbers"
         return Description(
             title=f"{family[0].upper()}{family[1:]} noise for {numbers}",
             what=f"{self.protection()} Noise is added to {'it' if size == 1 else 'each of them'}.",
             loss=f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number",
-            more=(
-                f"The {family} law found ({stated_parameters(noise)}) has standard deviation {deviation} and mean absolute error "
-                f"{shown(noise.absolute_error)}; 19 times out of 20 {each} is off by at most {shown(half_width(noise.law))}"
-                f"{'' if size == 1 else f', each by itself (that all {size} are is rarer)'}.",
-                f"The noise is {release_words(noise)}.",
-            ),
-            consumed=consumed,
             picture="Above: the law of the noise on one number. Below: how often the noise is larger than t.",
             rivals="The same requirement met by the usual laws, each at its least scale. md.compare tries every mechanism that applies.",
         )
@@ -681,13 +668,8 @@ class JointCalibration(Design):
         ]
 
     def describe(self, result: Result) -> Description:
-        said = "; ".join(
-            f"{n.rounds} rounds at sampling rate {n.sampling_rate:g} ({stated_parameters(n)})"
-            for n in result.mechanism.noises
-        )
         return Description(
             title=f"Noise of {len(self.terms)} mechanisms together",
             what="Mechanisms answer about the same people, each with noise of its own. All scales are multiplied by one factor.",
             loss="factor on every scale",
-            more=(f"The factor found is {at_most(result.value)}: {said}.",),
         )

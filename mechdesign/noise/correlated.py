@@ -496,7 +496,6 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         ]
 
     def describe(self, result: Result) -> Description:
-        used = f"at most {at_most(float(self.consumed(result.mechanism).max()))} of the budget consumed"
         changed = isinstance(self.changes, Changes | Patterns)
         moved = (
             self.changes.words()
@@ -511,7 +510,6 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
                 loss="largest variance of an answer"
                 if self.largest
                 else "sum of the variances of the answers",
-                consumed=used,
                 picture="The standard deviation of each answer.",
                 rivals="The same queries at the same privacy, from what is published.",
             )
@@ -520,7 +518,6 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             title=f"Correlated Gaussian noise for {self.change_set.size} numbers",
             what=f"{self.protection()} Gaussian noise is added, its coordinates correlated.",
             loss="largest variance of an answer" if self.largest else loss,
-            consumed=used,
             picture="The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
             rivals="Independent noise of one scale, for the longest of the vectors, at the same privacy.",
         )

@@ -30,7 +30,6 @@ from mechdesign import solvers
 from mechdesign.accounting.gaussian import budget_worth
 from mechdesign.checks import instance
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, LawProof, family
 from mechdesign.evidence.results import Result, SolveReport
@@ -51,7 +50,7 @@ from mechdesign.noise.covariance_bound import (
     polar,
 )
 from mechdesign.noise.fixed_point import Dense
-from mechdesign.problem.privacy import SHOWN, Description
+from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers import Deadline
@@ -289,15 +288,10 @@ class CovarianceProblem(Problem):
         return found
 
     def describe(self, result: Result) -> Description:
-        used, small = at_most(self.consumes(result.mechanism.rows)[0] / self.budget), self.declared.n <= SHOWN
         return self._described(
             f"Correlated Gaussian noise for {self.declared.n} numbers",
             f"{self.protection()} Gaussian noise is added, its coordinates correlated.",
-            "The table: the covariance S. The picture: the correlations of the noise, 1 on the diagonal, 0 where two numbers get independent noise."
-            if small
-            else "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
-            consumed=f"at most {used} of the budget consumed",
-            table=self.frame(result) if small else None,
+            "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
         )
 
     @property

@@ -397,8 +397,6 @@ class KNorm(Design):
             title=f"Noise drawn together for {self.dimension} numbers",
             what=f"{self.protection()} Noise on all numbers is drawn at once.",
             loss=f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number, on average",
-            more=(f"The noise falls with the {result.mechanism.summary()}.",),
-            consumed="for all numbers together",
             picture="Left: the noise on two of the numbers, drawn a few thousand times. Right: how often a number is off by more than t.",
             rivals="The same question answered by noise that falls with other norms; ℓ1 noise is Laplace noise.",
         )

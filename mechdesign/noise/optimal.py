@@ -39,7 +39,7 @@ import pandas as pd
 from mechdesign.checks import instance, integer, refuse
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
-from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -509,22 +509,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return pd.DataFrame([row | {"variance": float(law.variance), "lower_bound": result.lower_bound}])
 
     def describe(self, result: Result) -> Description:
-        whole, law = "whole " if self.integer else "", _cells(result)
+        whole = "whole " if self.integer else ""
         numbers = f"one {whole}number" if self.dimension == 1 else f"{self.dimension} {whole}numbers"
-        what, exact = f"the {_kind(result).replace('_', ' ')} law", ""
-        if law is not None:
-            count = len(law.weights)
-            what = f"a density that is constant on {count} cells"
-            if self.integer:
-                what = f"on the whole numbers, {count} of them listed"
-            spent = ", ".join(at_most(v, 4) for v, (_, d) in zip(self._deltas(law), self.points) if d)
-            exact = f"exact δ at most {spent}" if spent else "pure, exactly"
         return Description(
             title=f"{'Optimal' if self.dimension == 1 else 'Independent'} noise for {numbers}",
             what=f"{self.protection()} Independent noise of one law is added to each number.",
             loss=f"expected {Loss.of(self.loss).words}{'' if self.dimension == 1 else ' of one number'}",
-            more=(f"The law found is {what}.",),
-            consumed=exact,
             picture="Above: the density of the noise on one number. Below: how often it is larger than t.",
             rivals="The same requirement met by other laws, each at its least scale. For several numbers their costs are stated by the "
             "search, not checked.",

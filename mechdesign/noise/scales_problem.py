@@ -27,7 +27,7 @@ from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.checks import array, instance, number, refuse
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, SolveReport, audit_rows
@@ -611,30 +611,19 @@ class AllocationPage(ScalesDesign):
             ]
         return [
             *first,
+            *([f"the scales keep the limits given: {', '.join(self.limits)}"] if self.limits else []),
             f"released on {steps}, wider by {law.lattice_cost:.2g}",
             f"MSE: {law.mse:.9g}",
         ]
 
     def describe(self, result: Result) -> Description:
-        mixed, law = self.searched, result.mechanism
+        mixed = self.searched
         noise = "Laplace or Gaussian" if self.noise == "mixed" else self.noise.replace("_", " ").capitalize()
-        more = [f"The scales keep the limits given: {', '.join(self.limits)}."] if self.limits else []
-        if self.noise == "mixed":
-            more.append(
-                f"The search is never worse than either type alone. Its choice: {_counted(law.kinds)}."
-            )
-        elif mixed:
-            more.append(
-                "Shape and scale are searched for each number: other laws of the family may cost less."
-            )
-        exact = f"composed exactly: {self._measure} {at_most(self._used(result))}" if mixed else ""
         weighted = "" if self.weights is None else ", weighted"
         return Description(
             title=f"{noise} noise for {len(self.sensitivities)} numbers",
             what=f"{self.protection()} {noise} noise of its own {'parameters' if mixed else 'scale'} is added to each number, independently.",
             loss=f"sum of E|noise|^{shown(self.loss)} over the numbers{weighted}",
-            more=tuple(more),
-            consumed=exact or f"{at_most(float(self.shares(result).sum()))} of the budget consumed",
             picture="The standard deviation of the noise on each number, by its type."
             if mixed
             else "Above: the scale of the noise on each number. Below: the share of the budget that each number consumes.",

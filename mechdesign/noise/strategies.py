@@ -548,7 +548,7 @@ class BufferedToeplitz(GaussianDesign):
     def lines(self, result: Result) -> list[str]:
         law = result.mechanism
         return [
-            f"running totals of {self.size} counts; {len(law.poles)} buffers; {self._changed}",
+            f"running totals of {self.size} counts; {len(law.poles)} buffers; {self._changed}; {at_most(self.used(law))} of the budget consumed",
             f"released on multiples of {law.step:.6g} before the totals are made; answers can be streamed",
         ]
 
@@ -565,7 +565,6 @@ class BufferedToeplitz(GaussianDesign):
             what=f"Asked: the running totals of {self.size} counts, as they come. Between neighbouring data sets {self._changed}. Noise is added to sums of the "
             f"counts that {len(result.mechanism.poles)} buffers hold, and the totals are made from these.",
             loss="largest variance of an answer" if self.largest else "sum of the variances of the answers",
-            consumed=f"at most {at_most(self.used(result.mechanism))} of the budget consumed, rounding counted",
             picture="The standard deviation of each answer.",
             rivals="The same totals at the same privacy, with independent noise.",
         )

@@ -23,7 +23,7 @@ from mechdesign.checks import frozen_parts, instance, one_of, positive, refuse
 from mechdesign.choice.rule import Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.digits import at_most, folded, shown
+from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.results import Result, audit_rows
@@ -539,11 +539,8 @@ class PlanPage(Design):
 
     def describe(self: Any, result: Result) -> Description:
         """Describe tasks, changes, joint guarantee and consumption."""
-        privacy, table, tasks = self.granted(result.value), self._kinds(result), [*self.tasks, *self.chosen]
-        parts = [part for found in result.mechanism.parts.values() for part, _ in found]
+        table, tasks = self._kinds(result), [*self.tasks, *self.chosen]
         moved = "\n".join(f"- {', '.join(row.names)}{row.part}: {row.change}" for row in table.itertuples())
-        answers = self.rounds * sum(part.answers or part.dimension for part in parts)
-        widths = "; ".join(f"{row.task} ±{shown(row.joint_half_width)}" for row in table.itertuples())
         apart = f"; nobody is in two of the groups {self.disjoint}" if self.disjoint else ""
         loss = "weighted squared error of all answers of one round"
         if self._scale_free:
@@ -559,12 +556,7 @@ class PlanPage(Design):
             unit=f"The unit of privacy is one person ({self.neighbours} neighbours), who moves all tasks at once{apart}. Each task "
             f"releases these numbers, which one person changes within these bounds:\n\n{moved}{made}",
             loss=loss,
-            more=(
-                f"With probability 95% at least, all {answers} answers of all rounds are off by at most, jointly: {widths}. One answer alone is "
-                "within its 95% half-width 19 times out of 20.",
-                *(f"{line.capitalize()}." for line in self.kept),
-            ),
-            consumed=f"consumes at most {at_most(result.mechanism.consumed(privacy).upper)} of {shown(budget_of(privacy))}",
+            more=tuple(f"{line.capitalize()}." for line in self.kept),
             picture="Every part of a task: its noise, and the share of the budget that it takes; of like tasks the share of each.",
             rivals="The same tasks with an equal share of the budget for each.",
             table=table.drop(columns=["change", "part", "names"]).rename(columns=_HEADINGS),

@@ -402,7 +402,6 @@ FARTHEST = (
     "That is between any two inputs, the two that are farthest apart too; between nearer ones less is found."
 )
 _WHOLE = "as long as the changes are stated for all records of a person. Further releases consume more."
-SHOWN = 12  # most rows and columns of a matrix that a page prints in numbers, beside its picture
 _NEGLIGIBLE = 1e-6
 _UNITS = {
     None: "one report of one person, randomized before it leaves the device. Every further report of a person consumes the budget again.",
@@ -429,12 +428,10 @@ class Description:
         The inputs between which privacy holds, if not any two.
     unit : str
         The unit of privacy in a sentence, where it is neither one report nor one person.
-    consumed : str
-        Budget that the mechanism consumes.
     picture, rivals : str
-        What picture and table show, and which mechanisms the result is compared with.
+        What the picture shows, and which mechanisms the result is compared with.
     table : DataFrame, optional
-        The mechanism in numbers.
+        The mechanism in numbers, if not as `Design.frame` has it.
     attacked : str
         Sentence on the inputs between which the attacker is bounded, if privacy weakens with distance (`FARTHEST`).
     """
@@ -445,7 +442,6 @@ class Description:
     more: tuple[str, ...] = ()
     pair: str = ""
     unit: str = ""
-    consumed: str = ""
     picture: str = ""
     rivals: str = "The same question answered by known mechanisms."
     table: pd.DataFrame | None = None

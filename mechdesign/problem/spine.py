@@ -484,7 +484,7 @@ class Design(Checked, metaclass=_Listed):
         return stated(asked, unit, error, getattr(self, "rounds", 1), getattr(self, "sampling_rate", 1.0))
 
     def lines(self, result: Result) -> list[str]:
-        """Return lines that only prints of this design have."""
+        """Return the mechanism in words, for prints and pages: what it is, what it consumes, how it is released."""
         return []
 
     def remarks(self, result: Result) -> list[str]:

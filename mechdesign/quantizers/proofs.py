@@ -30,7 +30,7 @@ from flint import fmpq
 
 from mechdesign.checks import Checked, field, instance, refuse
 from mechdesign.errors import DesignError
-from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, fraction, round_down, round_up
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
@@ -221,16 +221,14 @@ class QuantizerDesign(Design):
         )
         capped = f" The mean squared error is at most {shown(self.max_mse)}." if self.max_mse else ""
         held = f"between {self.pair}" if self.pair else "for every input"
-        distance = " per unit of distance" if isinstance(self.privacy, MetricDP) else ""
         return Description(
             title=f"{len(outputs)}-output quantizer",
             what=f"A number between {low} and {high} is reported in {bits} bit{'s' if bits > 1 else ''}: one of the {len(outputs)} outputs {named}. "
             f"The report {right}. {inputs}; privacy holds {held}, whatever law inputs follow.{capped}",
             loss=f"{'largest' if worst else 'expected'} {self.loss.words}",
             pair=self.pair,
-            consumed=f"exact loss at most {at_most(mechanism.privacy_loss())}{distance}",
             picture="Above: the probability of each output, for every input. Below: the expected error at every input.",
-            attacked=FARTHEST if distance else "",
+            attacked=FARTHEST if isinstance(self.privacy, MetricDP) else "",
             rivals="Known mechanisms for the same inputs, loss and privacy. They may have other outputs; Laplace noise is not sent in "
             "a few bits.",
         )

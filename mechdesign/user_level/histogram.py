@@ -527,9 +527,8 @@ class UserHistogram(Design):
             what=f"{self.users} users hold {self.items} items each, points of a space of {self.space.size}. The histogram of all items is released, "
             "without bias; the answer may have negative entries.",
             unit="The unit of privacy is all items of one user. No set of answers is likelier under one user's data than e^(α t) times under other data "
-            f"of the same user at an earth mover's distance of t, plus δ, where {self.privacy}. How many items a user holds is public.",
+            f"of the same user at an earth mover's distance of t, plus δ, where {self.privacy}; whatever changes, α t is at most {self.privacy.alpha * self.space.diameter:.6g}. How many items a user holds is public.",
             loss=f"expected earth mover's distance to the true histogram, in {unit}",
-            consumed=f"at most {self.privacy.alpha * self.space.diameter:.6g} for one user, whatever changes",
             picture="Expected earth mover's distance of each mechanism.",
             rivals="The same histogram by the published releases.",
         )

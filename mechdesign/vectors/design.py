@@ -45,7 +45,6 @@ from scipy import optimize, special
 
 from mechdesign.checks import field, generator, instance, integer, magnitude, one_of
 from mechdesign.errors import DesignError
-from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -484,7 +483,6 @@ class VectorQuantizer(Design):
             title=f"A vector of {self.dimension} numbers in {bits}",
             what=f"Every person has a vector of {self.dimension} numbers {inputs}, and sends {bits}. The answer is unbiased.",
             loss="expected squared error of the worst input",
-            consumed=f"{at_most(result.mechanism.privacy_loss())} consumed by the whole vector",
             picture="The worst expected squared error of what was tried, and the lower bound of every unbiased mechanism with any number of bits.",
         )
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 import errno
-import gzip
-import io
 import os
-import re
 import shutil
 import sys
 import tempfile
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 from mechdesign.checks import refusing
 from mechdesign.errors import DesignError, ResultFormatError
-
-LIMIT = 2**26  # characters of a file
+from mechdesign.verifier.reading import LIMIT, NotCovered, Refused, file_of
 
 
 def file_path(path: str | os.PathLike[str]) -> Path:
@@ -136,27 +130,11 @@ def read_text(path: str | os.PathLike[str]) -> str:
     name = file_path(path)
     try:
         with open(name, "rb") as file:
-            text = _text(file)
-        if "<html" not in text[:2000].lower():
-            return text
-        carried = _CARRIED.search(text)
-        if carried is None:
-            raise ValueError("a page that carries no result file")
-        return _text(io.BufferedReader(io.BytesIO(base64.b64decode(carried[1], validate=True))))
+            return file_of(str(path), file.read(LIMIT + 1))[0]
     except FileNotFoundError:
         raise ResultFormatError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError, zlib.error) as error:
+    except (OSError, Refused, NotCovered) as error:
         raise ResultFormatError(f"{path}: cannot be read ({error})") from None
-
-
-_CARRIED = re.compile(r'href="data:application/gzip;base64,([^"]*)"')
-
-
-def _text(file: io.BufferedReader) -> str:
-    """Return at most one character more than the limit."""
-    packed = file.peek(2)[:2] == b"\x1f\x8b"
-    with io.TextIOWrapper(gzip.GzipFile(fileobj=file) if packed else file, encoding="utf-8") as text:
-        return text.read(LIMIT + 1)
 
 
 def lock(file: IO[bytes], *, on: bool = True, wait: bool = True) -> None:

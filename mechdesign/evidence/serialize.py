@@ -17,18 +17,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import hashlib
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 from importlib import import_module, resources
-from types import UnionType
-from typing import Any, NoReturn, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -36,19 +33,24 @@ import pandas as pd
 from scipy import stats
 
 from mechdesign.checks import refuse
-from mechdesign.errors import DesignError, MissingExtra, ResultFormatError, unlike
-from mechdesign.evidence.files import LIMIT, read_text
+from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
+from mechdesign.evidence.files import read_text
 from mechdesign.typing import Array, FrozenLaw, Json, Numbers
-
-FORMAT = "mechdesign-result"
-VERSION = 2
-DEPTH = 100
-_DTYPE = re.compile(r"(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})")
-_FRACTION = re.compile(r"-?[0-9]{1,4300}/[0-9]{1,4300}", re.ASCII)
+from mechdesign.verifier.reading import (
+    DTYPE,
+    FORMAT,
+    INDEX,
+    LIMIT,
+    MEMBERS,
+    VERSION,
+    NotCovered,
+    Reader,
+    Refused,
+    canonical_of,
+    shaped,
+)
 
 C = TypeVar("C", bound=type)
-H = TypeVar("H", bound=Hashable)
-T = TypeVar("T")
 _CLASSES: dict[str, type] = {}
 _KINDS: dict[type, str] = {}
 
@@ -82,7 +84,7 @@ def kind_of(value: object) -> str:
 
 
 def _dtype(dtype: object) -> str:
-    if not _DTYPE.fullmatch(str(dtype)):
+    if not DTYPE.fullmatch(str(dtype)):
         raise DesignError(f"values of type {dtype} cannot be stored in a result file")
     return str(dtype)
 
@@ -185,103 +187,60 @@ def _generator(name: object) -> stats.rv_continuous | stats.rv_discrete:
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise ResultFormatError(reason)
+    raise Refused(reason)
 
 
-def decode(node: object, depth: int = 0) -> Any:
+def decode(node: object) -> Any:
     """Inverse of `encode`; the module of a kind that is not loaded yet is imported, if `KINDS` names it."""
-    inner = functools.partial(decode, depth=depth + 1)
-
-    if depth > DEPTH:
-        _refuse(f"nested deeper than {DEPTH}")
-    if isinstance(node, list):
-        if bool in (types := {*map(type, node)}) and types & {int, float}:
-            _refuse("truth values among numbers")
-        return [v if type(v) is float else inner(v) for v in node]
-    if not isinstance(node, dict):
-        return node
-    match node:
-        case {"$float": "nan" | "inf" | "-inf" as word, **rest} if not rest:
-            return float(word)
-        case {"$fraction": str(text), **rest} if not rest and _FRACTION.fullmatch(text):
-            above, _, below = text.partition("/")
-            return Fraction(int(above), int(below))
-        case {"$array": values, "dtype": str(dtype), "shape": list(shape), **rest} if not rest:
-            return _array(inner(values), dtype, shape)
-        case {"$table": list(columns), **rest} if not rest:
-            return _table(columns, inner)
-        case {"$tuple": list(values), **rest} if not rest:
-            return tuple(inner(values))
-        case {"$items": list(pairs), **rest} if not rest:
-            return _once([(inner(k), inner(v)) for k, v in pairs])
-        case {"$kind": kind, "fields": dict(fields), **rest} if not rest:
-            cls = _class(kind)
-            if (members := _MEMBERS.get(kind, fields)).keys() != fields.keys():
-                _refuse(f"{kind} with other members: {unlike(fields, members)}")
-            values = {k: inner(v) for k, v in fields.items()}
-            made = cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
-            if dataclasses.is_dataclass(made):
-                check_members(made)
-            return made
-        case {"$law": name, "args": list(args), "kwds": dict(kwds), **rest} if not rest:
-            shapes, named = inner(args), inner(kwds)
-            made = _from_histogram if name == "histogram" else _generator(name)
-            numbers = [*(shapes[:2] if name == "histogram" else shapes), *named.values()]
-            if not all(type(v) in (int, float, np.ndarray) for v in numbers):
-                _refuse(f"the law {name!s:.40} has parameters that are no numbers")
-            return made(*shapes, **named)
-        case {"$callable": str(name), **rest} if not rest:
-            known = LOSSES.get(name[1:]) if name.startswith("@") else None
-            return UnavailableCallable(name) if known is None else known
-    _refuse(f"a JSON object that means nothing, with keys {sorted(node)!s:.80}")
+    return _said(lambda: _Reader().value(node, ""))
 
 
-def _array(values: Any, dtype: object, shape: list[int]) -> npt.NDArray[Any]:
-    sized = all(type(n) is int and n >= 0 for n in shape)
-    if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype) or not sized:
-        _refuse(f"an array of type {dtype!r:.40} and shape {shape!s:.40}")
-    if dtype in ("object", "str"):
-        cells = list(values)
-        for length in shape[1:]:
-            cells = [
-                inner for cell in cells for inner in (cell if len(cell) == length else _refuse("ragged"))
-            ]
-        return np.fromiter(cells, dtype=object, count=len(cells)).reshape(shape)
-    wanted, found = np.dtype(dtype), np.array(values)
-    # Numbers of the type that is named, no texts or truth values that look like them, unchanged by conversion.
-    kinds = {"i": "iu", "u": "iu"}.get(wanted.kind, wanted.kind)
-    good = not found.size or (found.dtype.kind in kinds and (wanted.kind == "b" or not _has_bool(values)))
-    with np.errstate(over="ignore"):
-        cast = found.astype(wanted) if good else found
-    if not good or not np.array_equal(cast, found, equal_nan=wanted.kind == "f"):
-        _refuse(f"an array of type {dtype} that holds something else")
-    return cast.reshape(shape)
+def _said(read: Callable[[], Any]) -> Any:
+    """Return what is read; what the reader refuses is no result file."""
+    try:
+        return read()
+    except (Refused, NotCovered) as error:
+        raise ResultFormatError(" ".join(str(error).split())) from None
 
 
-def _has_bool(values: object) -> bool:
-    """Return whether nested lists hold true or false, which NumPy would convert to numbers."""
-    if not isinstance(values, list):
-        return isinstance(values, bool)
-    types = set(map(type, values))
-    return bool in types or (list in types and any(map(_has_bool, values)))
+class _Reader(Reader):
+    """Makes the package's own objects of the values of a file."""
 
+    sequence, pairs, arrays = tuple, dict, np.ndarray
 
-def _table(columns: list[Any], decoded: Callable[[Json], Any]) -> pd.DataFrame:
-    names = [name for name, _, _ in columns]
-    if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        _refuse("a table whose columns have no names of their own")
-    if len({len(values) for _, _, values in columns}) > 1:
-        _refuse("a table whose columns are of unequal length")
-    return pd.DataFrame(
-        {
-            name: pd.Series(_array(decoded(values), dtype, [len(values)]), dtype=dtype)
-            for name, dtype, values in columns
-        }
-    )
+    def members(self, kind: str) -> dict[str, str] | None:
+        _class(kind)
+        return MEMBERS.get(kind)
 
+    def made(self, kind: str, said: dict[str, Any], place: str) -> Any:
+        cls = _CLASSES[kind]
+        numbers = (held for held in said.values() if isinstance(held, (float, np.ndarray)))
+        if getattr(cls, "finite", False) and not all(np.isfinite(held).all() for held in numbers):
+            _refuse(f"{kind} with a number that is not finite")
+        return cls.from_fields(said) if hasattr(cls, "from_fields") else cls(**said)
 
-def _canonical(payload: object) -> str:
-    return json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    def malformed(self, error: Exception, place: str) -> str:
+        """What a constructor says of what the file hands it."""
+        return f"malformed content at {place} ({error!s:.300})"
+
+    def array(self, values: Any, dtype: str, shape: list[int]) -> npt.NDArray[Any]:
+        cells = shaped(values, dtype, shape)
+        with np.errstate(over="ignore"):
+            made = np.fromiter(cells, object if dtype == "str" else dtype, len(cells)).reshape(shape)
+        if dtype == "float32" and not np.array_equal(made.ravel(), cells, equal_nan=True):
+            _refuse(f"an array of type {dtype} that holds something else")
+        return made
+
+    def table(self, columns: list[tuple[str, str, Any]]) -> pd.DataFrame:
+        return pd.DataFrame({name: pd.Series(held, dtype=dtype) for name, dtype, held in columns})
+
+    def law(self, name: str, args: list[Any], named: dict[str, Any], place: str) -> FrozenLaw:
+        made: Callable[..., FrozenLaw] = _from_histogram if name == "histogram" else _generator(name)
+        return made(*args, **named)
+
+    def function(self, name: str) -> Any:
+        known = LOSSES.get(name[1:]) if name.startswith("@") else None
+        return UnavailableCallable(name) if known is None else known
 
 
 def dumps(value: object) -> str:
@@ -299,7 +258,7 @@ def dumps(value: object) -> str:
     PureDP(epsilon=0.5)
     """
     try:
-        payload = _canonical(encode(value))
+        payload = canonical_of(encode(value))
         head = {"format": FORMAT, "version": VERSION, "sha256": hashlib.sha256(payload.encode()).hexdigest()}
         text = f'{json.dumps(head, indent=1)[:-2]},\n "payload": {payload}\n}}\n'
     except (RecursionError, UnicodeEncodeError) as error:
@@ -307,39 +266,6 @@ def dumps(value: object) -> str:
     if len(text) > LIMIT:
         raise DesignError(f"cannot be stored in a result file: {len(text)} characters, at most {LIMIT}")
     return text
-
-
-def _once(pairs: list[tuple[H, T]]) -> dict[H, T]:
-    """Return the dictionary of these pairs; refuse a key that stands twice, as a reader would ignore one of its values."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        _refuse("a key stands twice in one object")
-    return found
-
-
-def _payload(text: str) -> Json:
-    """Parse a file and check everything outside its payload."""
-    if len(text) > LIMIT:
-        _refuse(f"{len(text)} characters, at most {LIMIT} are read")
-    try:
-        document = json.loads(
-            text,
-            object_pairs_hook=_once,
-            parse_constant=lambda word: _refuse(f"not valid JSON: {word}"),
-        )
-    except json.JSONDecodeError as error:
-        _refuse(f"not valid JSON (truncated?): {error}")
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        _refuse(f"not a {FORMAT} file")
-    version = document.get("version")
-    if type(version) is not int or version != VERSION:
-        _refuse(f"version {version!r:.20} is not supported, this mechdesign reads version {VERSION}")
-    if set(document) != {"format", "version", "sha256", "payload"}:
-        _refuse(f"wrong parts: {sorted(document)!s:.80}")
-    if hashlib.sha256(_canonical(document["payload"]).encode()).hexdigest() != document["sha256"]:
-        _refuse("the checksum does not match, the file was edited or damaged")
-    payload: Json = document["payload"]
-    return payload
 
 
 def loads(text: str, *, source: str = "result file") -> Any:
@@ -352,7 +278,7 @@ def loads(text: str, *, source: str = "result file") -> Any:
         which.
     """
     try:
-        return decode(_payload(text))
+        return _said(lambda: _Reader().read(text))
     except MissingExtra:
         raise
     except ResultFormatError as error:
@@ -381,21 +307,13 @@ def result_schema() -> dict[str, Any]:
     >>> result_schema()["properties"]["version"]["const"]
     2
     """
-    return _beside("result.schema.json")
-
-
-def _beside(name: str) -> dict[str, Any]:
-    """Return a JSON file of the package."""
-    found: dict[str, Any] = json.loads(resources.files("mechdesign.evidence").joinpath(name).read_text())
+    text = resources.files("mechdesign.evidence").joinpath("result.schema.json").read_text()
+    found: dict[str, Any] = json.loads(text)
     return found
 
 
-_INDEX = _beside("kinds.json")
-KINDS: dict[str, str] = {kind: f"mechdesign.{module}" for module, kinds in _INDEX.items() for kind in kinds}
+KINDS: dict[str, str] = {kind: f"mechdesign.{module}" for module, kinds in INDEX.items() for kind in kinds}
 """The module of each kind and law, which is imported when a file needs it; a test compares the index with what modules register."""
-_MEMBERS: dict[str, dict[str, str]] = {
-    kind: held for kinds in _INDEX.values() for kind, held in kinds.items()
-}
 
 
 LAWS: dict[str, stats.rv_continuous | stats.rv_discrete] = {}
@@ -500,63 +418,3 @@ def law_name(law: FrozenLaw) -> str:
 def _made(generator: stats.rv_continuous | stats.rv_discrete) -> str:
     """Return the constructor's arguments of a user's law: different arguments make different laws."""
     return repr(sorted(generator._updated_ctor_param().items()))
-
-
-@cache
-def _declared(cls: type) -> dict[str, object]:
-    return get_type_hints(cls)
-
-
-def check_members(made: Any) -> None:
-    """Refuse members of other types than declared, and in evidence (classes with ``finite = True``) numbers that are not finite.
-
-    It checks declarations of classes, arrays, tuples of these, and unions; classes check all others themselves.
-
-    Raises
-    ------
-    DesignError
-        A member is not of its declared type.
-
-    Examples
-    --------
-    >>> from mechdesign.evidence.results import SolveReport
-    >>> check_members(SolveReport("highs", seconds=2))
-    """
-    cls: type = type(made)
-    for field in dataclasses.fields(made):
-        value, declared = getattr(made, field.name), _declared(cls)[field.name]
-        if declared is not Any and not (
-            _fits(value, declared) and _doubles(value, getattr(made, "finite", False))
-        ):
-            raise DesignError.of(field.name, value, f"must be of type {field.type}")
-
-
-def _fits(value: object, declared: object) -> bool:
-    """Return whether a value is of the declared type; true is no number, and other declarations are not examined."""
-    origin, parts = get_origin(declared), get_args(declared)
-    if origin in (Union, UnionType):
-        return any(_fits(value, part) for part in parts)
-    if origin is tuple:
-        if not isinstance(value, tuple) or parts[-1] is not ...:
-            return isinstance(value, tuple)
-        # of values that are no tuples themselves, one of each type is enough
-        held = value if get_origin(parts[0]) else {type(v): v for v in value}.values()
-        return all(_fits(v, parts[0]) for v in held)
-    if origin is np.ndarray:
-        scalar = get_args(parts[1])[0]
-        kinds = "b" if scalar is np.bool_ else "iu" if issubclass(scalar, np.integer) else "iuf"
-        return isinstance(value, np.ndarray) and value.dtype.kind in kinds
-    if declared is Any or not isinstance(declared, type) or getattr(declared, "_is_protocol", False):
-        return True
-    if isinstance(value, bool):
-        return declared is bool
-    return isinstance(value, (int, declared) if declared in (float, Fraction) else declared)
-
-
-def _doubles(value: object, finite: bool) -> bool:
-    """Return whether a number or an array fits doubles, finite ones if `finite`."""
-    if isinstance(value, int):
-        return value.bit_length() < 1024
-    if isinstance(value, (float, np.ndarray)) and finite:
-        return bool(np.isfinite(value).all())
-    return True

@@ -20,17 +20,17 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
 from importlib import resources
 from typing import Any, TypeAlias
 
 Json: TypeAlias = Any
 """A plain value of a file: an object is a dictionary with its kind under the empty key (`Members`)."""
-INDEX = resources.files("mechdesign").joinpath("evidence", "kinds.json").read_text(encoding="utf-8")
+INDEX: dict[str, dict[str, Json]] = json.loads(
+    resources.files("mechdesign").joinpath("evidence", "kinds.json").read_text(encoding="utf-8")
+)
 MEMBERS: dict[str, dict[str, str]] = {
-    kind: held
-    for kinds in json.loads(INDEX).values()
-    for kind, held in kinds.items()
-    if not kind.startswith("law:")
+    kind: held for kinds in INDEX.values() for kind, held in kinds.items() if not kind.startswith("law:")
 }
 """What a file says of each kind of object, no less and no more, and what each member may be: data, made of the package's dataclasses."""
 NEAR = 1e-9
@@ -45,7 +45,8 @@ WORDED = {
     "$float": re.compile("nan|inf|-inf"),
 }
 DTYPE = re.compile(r"(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})")
-NUMBERS: dict[str, set[type]] = {"f": {int, float}, "i": {int}, "u": {int}, "b": {bool}}
+NUMBERS: dict[str, set[type]] = {"f": {int, float}, "i": {int}, "u": {int}, "b": {bool}, "<": {str}}
+FORMAT, VERSION, DEPTH, LIMIT = "mechdesign-result", 2, 100, 2**26
 
 
 class NotCovered(Exception):
@@ -174,19 +175,18 @@ class Account:
         self.add(claim, how, low <= high, high - low)
 
 
-def read(text: str) -> Json:
-    """The payload of a file as plain values: objects are dictionaries with their kind under ""."""
-    if len(text) > 2**26:
+def payload_of(text: str) -> Json:
+    """The payload of a file, once all around it is as it should be."""
+    if len(text) > LIMIT:
         raise TooLarge("too large to check: more than 2^26 characters")
     try:
         document = json.loads(text, object_pairs_hook=once)
         if not isinstance(document, dict) or set(document) != {"format", "version", "sha256", "payload"}:
             raise Refused("an envelope with other parts than format, version, sha256 and payload")
         version = document["version"]
-        if document["format"] != "mechdesign-result" or type(version) is not int or version != 2:
-            raise Refused("not a mechdesign-result file of version 2")
-        options: Json = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False}
-        canonical = json.dumps(document["payload"], ensure_ascii=False, **options).encode()
+        if document["format"] != FORMAT or type(version) is not int or version != VERSION:
+            raise Refused(f"not a {FORMAT} file of version {VERSION}")
+        canonical = canonical_of(document["payload"]).encode()
     except RecursionError:
         raise Refused("too many levels") from None
     except json.JSONDecodeError as error:
@@ -196,9 +196,12 @@ def read(text: str) -> Json:
     except ValueError:
         raise Refused("a number that is not finite, or an integer of more than 4300 digits") from None
     refuse(hashlib.sha256(canonical).hexdigest() != document["sha256"], "the checksum does not match")
-    payload = document["payload"]
-    kind = payload.get("$kind") if isinstance(payload, dict) else None
-    return plain(payload, str(kind or "payload")[:40], [])
+    return document["payload"]
+
+
+def canonical_of(payload: Json) -> str:
+    """The text of a payload that its checksum is of."""
+    return json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
 
 
 def once(pairs: list[tuple[str, Json]]) -> Json:
@@ -207,65 +210,118 @@ def once(pairs: list[tuple[str, Json]]) -> Json:
     return found
 
 
-def plain(node: Json, place: str, last: list[str]) -> Json:
-    """A value as it is used. `place`: where it stands; `last`: what all objects of the file share."""
-    if isinstance(node, list):
-        if bool in (kinds := {*map(type, node)}) and kinds & {int, float}:
-            raise Refused(f"truth values among numbers (at {place})", placed=True)
-        return [
-            child if type(child) in (float, int) else plain(child, f"{place}[{k}]", last)
-            for k, child in enumerate(node)
-        ]
-    if not isinstance(node, dict):
-        return node
-    last[:] = [place]
-    try:
-        return decoded(node, place, last)
-    except Refused as error:
-        raise error.at(place) from None
-    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError):
-        raise Refused(f"malformed at {place}: mechdesign writes nothing so", placed=True) from None
+class Reader:
+    """Makes of the values of one file what they are used as, and refuses what mechdesign does not write so.
 
+    Here objects and laws become `Members`, arrays and tuples lists. The package, which reads by the same rules, makes its own objects.
+    """
 
-def decoded(node: Json, place: str, last: list[str]) -> Json:
-    tag = next((key for key in node if key in TAGS), "")
-    if not tag or set(node) != {tag, *PARTS.get(tag, ())}:
-        raise Refused(f"an object that means nothing, with the members {sorted(node)!s:.80}")
-    value = node[tag]
-    if tag == "$kind":
-        if value not in MEMBERS:
-            raise NotCovered(f"a kind that mechdesign does not have, or a newer one: {value!s:.80}")
-        refuse(set(node["fields"]) != set(MEMBERS[value]), f"{value} with other members than its own")
-        for name, words in MEMBERS[value].items():
-            if not any(is_what(word, node["fields"][name]) for word in words.split("|")):
-                raise Refused(f"{value}: its {name} is none of {words}")
-        said = {name: plain(child, f"{place}.{name}", last) for name, child in node["fields"].items()}
-        if value in TOGETHER and not TOGETHER[value][0](said):
-            raise Refused(TOGETHER[value][1])
-        return Members({"": value, **said}, place, last)
-    if tag == "$table":
-        names = {name for name, *_ in value if isinstance(name, str)}
-        if len({len(held) for *_, held in value}) > 1 or len(names) < len(value):
-            raise Refused("a table of columns of unequal lengths, or without names of their own")
-        return [
-            [name, kind, shaped(plain(held, place, last), kind, [len(held)])] for name, kind, held in value
-        ]
-    if tag == "$array":
-        return shaped(plain(value, place, last), node["dtype"], node["shape"])
-    if tag == "$law":
-        refuse(not isinstance(value, str), "a law without a name")
-        args, named = plain(node["args"], place, last), dict(plain(node["kwds"], place, last))
-        if not {*map(type, args[:2])} - {list} | {*map(type, named.values())} <= {int, float}:
-            raise Refused("a law with a parameter that is no number")
-        refuse({"", "name", "args"} & {*named}, "a law with a parameter that has no name of its own")
-        return Members({**named, "": "law", "name": value, "args": args}, place, last)
-    if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
-        raise Refused("a key that stands twice")
-    if tag in WORDED:
-        if not isinstance(value, str) or not WORDED[tag].fullmatch(value):
-            raise Refused(f"a number written as {value!s:.40}")
-        return Fraction(*map(int, value.split("/"))) if tag == "$fraction" else float(value)
-    return value if tag == "$callable" else plain(value, place, last)
+    sequence: Callable[[Json], Json] = list
+    pairs: Callable[[Json], Json] = list
+    arrays: type = list
+
+    def __init__(self) -> None:
+        self.last = list[str]()
+
+    def read(self, text: str) -> Json:
+        """The payload of a file."""
+        payload = payload_of(text)
+        kind = payload.get("$kind") if isinstance(payload, dict) else None
+        return self.value(payload, str(kind or "payload")[:40])
+
+    def value(self, node: Json, place: str, depth: int = 0) -> Json:
+        """A value as it is used. `place`: where it stands, so many levels deep."""
+        if not isinstance(node, (list, dict)):
+            return node
+        refuse(depth >= DEPTH, f"more than {DEPTH} levels")
+        if isinstance(node, list):
+            if bool in (kinds := {*map(type, node)}) and kinds & {int, float}:
+                raise Refused(f"truth values among numbers (at {place})", placed=True)
+            return [
+                child if type(child) in (float, int) else self.value(child, f"{place}[{k}]", depth + 1)
+                for k, child in enumerate(node)
+            ]
+        self.last[:] = [place]
+        try:
+            tag = next((key for key in node if key in TAGS), "")
+            if not tag or set(node) != {tag, *PARTS.get(tag, ())}:
+                raise Refused(f"an object that means nothing, with the members {sorted(node)!s:.80}")
+            return self.tagged(tag, node, place, depth + 1)
+        except Refused as error:
+            raise error.at(place) from None
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise Refused(self.malformed(error, place), placed=True) from None
+
+    def tagged(self, tag: str, node: Json, place: str, depth: int) -> Json:
+        value, inner = node[tag], partial(self.value, place=place, depth=depth)
+        if tag == "$kind":
+            fields, held = node["fields"], self.members(value)
+            if held is not None and held.keys() != fields.keys():
+                raise Refused(
+                    f"{value} with other members than its own: {sorted(held.keys() ^ fields)!s:.80}"
+                )
+            for name, words in (held or {}).items():
+                if not any(is_what(word, fields[name]) for word in words.split("|")):
+                    raise Refused(f"{value}: its {name} is none of {words}")
+            said = {name: self.value(child, f"{place}.{name}", depth) for name, child in fields.items()}
+            return self.made(value, said, place)
+        if tag == "$table":
+            names = {name for name, *_ in value if isinstance(name, str)}
+            if len({len(held) for *_, held in value}) > 1 or len(names) < len(value):
+                raise Refused("a table of columns of unequal lengths, or without names of their own")
+            columns = ((name, kind, self.array(inner(held), kind, [len(held)])) for name, kind, held in value)
+            return self.table([*columns])
+        if tag == "$array":
+            return self.array(inner(value), node["dtype"], node["shape"])
+        if tag == "$law":
+            refuse(not isinstance(value, str), "a law without a name")
+            args, named = inner(node["args"]), dict(inner(node["kwds"]))
+            numbers = args[:2] if value == "histogram" else args
+            if not {*map(type, numbers)} - {self.arrays} | {*map(type, named.values())} <= {int, float}:
+                raise Refused("a law with a parameter that is no number")
+            refuse({"", "name", "args"} & {*named}, "a law with a parameter that has no name of its own")
+            return self.law(value, args, named, place)
+        if tag in WORDED:
+            if not isinstance(value, str) or not WORDED[tag].fullmatch(value):
+                raise Refused(f"a number written as {value!s:.40}")
+            return Fraction(*map(int, value.split("/"))) if tag == "$fraction" else float(value)
+        if tag == "$callable":
+            refuse(not isinstance(value, str), "a function without a name")
+            return self.function(value)
+        refuse(not isinstance(value, list), "values that are not listed")
+        if tag == "$tuple":
+            return self.sequence(inner(value))
+        found = self.pairs((key, held) for key, held in inner(value))
+        if len(found) < len(value) or len({json.dumps(key) for key, _ in value}) < len(value):
+            raise Refused("a key that stands twice")
+        return found
+
+    def malformed(self, error: Exception, place: str) -> str:
+        return f"malformed at {place}: mechdesign writes nothing so"
+
+    def members(self, kind: str) -> dict[str, str] | None:
+        """What the members of a kind may be."""
+        if kind not in MEMBERS:
+            raise NotCovered(f"a kind that mechdesign does not have, or a newer one: {kind!s:.80}")
+        return MEMBERS[kind]
+
+    def made(self, kind: str, said: dict[str, Json], place: str) -> Json:
+        if kind in TOGETHER and not TOGETHER[kind][0](said):
+            raise Refused(TOGETHER[kind][1])
+        return Members({"": kind, **said}, place, self.last)
+
+    def table(self, columns: list[tuple[str, str, Json]]) -> Json:
+        return columns
+
+    def array(self, values: Json, dtype: str, shape: list[int]) -> Json:
+        shaped(values, dtype, shape)
+        return values
+
+    def law(self, name: str, args: list[Json], named: dict[str, Json], place: str) -> Json:
+        return Members({**named, "": "law", "name": name, "args": args}, place, self.last)
+
+    def function(self, name: str) -> Json:
+        return name
 
 
 def is_axis(values: Json) -> bool:
@@ -421,8 +477,8 @@ VALUES: dict[str, Callable[[Json], bool]] = {
 }
 
 
-def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
-    """Return the values of an array; refuse them unless they have its shape and its type."""
+def shaped(values: Json, dtype: str, shape: list[int]) -> list[Json]:
+    """Return the values of an array in one list; refuse them unless they have its shape and its type."""
     sized = isinstance(shape, list) and bool(shape) and all(type(n) is int and n >= 0 for n in shape)
     if not isinstance(dtype, str) or not DTYPE.fullmatch(dtype) or not sized:
         raise Refused(f"an array of type {dtype!s:.40} and shape {shape!s:.40}")
@@ -437,9 +493,10 @@ def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
     bits = int(dtype.lstrip("uint")) if dtype[0] in "iu" else 0
     least = 0 if dtype[0] == "u" else -(1 << bits) // 2
     fits = all(least <= x < least + (1 << bits) for x in layer) if bits else True
+    fits = fits and (dtype[0] != "<" or all(len(x) <= int(dtype[2:]) for x in layer))
     if not fits or (dtype[0] == "f" and not all(map(is_number, layer))):
-        raise Refused(f"an array of type {dtype} that holds larger numbers")
-    return values
+        raise Refused(f"an array of type {dtype} that holds larger values")
+    return layer
 
 
 def proofs_of(result: Json) -> dict[str, Json]:
@@ -548,7 +605,6 @@ def standing(result: Json, account: Account) -> None:
     account.add(f"status {status!r}: value and lower bound are as close as was asked", how, holds, left)
 
 
-LARGEST = 64 * 2**20
 FILE = re.compile(r'href="data:application/gzip;base64,([A-Za-z0-9+/=]*)"')
 
 
@@ -573,7 +629,7 @@ def file_of(name: str, data: bytes) -> tuple[str, str | None]:
 
 def text_of(name: str, data: bytes) -> str:
     """Decode the text; refuse more than is checked."""
-    if len(data) > LARGEST:
+    if len(data) > LIMIT:
         raise TooLarge(f"{name} holds more than 64 MiB: so much is not checked")
     try:
         return data.decode()
@@ -585,6 +641,6 @@ def unpacked(name: str, packed: bytes) -> bytes:
     """Unpack a gzip file, up to one byte more than is checked."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            return file.read(LARGEST + 1)
+            return file.read(LIMIT + 1)
     except (OSError, EOFError, zlib.error):
         raise Refused(f"{name} holds a file that is damaged") from None

@@ -6,8 +6,8 @@ Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recom
 here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: not covered, too large to check, or
 nothing to check. Covered are results, comparisons and frontiers (each result within, its claims under its name) and certificates. Not
 covered, by name: biased selections, histograms of users, comparisons of those, of local reports of categories and of means of clients,
-zero-concentrated privacy of noise that is not Gaussian, samples of records of which one is replaced, functions and laws of the user's own. A file that states no result (a budget, a space, a mechanism that is saved alone) claims nothing. No code
-is shared with the package: it is a second opinion. Fields of files: docs/format.md.
+zero-concentrated privacy of noise that is not Gaussian, samples of records of which one is replaced, functions and laws of the user's own. A file that states no result (a budget, a space, a mechanism that is saved alone) claims nothing. The
+package reads the text of files by `mechdesign.verifier.reading` and shares no other code: it is a second opinion. Fields of files: docs/format.md.
 
 **Several results in one file**: comparisons, frontiers, and what a comparison's ranking and least error rest on.
 
@@ -362,7 +362,7 @@ def verify(text: str, seconds: float = 5.0) -> Account:
     held: Json = None
     try:
         with localcontext(prec=PLACES), allowed(OPERATIONS * (seconds + len(text) / 1e6)):
-            held = reading.read(text)
+            held = reading.Reader().read(text)
             if not isinstance(held, dict) or held[""] not in (*reading.MEMBERS, "law"):
                 raise NothingToCheck("a file that states no result")
             if held[""] in SEVERAL:
@@ -474,7 +474,7 @@ def main(words: list[str]) -> int:
         return 1 if end.code else 0
     try:
         with open(asked.file, "rb") as file:
-            text, page = reading.file_of(asked.file, file.read(reading.LARGEST + 1))
+            text, page = reading.file_of(asked.file, file.read(reading.LIMIT + 1))
         account = verify(text, asked.seconds)
     except NotCovered as error:
         print(error.said)

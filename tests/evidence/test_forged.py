@@ -23,9 +23,9 @@ import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.results import OF_SEARCH
-from mechdesign.evidence.serialize import DEPTH, KINDS, dumps, encode, kind_of, loads
+from mechdesign.evidence.serialize import KINDS, dumps, encode, kind_of, loads
 from mechdesign.verifier import verify
-from mechdesign.verifier.reading import MEMBERS
+from mechdesign.verifier.reading import DEPTH, MEMBERS
 
 OBJECTS = [kind for kind in KINDS if not kind.startswith("law:")]
 

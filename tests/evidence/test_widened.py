@@ -437,7 +437,7 @@ def test_the_bound_of_scales_from_widened_data_is_not_more(name: str) -> None:
             return low * share, low * share
 
         patch.setattr(verified_scales, "normal_ends", widened)
-        held = reading.read(dumps(result))
+        held = reading.Reader().read(dumps(result))
         asked = verified_scales.of_problem if name == "rows" else verified_scales.of_allocation
         with localcontext() as context:
             context.prec = composition.PLACES

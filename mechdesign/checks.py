@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
+from mechdesign.errors import refuse as refuse
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness, Weights
 
 T = TypeVar("T")
@@ -124,12 +125,6 @@ def listed(name: str, value: Any, allowed: str) -> tuple[Any, ...]:
         return tuple(value)
     except Exception:  # whatever an object raises when it is read
         raise DesignError.of(name, value, allowed) from None
-
-
-def refuse(when: object, name: str, value: object, allowed: str) -> None:
-    """Raise DesignError "name = value: allowed" when a condition of several arguments is broken."""
-    if when:
-        raise DesignError.of(name, value, allowed)
 
 
 @contextmanager

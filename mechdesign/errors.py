@@ -175,3 +175,9 @@ class MissingExtra(MechdesignError, ImportError):
             yield
         except ImportError:
             raise cls.of(extra, what, library) from None
+
+
+def refuse(when: object, name: str, value: object, allowed: str) -> None:
+    """Raise DesignError "name = value: allowed" when a condition of several arguments is broken."""
+    if when:
+        raise DesignError.of(name, value, allowed)

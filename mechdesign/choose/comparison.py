@@ -15,11 +15,11 @@ from joblib import effective_n_jobs
 from mechdesign.checks import DOWN, instance, listed, one_of, positive, refuse
 from mechdesign.choose import questions
 from mechdesign.choose.candidates import candidates, fewest, solved
-from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
+from mechdesign.choose.questions import LocalReport, Question, Requirement, check_same_privacy
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, gap_words, shown, width
-from mechdesign.evidence.page import Exportable, Page, Section
+from mechdesign.evidence.page import Exportable, Page
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.grid import applied
@@ -253,9 +253,6 @@ class Comparison(Exportable):
         if self.of_mean:
             assert isinstance(self.question, LocalReport)
             return self.question.mean.plot(self.best.mechanism, **options)
-        return self._bars(**options)
-
-    def _bars(self, **options: float) -> Figure:
         frame = self.to_frame()
         ratios = frame["ratio"].to_numpy(dtype=float)
         label = f"error over the {'best found' if self.least is None else 'proved least'}"
@@ -270,68 +267,36 @@ class Comparison(Exportable):
         return fig
 
     def _page(self) -> Page:
-        best, name = self.best, self._best_name
-        frame = self.to_frame()
-        first = frame[frame["mechanism"] == name].iloc[0]
-        unit = "a coordinate's" if isinstance(self.question, NumericQuery) else "the"
-        count, apart = len(self.results), len(self.continuous)
-        whole = self._mixed and name not in self.continuous
-        of = f"{count - apart} on whole numbers" if whole else f"{count}"
-        sections = [
-            Section(
-                "The question",
-                f"{_sentence(str(self.question))}\n\nRequired: {self.privacy}.\n\nRanked by {unit} error; the ratio is to "
-                f"{self.reference}. Standard deviation, mean absolute error and 95% half-width (19 answers in 20 are off "
-                "by at most that) are in the units of the answer.",
-            ),
-            Section(
-                "Mechanisms compared",
-                table=frame,
-                caption=" ".join(filter(None, (self._order, self.together))),
-            ),
-            Section(
-                "Error",
-                figure=self._bars,
-                caption="Error of each mechanism over the reference; the error is written next to the bar.",
-            ),
-        ]
+        name, whole = self._best_name, self._mixed and self._best_name not in self.continuous
+        count = len(self.results) - len(self.continuous) * whole
+        title = f"{_sentence(name)} is best of {count}{' on whole numbers' if whole else ''}"
+        title += "" if name == self.names[0] else " that can be deployed"
+        caption = "Error of each mechanism over the reference; the error is written next to the bar."
         if self.of_mean:
-            moved = f"{self.of_mean} The outputs of {plain(name)}, moved along with the range, and what the error is made of."
-            sections.append(Section("Error over the clipping range", figure=self.plot, caption=moved))
-        if self.refused:
-            reasons = pd.DataFrame(self.refused.items(), columns=["mechanism", "reason"])
-            sections.append(Section("Mechanisms that do not apply", table=reasons))
-        sections += [replace(part, title=part.title and f"{name}: {part.title}") for part in best.sections()]
-        return {
-            "title": f"{_sentence(name)} is best of {of}"
-            + ("" if name == self.names[0] else " that can be deployed"),
-            "subtitle": f"{self.question}; {self.privacy}",
-            "kind": "mechdesign comparison",
-            "facts": [
-                ("standard deviation", shown(first["standard deviation"]), ""),
-                ("mean absolute error", shown(first["mean absolute error"]), ""),
-                ("19 in 20 within", f"±{shown(first['95% half-width'])}", ""),
-                (
-                    "over the reference",
-                    shown(first["ratio"], 4),
-                    "best found" if self.least is None else f"proved least: {self.least_name}",
-                ),
-            ],
-            "sections": sections,
-        }
+            caption = (
+                f"The outputs of {plain(name)}, moved along with the range, and what the error is made of."
+            )
+        best = [replace(one, title=one.title and f"{name}: {one.title}") for one in self.best.sections()]
+        return self._paged(title, self._lines(), caption, (), best)
+
+    def _lines(self) -> list[str]:
+        return [
+            f"{self.question}; {self.privacy}",
+            f"ratio: to {self.reference}",
+            *filter(None, (self._order if self._mixed else "", self.together, self.of_mean)),
+            *(f"{name}: {OTHER}" for name in self.others),
+            *(f"lower bound of {of}: {shown(bound, 5)}" for of, bound in self.bounds.items()),
+            *(f"not {name}: {reason}" for name, reason in self.refused.items()),
+        ]
 
     def __str__(self) -> str:
-        columns = ["mechanism", *_NUMBERS, "privacy"]
-        frame = self.to_frame()[columns]
+        frame, (head, *lines) = (
+            self.to_frame()[["mechanism", *_NUMBERS, "privacy"]],
+            map(folded, self._lines()),
+        )
         for name in _NUMBERS:
             frame[name] = [shown(v, 5) for v in frame[name]]
-        lines = [f"ratio: to {self.reference}"]
-        lines += filter(None, (self._order if self._mixed else "", self.together, self.of_mean))
-        lines += [f"{name}: {OTHER}" for name in self.others]
-        lines += [f"lower bound of {of}: {shown(bound, 5)}" for of, bound in self.bounds.items()]
-        lines += [f"not {name}: {reason}" for name, reason in self.refused.items()]
-        table = frame.to_string(index=False, line_width=width())
-        return "\n".join([folded(f"{self.question}; {self.privacy}"), table, folded("\n".join(lines))])
+        return "\n".join([head, frame.to_string(index=False, line_width=width()), *lines])
 
 
 def _sentence(text: str) -> str:

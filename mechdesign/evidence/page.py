@@ -364,6 +364,20 @@ class Exportable(Saved, ABC):
     def _page(self) -> Page:
         """Return title, sections, subtitle, kind and facts of the page."""
 
+    def _paged(
+        self, title: str, lines: Sequence[str], caption: str, facts: Sequence[Fact], more: Sequence[Section]
+    ) -> Page:
+        """Return the page of several results: the lines of their print, the first on top, with table and picture, then more."""
+        said = "\n".join(f"- {line}" for line in lines[1:])
+        sections = [
+            Section("What was found", said, self.to_frame(), caption="All numbers"),
+            Section("", figure=self.plot, caption=caption),
+            *more,
+            Section("Versions", table=versions(), caption="What made this page"),
+        ]
+        kind = f"mechdesign {type(self).__name__.lower()}"
+        return {"title": title, "subtitle": lines[0], "kind": kind, "facts": facts, "sections": sections}
+
     def _repr_html_(self) -> str:
         return str(self.to_frame().to_html(index=False, float_format=lambda v: f"{v:.6g}"))
 

@@ -24,7 +24,7 @@ from mechdesign.checks import array, instance, one_of, refuse, refusing
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, ResultFormatError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, gap_words, width
-from mechdesign.evidence.page import Exportable, Page, Section, versions
+from mechdesign.evidence.page import Exportable, Page, Section
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import encode, serializable
 from mechdesign.model.grid import Grid, swept
@@ -330,45 +330,26 @@ class Frontier(Exportable):
         return next((str(one.design.describe(one).loss) for one in self.members.values()), "value")
 
     def _page(self) -> Page:
-        solved = self._solved()
-        question = (
-            f"How the {self._measure} moves with the {self._axis}. Every point is a result of its own: the curve runs between "
-            f"what a mechanism that can be deployed reaches and, where it is proved, the lower bound of {self._covered}."
-        )
-        for first in [*self.members.values()][:1]:
-            question += f"\n\nThe first point: {first.question()}"
+        solved, first = self._solved(), [*self.members.values()][:1]
         certified = int(solved["certified"].astype(bool).sum())
+        gap = gap_words(float(solved["gap"].max())) if solved["gap"].notna().any() else "–"
         facts = [
             ("Points", str(len(self.table)), f"{len(solved)} feasible"),
             ("Certified", f"{certified} of {len(solved)}", "law checked in exact arithmetic"),
-            (
-                "Largest gap",
-                gap_words(float(solved["gap"].max())) if solved["gap"].notna().any() else "–",
-                "(value − lower bound)/value, proved",
-            ),
+            ("Largest gap", gap, "(value − lower bound)/value, proved"),
         ]
-        columns = [c for c in self.table.columns if c != "seconds"]
-        return {
-            "title": f"{self._measure[:1].upper()}{self._measure[1:]} against the {self._axis}",
-            "subtitle": "A certified frontier.",
-            "kind": "mechdesign frontier",
-            "facts": facts,
-            "sections": (
-                Section("What was asked", question),
-                Section(
-                    "The frontier",
-                    figure=self.plot,
-                    caption=f"Certified mechanisms, and the lower bound of {self._covered}.",
-                ),
-                Section("Point by point", table=self.table[columns], caption="Every point of the curve"),
-                Section("Versions", table=versions(), caption="What computed this"),
-            ),
-        }
+        title = f"{self._measure[:1].upper()}{self._measure[1:]} against the {self._axis}"
+        caption = f"Certified mechanisms, and the lower bound of {self._covered}."
+        more = [Section("What was asked at the first point", one.question()) for one in first]
+        return self._paged(title, self._lines(), caption, facts, more)
+
+    def _lines(self) -> list[str]:
+        noted = self.table[self.table["note"].astype(bool)]
+        notes = (f"{self.over} = {x:.6g}: {note}" for x, note in zip(noted[self.over], noted["note"]))
+        return [f"frontier over {self.over}; lower bounds are of {self._covered}", *notes]
 
     def __str__(self) -> str:
-        table, noted = self.table.drop(columns="note"), self.table[self.table["note"].astype(bool)]
-        head = folded(f"frontier over {self.over}; lower bounds are of {self._covered}")
-        notes = [folded(f"{self.over} = {x:.6g}: {note}") for x, note in zip(noted[self.over], noted["note"])]
+        table, (head, *notes) = self.table.drop(columns="note"), map(folded, self._lines())
         return "\n".join([head, table.to_string(index=False, line_width=width()), *notes])
 
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mechdesign.checks import refuse
-from mechdesign.errors import DataError, DesignError, MechdesignError, MissingExtra, ResultFormatError
+from mechdesign.errors import DataError, DesignError, MechdesignError, MissingExtra, ResultFormatError, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,7 +252,6 @@ def compare(
 ) -> None:
     """Try every mechanism that answers a question, certified, and rank them by their error."""
     from mechdesign import choose
-    from mechdesign.evidence.digits import show
 
     _import(modules or [])
     _check_outputs(spec, csv=csv, out=out, report=report)
@@ -281,14 +279,7 @@ def compare(
             )
     asked |= {"time_limit": time_limit, "total_time_limit": total_time_limit}
     found = choose.compare(question, mechanisms=mechanism or None, jobs=jobs, **asked)
-    frame = found.to_frame()
-    frame["privacy"] = frame["privacy"].str.rpartition(": ")[2]
-    columns = ["mechanism", "error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
-    columns.append("privacy")
-    show(columns, frame[columns].itertuples(index=False), f"{found.question}; {found.privacy}")
-    typer.echo(f"ratio: to {found.reference}")
-    for name, reason in found.refused.items():
-        typer.echo(f"not {name}: {reason}")
+    typer.echo(str(found))
     _written(found, csv, out, report)
 
 

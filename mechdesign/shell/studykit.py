@@ -22,8 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mechdesign.checks import refuse
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, refuse
 from mechdesign.evidence.digits import as_latex, tabulated
 
 if TYPE_CHECKING:

@@ -185,7 +185,6 @@ class BoundedCount(TableDesign):
             f"by a whole number between 0 and {self.n}, drawn from a row of a table that depends on the true count.",
             loss=f"expected {Loss.of(self.loss).words} {'at the worst true value' if self.prior is None else 'over the given prior of true values'}",
             picture="The probability of every answer (across) for every true value (down).",
-            rivals="The truncated geometric mechanism at the same ε.",
         )
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:

@@ -412,8 +412,6 @@ class MetricChannel(TableDesign):
             loss=f"expected {self._loss_words}",
             picture=picture,
             attacked=FARTHEST,
-            rivals="The exponential mechanism at its largest parameter that is α-private, and the same with each report replaced by "
-            "the best guess after it.",
         )
 
     @property

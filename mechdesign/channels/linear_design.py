@@ -443,7 +443,6 @@ class LocalWorkload(Design):
             "The answers are unbiased for every data set.",
             loss=f"variance of one report, summed over the answers, {'of the worst category' if self.worst else constant}",
             picture="The probability of every report, or that the reported set holds a category (across), for every category (down).",
-            rivals="Published reports with their best decoders.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:

@@ -334,7 +334,6 @@ class PrivateChoice(Choosing, TableDesign):
             what=f"{many} of {self.size} candidates {verb} chosen by scores of all people's data; between neighbours {moves}. The choice is made by {by}.",
             loss=loss,
             picture="The probability of choosing the best, by how far all others are behind it.",
-            rivals="Permute-and-flip and the exponential mechanism at the same privacy.",
         )
 
     def frame(self, result: Result) -> pd.DataFrame:

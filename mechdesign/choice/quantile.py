@@ -234,5 +234,4 @@ class PrivateQuantile(Choosing):
             f"{shown(law.rate / self.scale)} a rank.",
             loss="largest expected regret in ranks of any data (how many more data lie between answer and quantile than for the best candidate)",
             picture="The probability of choosing the best candidate, by how many ranks all others are behind it.",
-            rivals="Permute-and-flip and the exponential mechanism at the same privacy.",
         )

@@ -524,15 +524,9 @@ def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> 
     closed = result.status in (Status.OPTIMAL, Status.BEST)
     asked = f"to a gap of {100 * result.asked_gap:.3g}%" if closed and result.asked_gap is not None else ""
     facts.append(("Status", result.status.value, asked))
-    file = table["about"] == proofs.ABOUT_FILE
-    made, agrees = table[~file], bool(table[file]["holds"].all())
-    # The certificate of another mechanism proves nothing about this one.
-    held = int(made["holds"].sum()) if agrees else 0
-    counts = made["how"].value_counts()
-    words = ", ".join(f"{counts[how]} {how}" for how in _HOW if how in counts)
-    words += "; the file agrees with itself" if agrees else "; the file does not agree with itself"
+    held, _, words = proofs.counted(table).partition(" claims hold ")
     words += f"; as computed by mechdesign {metadata.version('mechdesign')} when the page was made"
-    facts.append(("Claims that hold", f"{held} of {len(made)}", words))
+    facts.append(("Claims that hold", held, words))
     failed = int((~table["holds"]).sum())
     warning = (
         "Warning",
@@ -573,23 +567,19 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
             rows=12,
             caption=f"The best of {len(trials)} that were tried",
         )
-    file = table["about"] == proofs.ABOUT_FILE
-    kinds = [how for how in _HOW if (table[~file]["how"] == how).any()]
-    yield Section(
-        "What is proved, and how",
-        "\n".join(f"- {how}: {_HOW[how]}" for how in kinds),
-        table[~file][["claim", "how", "holds"]].assign(
-            margin=[margin_of(c) for c in table[~file].itertuples()]
-        ),
-        caption="Every claim about the mechanism. The margin is what is left before it would fail.",
-        digits=3,
+    how = "\n".join(f"- {how}: {words}" for how, words in _HOW.items() if (table["how"] == how).any())
+    own = (
+        "Claims about the file are that the law is one, and that the result does not contradict itself: without these, the "
+        "claims above might be those of another mechanism."
     )
     yield Section(
-        "",
-        "That the law is one, and that the result does not contradict itself: without these, the claims above might be those "
-        "of another mechanism.",
-        table[file][["claim", "holds"]],
-        caption="Whether the file agrees with itself",
+        "What is proved, and how",
+        f"{how}\n\n{own}",
+        table.sort_values("about", ascending=False, kind="stable").assign(
+            margin=[*map(margin_of, table.itertuples())]
+        ),
+        caption="Every claim. The margin is what is left before it would fail.",
+        digits=3,
     )
     constraints = result.audit()
     if len(constraints):
@@ -612,20 +602,12 @@ def margin_of(claim: Any) -> float | str:
 
 def _notes(result: Result) -> Iterator[Section]:
     """Yield remarks computed for this page, then notes of the file, which nothing checks."""
-    remarks = [" ".join(note.split()) for note in result.remarks()]
-    said = [
-        f"\u201c{' '.join(note.split())}\u201d" for note in (*result.notes, *result.solver_report.lines())
-    ]
+    remarks = "".join(f"- {' '.join(note.split())}\n" for note in result.remarks())
+    said = (*result.notes, *result.solver_report.lines())
+    quoted = "\n".join(f"- \u201c{' '.join(note.split())}\u201d" for note in said)
+    own = "Stated by the file, not checked, in the design's own words:"
     yield Section(
-        "Notes and versions",
-        "\n".join(f"- {note}" for note in remarks),
-        versions(),
-        caption="What made this page",
-    )
-    yield Section(
-        "",
-        "Stated by the file, not checked, in the design's own words:\n\n"
-        + "\n".join(f"- {note}" for note in said),
+        "Notes and versions", f"{remarks}\n{own}\n\n{quoted}", versions(), caption="What made this page"
     )
 
 

@@ -329,7 +329,6 @@ class Calibration(Design):
             what=f"{self.protection()} Noise is added to {'it' if size == 1 else 'each of them'}.",
             loss=f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number",
             picture="Above: the law of the noise on one number. Below: how often the noise is larger than t.",
-            rivals="The same requirement met by the usual laws, each at its least scale. md.compare tries every mechanism that applies.",
         )
 
     def _rivals(self, noise: AdditiveNoise) -> dict[str, Result]:

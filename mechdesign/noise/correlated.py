@@ -511,7 +511,6 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
                 if self.largest
                 else "sum of the variances of the answers",
                 picture="The standard deviation of each answer.",
-                rivals="The same queries at the same privacy, from what is published.",
             )
         loss = "sum of the variances" if self.weights is None else "weighted sum of the covariance, tr(WΣ)"
         return Description(
@@ -519,7 +518,6 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
             what=f"{self.protection()} Gaussian noise is added, its coordinates correlated.",
             loss="largest variance of an answer" if self.largest else loss,
             picture="The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
-            rivals="Independent noise of one scale, for the longest of the vectors, at the same privacy.",
         )
 
 

@@ -398,7 +398,6 @@ class KNorm(Design):
             what=f"{self.protection()} Noise on all numbers is drawn at once.",
             loss=f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number, on average",
             picture="Left: the noise on two of the numbers, drawn a few thousand times. Right: how often a number is off by more than t.",
-            rivals="The same question answered by noise that falls with other norms; ℓ1 noise is Laplace noise.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:

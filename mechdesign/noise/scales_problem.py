@@ -627,9 +627,6 @@ class AllocationPage(ScalesDesign):
             picture="The standard deviation of the noise on each number, by its type."
             if mixed
             else "Above: the scale of the noise on each number. Below: the share of the budget that each number consumes.",
-            rivals="The same requirement met by one type of noise on all numbers."
-            if mixed
-            else "The same requirement met by one scale for all numbers, and by scales in proportion to the sensitivities.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:

@@ -566,5 +566,4 @@ class BufferedToeplitz(GaussianDesign):
             f"counts that {len(result.mechanism.poles)} buffers hold, and the totals are made from these.",
             loss="largest variance of an answer" if self.largest else "sum of the variances of the answers",
             picture="The standard deviation of each answer.",
-            rivals="The same totals at the same privacy, with independent noise.",
         )

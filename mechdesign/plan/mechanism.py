@@ -558,7 +558,6 @@ class PlanPage(Design):
             loss=loss,
             more=tuple(f"{line.capitalize()}." for line in self.kept),
             picture="Every part of a task: its noise, and the share of the budget that it takes; of like tasks the share of each.",
-            rivals="The same tasks with an equal share of the budget for each.",
             table=table.drop(columns=["change", "part", "names"]).rename(columns=_HEADINGS),
         )
 

@@ -443,7 +443,10 @@ class Description:
     pair: str = ""
     unit: str = ""
     picture: str = ""
-    rivals: str = "The same question answered by known mechanisms."
+    rivals: str = (
+        "The same question answered by known mechanisms at the same privacy, each at its least error. "
+        "md.compare tries every mechanism that applies."
+    )
     table: pd.DataFrame | None = None
     attacked: str = ""
 

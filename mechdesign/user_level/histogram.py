@@ -530,7 +530,6 @@ class UserHistogram(Design):
             f"of the same user at an earth mover's distance of t, plus δ, where {self.privacy}; whatever changes, α t is at most {self.privacy.alpha * self.space.diameter:.6g}. How many items a user holds is public.",
             loss=f"expected earth mover's distance to the true histogram, in {unit}",
             picture="Expected earth mover's distance of each mechanism.",
-            rivals="The same histogram by the published releases.",
         )
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:

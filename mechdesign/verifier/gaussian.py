@@ -62,7 +62,7 @@ from mechdesign.verifier.arithmetic import charge, root_above, times, transposed
 from mechdesign.verifier.composition import PLACES, ROUND
 from mechdesign.verifier.local_report import answers
 from mechdesign.verifier.reading import Account, Json, Refused, asked, counts_of, flat, proofs_of, refuse
-from mechdesign.verifier.table import MISSED, Own, family_holds, objective_is, own_rows, tangents_of
+from mechdesign.verifier.table import Own, keeps_rows, reduced_costs
 
 ROOM = 1e-11
 CLOSE = 1e-6
@@ -248,88 +248,50 @@ def covariance_problem(result: Json, account: Account) -> None:
     for one in design["privacy"]:
         budget_is_kept(one["privacy"], law["budget"], account)
     account.bounds("no change consumes more than the budget", most_of(r, changes), law["budget"])
-    rows, witness = own_rows(design, n * n), proofs["law-proof"]["given"]
-    costs = [Fraction(c) for c in design["cost"]]
-    refuse(len(witness) != len(costs) - n * n, "further columns without values")
-    spread = Spread(r)
-    refuse(spread.off >= Fraction(1, 2), "a whitening that doubles cannot invert")
-    curved = tangents_of(design)
-    for label in design["labels"]:
-        left = (left_of_row(row, spread, witness) for row in rows if row.label == label)
-        family_holds(label, min(left, default=Fraction(0)), account, curved)
     variances = [{k * (n + 1): Fraction(1)} for k in range(n)]
     named = {
         "largest variance": variances,
         "sum of the variances": [{k: w for one in variances for k, w in one.items()}],
-    }
-    objective_is(design, rows, named.get(design["objective"]), n * n, account)
-    value = spread.ends(list(enumerate(costs)), witness)[1] + Fraction(design["constant"])
-    account.bounds(f"the value is at most {result['value']!r}", value, result["value"])
-    if result["lower_bound"] is not None:
-        least = problem_bound(design, proofs["covariance-bound"], rows, costs, account)
-        claim = f"no covariance within these constraints costs less than {result['lower_bound']!r}"
-        account.bounds(claim, result["lower_bound"], least, sure=not curved)
+    }.get(design["objective"])
+
+    def bound(rows: list[Own]) -> Fraction:
+        return problem_bound(design, proofs["covariance-bound"], rows, account)
+
+    entries, sizes, off = covariance(r)
+    witness, noun = proofs["law-proof"]["given"], "covariance within these constraints"
+    near = [*sizes, *map(abs, witness)], [*(off * size for size in sizes), *[Fraction(0)] * len(witness)]
+    keeps_rows(design, result, [*entries, *witness], n * n, 600, bound, noun, account, named, near)
 
 
-class Spread:
-    """An enclosure of (RᵀR)⁻¹ = B K Bᵀ: B in units, by a step of Newton's method, and how far it was `off` before that."""
+def covariance(r: Json) -> tuple[list[Fraction], list[Fraction], Fraction]:
+    """The entries of (RᵀR)⁻¹ but for a share of sizes, these, and that share.
 
-    def __init__(self, rows: Json) -> None:
-        self.size = len(rows)
-        (near, bits), (r, more) = whole(arithmetic.inverse(rows)), whole(rows)
-        one, product = 1 << (bits + more), times(r, near)
-        off = (x - one * (i == j) for i, row in enumerate(product) for j, x in enumerate(row))
-        self.off = root_above(Fraction(sum(x * x for x in off), one * one))
-        # with R B = I + D it is I − D² of 2B − B R B
-        moved = times(near, product)
-        self.back = [[2 * one * x - y for x, y in zip(*pair)] for pair in zip(near, moved)]
-        self.unit = one << bits
-        self.spread = 1 / (1 - self.off**2) ** 2 - 1
-
-    def ends(self, terms: list[tuple[int, Fraction]], witness: Json) -> tuple[Fraction, Fraction]:
-        """Of a combination of entries of the covariance and further columns."""
-        n, rest = self.size, Fraction(0)
-        weights = [[Fraction(0)] * n for _ in range(n)]
-        for j, a in terms:
-            if j < n * n:
-                weights[j // n][j % n] = a
-            else:
-                rest += a * Fraction(witness[j - n * n])
-        h = times(times(transposed(self.back), weights), self.back)
-        trace = sum((h[i][i] for i in range(n)), Fraction(0)) / self.unit**2
-        size = root_above(sum((x * x for x in flat(h)), Fraction(0))) / self.unit**2
-        room = root_above(Fraction(n)) * size * self.spread
-        return trace - room + rest, trace + room + rest
+    B is the inverse in doubles, after a step of Newton's method: the covariance is B K Bᵀ, K near 1.
+    """
+    (inverse, bits), (rows, more) = whole(arithmetic.inverse(r)), whole(r)
+    one, product = 1 << (bits + more), times(rows, inverse)
+    off = (x - one * (i == j) for i, row in enumerate(product) for j, x in enumerate(row))
+    square = Fraction(sum(x * x for x in off), one * one)
+    refuse(square >= Fraction(1, 4), "a whitening that doubles cannot invert")
+    # with R B = I + D it is I − D² of 2B − B R B
+    back = [[2 * one * x - y for x, y in zip(*pair)] for pair in zip(inverse, times(inverse, product))]
+    unit = one << bits
+    lengths = [root_above(Fraction(sum(x * x for x in row), unit**2)) for row in back]
+    entries = [Fraction(x, unit**2) for x in flat(times(back, transposed(back)))]
+    return entries, [a * b for a in lengths for b in lengths], 1 / (1 - square) ** 2 - 1
 
 
-def left_of_row(row: Own, spread: Spread, witness: Json) -> Fraction:
-    """Return the slack of a row, rounded down."""
-    low, high = (end + row.offset for end in spread.ends(row.terms, witness))
-    if not row.equal:
-        return -high
-    n = spread.size
-    size = [abs(Fraction(a) * Fraction(witness[j - n * n])) for j, a in row.terms if j >= n * n]
-    b = [math.hypot(*(x / spread.unit for x in line)) for line in spread.back]
-    size += [abs(a) * Fraction(b[j // n] * b[j % n]) for j, a in row.terms if j < n * n]
-    return MISSED * sum(size, abs(row.offset)) - max(abs(low), abs(high))
-
-
-def problem_bound(
-    design: Json, proof: Json, rows: list[Own], costs: list[Fraction], account: Account
-) -> Fraction:
-    """Return the lower bound that the multipliers prove."""
+def problem_bound(design: Json, proof: Json, rows: list[Own], account: Account) -> Fraction:
+    """Return the lower bound that the multipliers prove, without the constant of the objective."""
     changes, factor, contraction = design["changes"], proof["factor"], proof["contraction"]
     n, k, m = len(changes[0]), len(changes), len(factor)
-    multipliers = [Fraction(nu) for nu in proof["multipliers"]]
     fits = len(proof["roots"]) == len(contraction) == k and all(len(row) == m for row in contraction)
-    if not fits or len(multipliers) != len(rows) or any(len(row) != n for row in factor):
-        raise Refused("multipliers of other rows or changes than the problem's")
-    total, constant = list(costs), Fraction(design["constant"])
-    for nu, row in zip(multipliers, rows):
-        refuse(nu < 0 and not row.equal, "a multiplier of an inequality that is negative")
-        constant += nu * row.offset
-        for j, a in row.terms:
-            total[j] += nu * a
+    if not fits or any(len(row) != n for row in factor):
+        raise Refused("multipliers of other changes than the problem's")
+    own = zip(rows, map(Fraction, proof["multipliers"]), strict=True)
+    costs = enumerate(map(Fraction, design["cost"]))
+    reduced, constant = reduced_costs(costs, [(row.terms, -row.offset, row.equal, nu) for row, nu in own])
+    total = list(reduced.values())
     refuse(any(total[n * n :]), "multipliers that do not pay for a further column")
     shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
     account.at_most("the weights are above a sum of squares", 0, arithmetic.dominance(factor, shifted))

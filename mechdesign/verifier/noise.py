@@ -441,7 +441,8 @@ def lattice_problem(result: Json, account: Account) -> None:
 
     bits, noun = max(weights).bit_length() + r.denominator.bit_length(), "noise on this lattice"
     noun += " within these constraints"
-    keeps_rows(design, result, proofs, cells, bits, bound, noun, account, named_error(design, side))
+    v, named = [*cells, *proofs["table-proof"]["witness"]], named_error(design, side)
+    keeps_rows(design, result, v, len(cells), bits, bound, noun, account, named)
 
 
 def named_error(design: Json, side: int) -> list[dict[int, Fraction]] | None:

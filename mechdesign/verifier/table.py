@@ -50,7 +50,7 @@ from mechdesign.verifier.arithmetic import charge, charge_gcd, exp_bounds
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, refuse
 
 Column = Hashable
-Row = tuple[list[tuple[Column, Fraction]], Fraction, bool, Fraction]
+Row = tuple[Iterable[tuple[Any, Fraction]], Fraction, bool, Fraction]
 """Coefficients, right side, whether it is an equality, multiplier."""
 
 
@@ -80,16 +80,22 @@ def picked(
             yield list(terms), right, False, multiplier
 
 
-def lower_bound(
-    costs: Any, rows: Iterable[Row], groups: Iterable[Any], signed: set[int], none: Iterable[int] = ()
-) -> Fraction:
-    """Return the bound that the multipliers prove, of columns of which some are `none`; refuse them if they prove none."""
+def reduced_costs(costs: Any, rows: Iterable[Row]) -> tuple[dict[Column, Fraction], Fraction]:
+    """Return costs and rows with their multipliers, added up, and the right sides."""
     reduced, bound = dict[Column, Fraction](costs), Fraction(0)
     for terms, right, equal, multiplier in rows:
         refuse(multiplier < 0 and not equal, "a multiplier of an inequality that is negative")
         bound -= multiplier * right
         for column, factor in terms:
             reduced[column] = reduced.get(column, Fraction(0)) + multiplier * factor
+    return reduced, bound
+
+
+def lower_bound(
+    costs: Any, rows: Iterable[Row], groups: Iterable[Any], signed: set[int], none: Iterable[int] = ()
+) -> Fraction:
+    """Return the bound that the multipliers prove, of columns of which some are `none`; refuse them if they prove none."""
+    reduced, bound = reduced_costs(costs, rows)
     for column in none:
         reduced.pop(column, None)
     for group in groups:
@@ -184,7 +190,8 @@ def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     def proved(rows: list[Own]) -> Fraction:
         return bound(design, proofs["rows-bound"], rows, points)
 
-    keeps_rows(design, result, proofs, cells, bits, proved, noun, account, named_losses(design))
+    witness = proofs["table-proof"]["witness"]
+    keeps_rows(design, result, [*cells, *witness], n * m, bits, proved, noun, account, named_losses(design))
 
 
 SHARE = r"\d+(?:\.\d+)?(?:e-\d+)?"
@@ -259,23 +266,25 @@ def objective_is(
 def keeps_rows(
     design: Json,
     result: Json,
-    proofs: Json,
-    cells: list[Fraction],
+    v: list[Fraction],
+    cells: int,
     bits: int,
     proved: Callable[[list[Own]], Fraction],
     noun: str,
     account: Account,
     named: list[dict[int, Fraction]] | None,
+    near: Near | None = None,
 ) -> None:
-    """Check the user's own rows, the value, the words of the objective, and the lower bound."""
-    rows, v = own_rows(design, len(cells)), [*cells, *proofs["table-proof"]["witness"]]
-    objective_is(design, rows, named, len(cells), account)
+    """Check the user's own rows at v, cells and further columns, the value, the words of the objective, and the lower bound."""
+    rows = own_rows(design, cells)
+    objective_is(design, rows, named, cells, account)
     costs = [Fraction(c) for c in design["cost"]]
     refuse(len(v) != len(costs), "further columns without values")
     charge_gcd(sum(len(row.terms) for row in rows) + len(v), bits)
     curved = tangents_of(design)
-    rows_hold(rows, design["labels"], v, account, curved)
+    rows_hold(rows, design["labels"], v, account, curved, near)
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
+    value += off_by(enumerate(costs), near)
     claim = f"the value is at most {result['value']!r}"
     account.bounds(claim, value, result["value"], sure="objective" not in curved)
     if result["lower_bound"] is None:
@@ -295,11 +304,20 @@ def left_between(
     return delta - Fraction(most, low.denominator * total * its)
 
 
-def left_of(row: Own, v: list[Fraction]) -> Fraction:
+Near: TypeAlias = tuple[list[Fraction], list[Fraction]]
+"""Of entries that are known nearly: their sizes, and how far off they may be; without it sizes are 1, and entries exact."""
+
+
+def left_of(row: Own, v: list[Fraction], near: Near | None = None) -> Fraction:
     """Return the slack of a row; negative if it is broken."""
     found = sum((a * v[j] for j, a in row.terms), row.offset)
-    size = sum((abs(a) for _, a in row.terms), abs(row.offset))
-    return MISSED * size - abs(found) if row.equal else -found
+    size = sum((abs(a) * (near[0][j] if near else 1) for j, a in row.terms), abs(row.offset))
+    return (MISSED * size - abs(found) if row.equal else -found) - off_by(row.terms, near)
+
+
+def off_by(terms: Iterable[tuple[int, Fraction]], near: Near | None) -> Fraction:
+    """How far off a combination of entries may be."""
+    return sum((abs(a) * near[1][j] for j, a in terms), Fraction(0)) if near else Fraction(0)
 
 
 def tangents_of(design: Json) -> list[str]:
@@ -310,20 +328,20 @@ def tangents_of(design: Json) -> list[str]:
 
 
 def rows_hold(
-    rows: list[Own], labels: Iterable[str], v: list[Fraction], account: Account, curved: Iterable[str] = ()
+    rows: list[Own],
+    labels: Iterable[str],
+    v: list[Fraction],
+    account: Account,
+    curved: Iterable[str] = (),
+    near: Near | None = None,
 ) -> None:
     """Claim, family by family, that the rows hold at v."""
     for label in labels:
-        left = min((left_of(row, v) for row in rows if row.label == label), default=Fraction(0))
-        family_holds(label, left, account, curved)
-
-
-def family_holds(label: str, left: Fraction, account: Account, curved: Iterable[str]) -> None:
-    """Claim that the rows of a family hold, with their least slack."""
-    who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
-    account.at_most(f"{who} hold", 0, left)
-    if label in curved:
-        account.claimed(f"they are tangents of a convex function {label!r}, which the law keeps too")
+        left = min((left_of(row, v, near) for row in rows if row.label == label), default=Fraction(0))
+        who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
+        account.at_most(f"{who} hold", 0, left)
+        if label in curved:
+            account.claimed(f"they are tangents of a convex function {label!r}, which the law keeps too")
 
 
 def own_rows(design: Json, cells: int) -> list[Own]:

@@ -9,6 +9,7 @@ import numbers
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -458,6 +459,7 @@ def inside(name: str, value: object, low: float, high: float, remedy: str = "") 
 def field(
     *kinds: type,
     check: Callable[..., object] | None = None,
+    many: bool = False,
     default: object = dataclasses.MISSING,
     **options: object,
 ) -> Any:
@@ -470,10 +472,12 @@ def field(
     check : callable
         ``check(name, value, **options)`` returns the value in its proper type, or raises DesignError, as the functions of
         `mechdesign.checks` do. Without kinds and check the class's constructor checks the field.
+    many : bool
+        Whether the value is a list of such values, which becomes a tuple.
     default : optional
         Default, checked like other values unless it is None.
     **options
-        Passed to `check`.
+        Passed to `check`; of a function of the object, ``lambda self: ...``, the value, which may use the fields before this one.
 
     Examples
     --------
@@ -487,8 +491,11 @@ def field(
     mechdesign.errors.DesignError: epsilon = -1: must be a positive, finite number
     """
 
-    def passed(name: str, value: object) -> object:
-        return instance(name, value, *kinds) if check is None else check(name, value, **options)
+    def passed(held: object, name: str, value: object) -> object:
+        asked = {k: v(held) if isinstance(v, FunctionType) else v for k, v in options.items()}
+        parts = listed(name, value, "must be a list") if many else (value,)
+        found = [instance(name, one, *kinds) if check is None else check(name, one, **asked) for one in parts]
+        return tuple(found) if many else found[0]
 
     declared = {"check": passed} if kinds or check is not None else {}
     return dataclasses.field(default=default, metadata=declared)
@@ -501,7 +508,7 @@ class Checked:
         for name, check, may_be_absent in _declared(type(self)):  # type: ignore[arg-type]
             value = getattr(self, name)
             if value is not None or not may_be_absent:
-                object.__setattr__(self, name, check(name, value))
+                object.__setattr__(self, name, check(self, name, value))
         self._post_check()
 
     def _post_check(self) -> None:
@@ -509,7 +516,7 @@ class Checked:
 
 
 @functools.cache
-def _declared(kind: type) -> list[tuple[str, Callable[[str, object], object], bool]]:
+def _declared(kind: type) -> list[tuple[str, Callable[[object, str, object], object], bool]]:
     """List every field that declares a check: name, check, and whether None passes."""
     return [
         (f.name, f.metadata["check"], f.default is None)

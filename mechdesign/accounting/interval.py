@@ -27,7 +27,18 @@ from mechdesign.accounting.gaussian import enclosed_gaussian
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, loss_of, merged
 from mechdesign.accounting.profile import enclosed_delta, largest_loss, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
-from mechdesign.checks import inside, instance, integer, non_negative, number, one_of, refuse, share
+from mechdesign.checks import (
+    Checked,
+    field,
+    inside,
+    instance,
+    integer,
+    non_negative,
+    number,
+    one_of,
+    refuse,
+    share,
+)
 from mechdesign.doubles import ROUNDED, SMALLEST
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import excess, least_kept, round_up
@@ -45,7 +56,7 @@ _MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
 
 
 @serializable("delta-interval")
-class DeltaInterval:
+class DeltaInterval(Checked):
     """An interval for δ: lower ≤ δ(ε) ≤ upper.
 
     Attributes
@@ -62,10 +73,7 @@ class DeltaInterval:
 
     lower: float
     upper: float
-    how: str = RECOMPUTED
-
-    def __post_init__(self) -> None:
-        one_of("how", self.how, (PROVED, RECOMPUTED))
+    how: str = field(check=one_of, allowed=(PROVED, RECOMPUTED), default=RECOMPUTED)
 
     @property
     def width(self) -> float:

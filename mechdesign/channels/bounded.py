@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from mechdesign.channels.channel import Channel, check_prior, private_weights
-from mechdesign.checks import field, instance, integer, refuse, settle
+from mechdesign.checks import field, instance, integer, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import MechanismClass, every
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, accuracy_of
@@ -87,18 +87,15 @@ class BoundedCount(TableDesign):
     n: int = field(check=integer, least=1, most=500)
     privacy: PureDP | ApproximateDP = field(PureDP, ApproximateDP)
     loss: object = "absolute"
-    sensitivity: int = field(check=integer, least=1, default=1)
-    prior: Numbers | None = None
+    sensitivity: int = field(check=integer, least=1, most=lambda self: self.n, default=1)
+    prior: Numbers | None = field(check=check_prior, size=lambda self: self.n + 1, default=None)
     neighbours: str = neighbours_field()
 
     def _post_check(self) -> None:
-        refuse(self.sensitivity > self.n, "sensitivity", self.sensitivity, f"must be at most n = {self.n}")
         allowed = f"times (sensitivity) {self.sensitivity} must be at most {_ROWS}: OptimalNoise(integer=True) is for larger counts"
         refuse(self.sensitivity * (self.n + 1) ** 2 > _ROWS, "(n + 1)²", (self.n + 1) ** 2, allowed)
         if not 1e-6 <= self.privacy.epsilon <= 100:
             raise DesignError.of("epsilon", self.privacy.epsilon, "must be between 1e-6 and 100")
-        if self.prior is not None:
-            settle(self, prior=check_prior(self.prior, self.n + 1))
         _ = self.losses
 
     @property

@@ -59,7 +59,9 @@ from mechdesign.typing import Array, Indices, Numbers, Weights
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling, so that no double is 0; probabilities e^{-600} never occur
 
 
-def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: Sequence[str] = ()) -> Array:
+def check_prior(
+    name: str, prior: Numbers | Mapping[str, float] | None, size: int, names: Sequence[str] = ()
+) -> Array:
     """Return `prior` as an array that sums to 1, uniform if None; a dict or labelled Series is read by `names`, or by index without names.
 
     Raises
@@ -69,11 +71,11 @@ def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: S
     """
     if prior is None:
         return np.full(size, 1.0 / size)
-    weights = checks.array("prior", checks.by_label("prior", prior, names or range(size)))
-    refuse(weights.shape != (size,), "prior", weights.shape, f"must be {size} probabilities, one per point")
-    refuse((weights < 0).any(), "prior", weights, "must be non-negative")
+    weights = checks.array(name, checks.by_label(name, prior, names or range(size)))
+    refuse(weights.shape != (size,), name, weights.shape, f"must be {size} probabilities, one per point")
+    refuse((weights < 0).any(), name, weights, "must be non-negative")
     total = math.fsum(weights.tolist())
-    refuse(abs(total - 1) > 1e-9, "prior", total, "must sum to 1; divide the weights by their sum first")
+    refuse(abs(total - 1) > 1e-9, name, total, "must sum to 1; divide the weights by their sum first")
     # Do not normalise twice: a prior read from a file must equal the one written.
     return weights if abs(total - 1) <= 5e-16 else weights / total
 
@@ -297,8 +299,10 @@ class Channel(Checked, Response):
     def expected_loss(self, loss: str | Numbers = "metric", prior: Numbers | None = None) -> float:
         r"""Return the expected loss :math:`\sum_x π_x \sum_y C[x, y]\, ℓ(x, y)`."""
         values = loss_matrix(loss, self.space, self.matrix.shape)
-        weights = check_prior(prior, self.size, () if self.space is None else self.space.names)
-        return math.fsum((weights[:, None] * self.matrix * values).ravel().tolist())
+        return math.fsum((self._prior(prior)[:, None] * self.matrix * values).ravel().tolist())
+
+    def _prior(self, given: Numbers | None) -> Array:
+        return check_prior("prior", given, self.size, () if self.space is None else self.space.names)
 
     def remapped(self, loss: str | Numbers = "metric", prior: Numbers | None = None) -> Channel:
         """Replace every report by the point of least posterior expected loss (post-processing: α₀ can only fall).
@@ -306,10 +310,7 @@ class Channel(Checked, Response):
         `loss` is a name or an (items × points) matrix; the result reports points of the space.
         """
         values = loss_matrix(loss, self.space, (self.size, self.size))
-        joint = (
-            check_prior(prior, self.size, () if self.space is None else self.space.names)[:, None]
-            * self.matrix
-        )
+        joint = self._prior(prior)[:, None] * self.matrix
         target = (joint.T @ values).argmin(axis=1)
         merged = np.zeros((self.size, self.size))
         np.add.at(merged.T, target, self.matrix.T)

@@ -174,7 +174,7 @@ class MetricChannel(TableDesign):
     @cached_property
     def weights(self) -> Array:
         """The prior as an array, shape (n,)."""
-        return check_prior(self.prior, self.space.size, self.space.names)
+        return check_prior("prior", self.prior, self.space.size, self.space.names)
 
     @cached_property
     def cost(self) -> Array:

@@ -48,7 +48,7 @@ from mechdesign.channels.linear_report import (
     margins,
 )
 from mechdesign.channels.responses import TOP, level
-from mechdesign.checks import field, integer, one_of, refuse, settle
+from mechdesign.checks import field, integer, one_of, refuse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
@@ -58,7 +58,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix
 from mechdesign.problem.privacy import Description, PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.workload import Workload
+from mechdesign.problem.workload import Workload, workload_of
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.solvers.registry import solve
 from mechdesign.typing import Array, Figure, Status, Weights
@@ -124,28 +124,18 @@ class LocalWorkload(Design):
     default_gap = 1e-6
     asks = "categories"
 
-    workload: Workload
+    workload: Workload = field(check=workload_of)
     privacy: PureDP = field(PureDP)
     data: str = field(check=one_of, allowed=("average", "worst"), default="average")
-    outputs: int | None = field(check=integer, least=2, default=None)
+    outputs: int | None = field(check=integer, least=lambda self: self.workload.size, default=None)
     mechanism_class = every("unbiased local report")
 
-    def __post_init__(self) -> None:
-        settle(
-            self, workload=self.workload if isinstance(self.workload, Workload) else Workload(self.workload)
-        )
-        super().__post_init__()
+    def _post_check(self) -> None:
         size = self.workload.size
         refuse(size < 2, "workload", f"{size} categories", "must be of 2 at least")
-        if any(
-            not np.any(row)
-            for block in self.workload.blocks
-            for part in block
-            if part.kind == "matrix"
-            for row in part.matrix
-        ):
-            allowed = "has a row of zeros: leave out what is 0 whatever the counts"
-            raise DesignError.of("workload", str(self.workload), allowed)
+        listed = [part.matrix for block in self.workload.blocks for part in block if part.kind == "matrix"]
+        allowed = "has a row of zeros: leave out what is 0 whatever the counts"
+        refuse(not all(m.any(axis=1).all() for m in listed), "workload", str(self.workload), allowed)
         entries, trace = centred_diagonal(*margins(self.workload))
         allowed = "asks for the number of people alone, which is known: ask what differs by category"
         refuse(not trace, "workload", str(self.workload), allowed)
@@ -153,8 +143,6 @@ class LocalWorkload(Design):
         if not 1e-6 <= largest <= 1e6:
             remedy = "must be between 1e-6 and 1e6: choose another unit for the answers"
             raise DesignError.of("workload", f"{largest:.3g} for one person's largest effect", remedy)
-        if self.outputs is not None:
-            integer("outputs", self.outputs, size)
 
     @property
     def worst(self) -> bool:

@@ -328,12 +328,6 @@ _UNIT = 1 << 256  # unit of the fixed point to which sums over sizes are rounded
 _SHARES = 1 << 40  # approximate sum of the weights of sizes
 
 
-def _positive(name: str, value: Any) -> tuple[int, ...]:
-    if not isinstance(value, tuple | list) or not value:
-        raise DesignError.of(name, value, "must be a list of positive integers")
-    return tuple(integer(name, w, 1) for w in value)
-
-
 def _levels(epsilon: float) -> tuple[int, int]:
     """Return the weights of a report for the categories in it and for others."""
     low = level(Fraction(positive("epsilon", epsilon)))
@@ -368,16 +362,15 @@ class SubsetReport(Checked, LinearDecoder):
     """
 
     workload: Workload = field(Workload)
-    sizes: tuple[int, ...] = field(check=_positive)
-    shares: tuple[int, ...] = field(check=_positive)
-    levels: tuple[int, int] = field(check=_positive)
+    sizes: tuple[int, ...] = field(check=integer, least=1, most=lambda self: self.size, many=True)
+    shares: tuple[int, ...] = field(check=integer, least=1, many=True)
+    levels: tuple[int, int] = field(check=integer, least=1, many=True)
 
     prior = None
 
     def _post_check(self) -> None:
-        if sorted({*self.sizes}) != [*self.sizes] or self.sizes[0] >= self.size or self.sizes[-1] > self.size:
-            allowed = f"must increase, from below {self.size} to at most {self.size}"
-            raise DesignError.of("sizes", self.sizes, allowed)
+        rising = sorted({*self.sizes}) == [*self.sizes] and min(self.sizes, default=self.size) < self.size
+        refuse(not rising, "sizes", self.sizes, f"must increase, from below {self.size}")
         if len(self.shares) != len(self.sizes):
             raise DesignError.of("shares", len(self.shares), f"must be {len(self.sizes)}, one for each size")
         if len(self.levels) != 2 or self.levels[0] <= self.levels[1]:

@@ -223,10 +223,7 @@ class ChoiceRule(Scored):
     """
 
     candidates: int | tuple[str, ...] = field(check=names_of)
-    choose: int = 1
-
-    def _post_check(self) -> None:
-        integer("choose", self.choose, 1, self.size)
+    choose: int = field(check=integer, least=1, most=lambda self: self.size, default=1)
 
     @property
     def size(self) -> int:

@@ -87,7 +87,7 @@ class Section(Checked):
     title: str = field(str)
     text: str = field(str, default="")
     table: pd.DataFrame | None = field(pd.DataFrame, default=None)
-    figure: Callable[[], Figure] | None = None
+    figure: Callable[[], Figure] | None = field(Callable, default=None)  # type: ignore[arg-type]
     caption: str = field(str, default="")
     alt: str = field(str, default="")
     file: tuple[str, str] | None = field(tuple, default=None)
@@ -97,8 +97,6 @@ class Section(Checked):
     markdown: bool = False
 
     def _post_check(self) -> None:
-        if self.figure is not None and not callable(self.figure):
-            raise DesignError.of("figure", self.figure, "must be a function that returns a matplotlib Figure")
         if self.file is not None and [type(part) for part in self.file] != [str, str]:
             raise DesignError.of("file", self.file, "must be a pair: the file's name and its text")
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import Checked, field, refuse, refusing
+from mechdesign.checks import Checked, field, non_negative, refuse, refusing
 from mechdesign.errors import DesignError, MechdesignError, ResultFormatError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.attack import Attack, TradeOff, share
@@ -198,12 +198,10 @@ class Result(Checked, Exportable):
     proofs: tuple[Proof, ...] = ()
     duals: pd.DataFrame | None = field(pd.DataFrame, default=None)
     table: pd.DataFrame | None = field(pd.DataFrame, default=None)
-    asked_gap: float | None = field(float, int, default=None)
+    asked_gap: float | None = field(check=non_negative, default=None)
     bound_class: Scope | None = field(check=_word, words=Scope, default=None)
 
     def _post_check(self) -> None:
-        if not 0 <= (self.asked_gap or 0) < math.inf:
-            raise DesignError.of("asked_gap", self.asked_gap, "must be at least 0, and finite")
         refuse(not hasattr(self.design, "solve"), "design", self.design, "must be a design")
         proofs.check_proofs(self.proofs)
 

@@ -66,11 +66,6 @@ _SECRET = (
 )
 
 
-def _units(name: str, value: Any) -> tuple[int, ...]:
-    """Read whole numbers from 0 to 2⁶² − 1."""
-    return tuple(integer(name, part, 0, UNIT - 1) for part in instance(name, value, tuple, list))
-
-
 @serializable("buffered-noise", eq=False)
 class BufferedNoise(Checked, NormalNoise):
     """Noise on running totals of n counts, made from one release of a Toeplitz strategy of a few buffers.
@@ -98,8 +93,8 @@ class BufferedNoise(Checked, NormalNoise):
     """
 
     size: int = field(check=integer, least=1, most=MOST)
-    poles: tuple[int, ...] = field(check=_units)
-    weights: tuple[int, ...] = field(check=_units)
+    poles: tuple[int, ...] = field(check=integer, least=0, most=UNIT - 1, many=True)
+    weights: tuple[int, ...] = field(check=integer, least=0, most=UNIT - 1, many=True)
     deviation: float = field(check=positive)
     step: float = field(check=positive)
     budget: float = field(check=positive)

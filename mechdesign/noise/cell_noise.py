@@ -154,7 +154,7 @@ class _OnCells(Saved):
 
 
 @serializable("cell-noise")
-class CellNoise(_OnCells):
+class CellNoise(checks.Checked, _OnCells):
     r"""Noise with a density that is constant on cells, with the interface of a frozen `scipy.stats` law.
 
     Parameters
@@ -194,37 +194,32 @@ class CellNoise(_OnCells):
 
     _spread = 1
 
-    weights: tuple[int, ...]
-    width: float
-    start: float
-    cells_per_shift: int
-    spike: int = 0
-    spike_width: float = 0.0
-    decay: Fraction = Fraction(0)
+    weights: tuple[int, ...] = checks.field(check=checks.integer, least=0, many=True)
+    width: float = checks.field(check=checks.positive)
+    start: float = checks.field(check=checks.number)
+    # every shift costs time, and beyond the last cell all are equal
+    cells_per_shift: int = checks.field(
+        check=checks.integer, least=1, most=lambda self: len(self.weights) + 100
+    )
+    spike: int = checks.field(check=checks.integer, least=0, default=0)
+    spike_width: float = checks.field(check=checks.non_negative, default=0.0)
+    decay: Fraction = checks.field(Fraction, int, default=Fraction(0))
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.weights, (tuple, list)) or not self.weights:
-            raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
-        weights = tuple(checks.integer("weights", w, 0) for w in self.weights)
-        # Every shift costs time, and beyond the last cell all are equal.
-        n = checks.integer("cells_per_shift", self.cells_per_shift, 1, len(weights) + 100)
-        spike = checks.integer("spike", self.spike, 0)
-        checks.refuse(sum(weights) + spike == 0, "weights", self.weights, "must not all be zero")
-        width, start = checks.positive("width", self.width), checks.number("start", self.start)
-        narrow = (checks.positive if spike else checks.non_negative)("spike_width", self.spike_width)
-        if not isinstance(self.decay, (Fraction, int)) or not 0 <= self.decay < 1:
-            raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
-        if self.decay and len(weights) < 2 * n:
-            raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
-        checks.refuse(self.decay and spike, "spike", spike, "must be 0, as the tails are infinite")
+    def _post_check(self) -> None:
+        weights, n = self.weights, self.cells_per_shift
+        empty = not weights or sum(weights) + self.spike == 0
+        checks.refuse(empty, "weights", weights, "must not all be zero")
+        checks.refuse(self.spike and not self.spike_width, "spike_width", 0.0, "must be positive")
+        checks.refuse(not 0 <= self.decay < 1, "decay", self.decay, "must be a Fraction in [0, 1)")
+        few = self.decay and len(weights) < 2 * n
+        checks.refuse(few, "weights", weights, "tails need at least two shifts' worth of cells")
+        checks.refuse(self.decay and self.spike, "spike", self.spike, "must be 0, as the tails are infinite")
         # of the integers in the sums: e^ε has EXP_BITS bits behind the point and some 64 before it
         bits = EXP_BITS + 64 + max(weights).bit_length() + 2 * Fraction(self.decay).denominator.bit_length()
         allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
-        checks.refuse(
-            n * (len(weights) + 4 * n) * (1 + bits / 1000) > MOST_SUMS, "cells_per_shift", n, allowed
-        )
-        checks.settle(self, weights=weights, width=width, start=start, cells_per_shift=n)
-        checks.settle(self, spike=spike, spike_width=narrow, decay=Fraction(self.decay))
+        sums = n * (len(weights) + 4 * n) * (1 + bits / 1000)
+        checks.refuse(sums > MOST_SUMS, "cells_per_shift", n, allowed)
+        checks.settle(self, decay=Fraction(self.decay))
 
     @property
     def cells(self) -> CellNoise:  # type: ignore[override]
@@ -433,7 +428,7 @@ class CellNoise(_OnCells):
 
 
 @serializable("integer-noise")
-class IntegerNoise(_OnCells):
+class IntegerNoise(checks.Checked, _OnCells):
     r"""Noise on the whole numbers, with the interface of a frozen discrete `scipy.stats` law.
 
     The noise is the middle of the cell drawn from a `CellNoise` of width 1, and as private at whole shifts.
@@ -465,12 +460,11 @@ class IntegerNoise(_OnCells):
     _spread = 0
 
     weights: tuple[int, ...]
-    first: int
-    change: int
+    first: int = checks.field(check=checks.integer, least=-MOST_CELLS, most=MOST_CELLS)
+    change: int = checks.field()
     decay: Fraction = Fraction(0)
 
-    def __post_init__(self) -> None:
-        checks.settle(self, first=checks.integer("first", self.first, -MOST_CELLS, MOST_CELLS))
+    def _post_check(self) -> None:
         held, n = self.cells, self.cells.cells_per_shift
         if held.decay and not self.first + n - 1 <= 0 <= self.first + held.count - n:
             raise DesignError.of("first", self.first, "tails must begin on both sides of 0")

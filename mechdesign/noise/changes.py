@@ -125,12 +125,9 @@ class Changes(Checked, ChangeSet):
     """
 
     size: int = field(check=integer, least=1, most=FULL)
-    l0: int = field(check=integer, least=1, default=1)
+    l0: int = field(check=integer, least=1, most=lambda self: self.size, default=1)
     most: float = field(check=magnitude, side=UP, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
-
-    def _post_check(self) -> None:
-        integer("l0", self.l0, 1, self.size)
 
     @property
     def count(self) -> int:

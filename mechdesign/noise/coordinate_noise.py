@@ -34,7 +34,7 @@ from scipy.special import logsumexp
 
 from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.losses import AtomicLoss, loss_of
-from mechdesign.checks import array, instance, one_of, settle
+from mechdesign.checks import Checked, array, field, one_of, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, least_kept, round_up
@@ -62,7 +62,7 @@ _Parameters = list[tuple[float, float]]
 
 
 @serializable("coordinate-noise", eq=False)
-class CoordinateNoise(PerCoordinate):
+class CoordinateNoise(Checked, PerCoordinate):
     r"""Independent noise :math:`\lambda_i U_i` on each coordinate, where :math:`U_i` has the law of one of several `units`.
 
     Parameters
@@ -82,13 +82,12 @@ class CoordinateNoise(PerCoordinate):
     (array([2., 0., 6.]), ('logistic', 'none', 'logistic'))
     """
 
-    units: tuple[AdditiveNoise, ...]
-    which: Indices
-    sensitivities: Array
+    units: tuple[AdditiveNoise, ...] = field(AdditiveNoise, many=True)
+    which: Indices = field(check=array)
+    sensitivities: Array = field(check=profile_vector)
 
-    def __post_init__(self) -> None:
-        lam, which = profile_vector("sensitivities", self.sensitivities), array("which", self.which)
-        units = tuple(instance("unit", u, AdditiveNoise) for u in instance("units", self.units, tuple, list))
+    def _post_check(self) -> None:
+        units, which, lam = self.units, self.which, self.sensitivities
         if which.shape != lam.shape or not np.isin(which[lam > 0], np.arange(len(units))).all():
             raise DesignError.of("which", self.which, "must name a unit for each coordinate that changes")
         counts = [int((which == k).sum()) for k in range(len(units))]
@@ -96,7 +95,7 @@ class CoordinateNoise(PerCoordinate):
         if [(u.sensitivity, u.dimension, u.once, u.continuous) for u in units] != asked or not units:
             allowed = f"must be densities for a sensitivity of 1, once, on {counts} coordinates"
             raise DesignError.of("units", len(units), allowed)
-        settle(self, units=units, which=which.astype(np.int64), sensitivities=lam)
+        settle(self, which=which.astype(np.int64))
 
     @property
     def noise(self) -> str:

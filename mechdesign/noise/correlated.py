@@ -49,7 +49,7 @@ from mechdesign.noise.strategies import BufferedToeplitz
 from mechdesign.problem.privacy import Description
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.problem.workload import Span, Workload, span_of
+from mechdesign.problem.workload import Span, Workload, span_of, workload_of
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers
 
@@ -136,7 +136,7 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         refuse(rank < size and not self.span, "changes", (self.change_set.count, size), allowed)
 
     def _check_workload(self, asked: Workload | Numbers) -> None:
-        settle(self, workload=asked if isinstance(asked, Workload) else Workload(asked))
+        settle(self, workload=workload_of("workload", asked))
         assert self.workload is not None
         if self.workload.size != self.change_set.size:
             raise DesignError.of("workload", self.workload.size, f"must be on {self.change_set.size} counts")

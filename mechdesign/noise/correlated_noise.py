@@ -26,7 +26,7 @@ from scipy import linalg, stats
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget
 from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.checks import Checked, answers, array, field, instance, integer, positive, refuse, settle
+from mechdesign.checks import Checked, answers, array, field, integer, positive, refuse
 from mechdesign.doubles import TINY
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -151,7 +151,7 @@ class LinearNoise(NormalNoise):
 
 
 @serializable("correlated-gaussian-noise", eq=False)
-class CorrelatedGaussianNoise(LinearNoise):
+class CorrelatedGaussianNoise(Checked, LinearNoise):
     r"""Gaussian noise N(0, Σ).
 
     Parameters
@@ -172,15 +172,13 @@ class CorrelatedGaussianNoise(LinearNoise):
            [0., 4.]])
     """
 
-    whitening: Array
-    budget: float
-    coordinates: tuple[int, ...] | None = None
-    lift: Lift | None = None
+    whitening: Array = field(check=array, ndim=2)
+    budget: float = field(check=positive)
+    coordinates: tuple[int, ...] | None = field(check=integer, least=0, many=True, default=None)
+    lift: Lift | None = field(tuple, default=None)
 
-    def __post_init__(self) -> None:
-        whitening = array("whitening", self.whitening, ndim=2)
-        settle(self, whitening=whitening, budget=positive("budget", self.budget))
-        self._placed(len(self.whitening if self.lift is None else instance("lift", self.lift, tuple)))
+    def _post_check(self) -> None:
+        self._placed(len(self.whitening if self.lift is None else self.lift))
         # on one thread: where the cores are busy, others wait for it spinning, for seconds
         with one_thread():
             square = self.whitening.shape == (self.span.rank,) * 2
@@ -190,13 +188,10 @@ class CorrelatedGaussianNoise(LinearNoise):
 
     def _placed(self, size: int) -> None:
         """Refuse coordinates and a lift that do not fit a subspace: another query would be released."""
-        allowed = "must be ascending, and all of them where there is no lift"
-        if self.coordinates is not None:
-            instance("coordinates", self.coordinates, tuple, list)
-            settle(self, coordinates=tuple(integer("coordinates", k, 0, size - 1) for k in self.coordinates))
         held = self.span.coordinates
-        if any(a >= b for a, b in pairwise(held)) or not held or (self.lift is None and len(held) < size):
-            raise DesignError.of("coordinates", self.coordinates, allowed)
+        fits = all(a < b for a, b in pairwise((*held, size))) and (self.lift is not None or len(held) == size)
+        allowed = "must be ascending, and all of them where there is no lift"
+        refuse(not held or not fits, "coordinates", self.coordinates, allowed)
         if self.lift is not None:
             fits = all(isinstance(row, tuple) for row in self.lift)
             exact = fits and all(isinstance(x, (int, Fraction)) for row in self.lift for x in row)

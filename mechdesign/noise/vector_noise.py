@@ -30,7 +30,7 @@ from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.grids import discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm
-from mechdesign.checks import doubles, field, inside, integer, listed, one_of, settle
+from mechdesign.checks import doubles, field, inside, integer, one_of, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import folded
@@ -168,12 +168,10 @@ class IndependentNoise(checks.Checked, PerCoordinate):
 
     noise: str = field(check=one_of, allowed=("gaussian", "laplace"))
     scales: Array = field(check=profile_vector)
-    sensitivities: Array | None = None
+    sensitivities: Array | None = field(
+        check=profile_vector, size=lambda self: self.scales.size, default=None
+    )
     bounds: Sensitivity | None = field(Sensitivity, default=None)
-
-    def _post_check(self) -> None:
-        if self.sensitivities is not None:
-            settle(self, sensitivities=profile_vector("sensitivities", self.sensitivities, self.scales.size))
 
     @property
     def laplace(self) -> bool:  # type: ignore[override]
@@ -231,7 +229,7 @@ def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[n
 
 
 @serializable("mixed-noise", eq=False)
-class MixedNoise(PerCoordinate):
+class MixedNoise(checks.Checked, PerCoordinate):
     """Independent zero-mean noise, Laplace on some or all coordinates and Gaussian on the others, private by composition.
 
     Parameters
@@ -249,19 +247,16 @@ class MixedNoise(PerCoordinate):
     (('laplace', 'gaussian', 'none'), array([2., 4., 0.]))
     """
 
-    scales: Array
-    laplace: npt.NDArray[np.bool_]
-    sensitivities: Array
+    scales: Array = field(check=profile_vector)
+    laplace: npt.NDArray[np.bool_] = field(bool, np.bool_, many=True)
+    sensitivities: Array = field(check=profile_vector, size=lambda self: self.scales.size)
 
-    def __post_init__(self) -> None:
-        scales, each = profile_vector("scales", self.scales), "must be True or False for each coordinate"
-        kinds = listed("laplace", self.laplace, each)
-        lam = profile_vector("sensitivities", self.sensitivities, scales.size)
-        if len(kinds) != scales.size or not all(isinstance(kind, (bool, np.bool_)) for kind in kinds):
-            raise DesignError.of("laplace", self.laplace, each)
-        if ((scales == 0) & (lam > 0)).any():
-            raise DesignError.of("scales", self.scales, "must be positive where the query changes")
-        settle(self, scales=scales, laplace=np.array(kinds), sensitivities=lam)
+    def _post_check(self) -> None:
+        scales, each = self.scales, "must be True or False for each coordinate"
+        checks.refuse(len(self.laplace) != scales.size, "laplace", self.laplace, each)
+        still = ((scales == 0) & (self.sensitivities > 0)).any()
+        checks.refuse(still, "scales", scales, "must be positive where the query changes")
+        settle(self, laplace=np.array(self.laplace))
 
     @property
     def noise(self) -> str:
@@ -384,11 +379,9 @@ class CellProduct(checks.Checked, AddedNoise):
 
     law: CellNoise | IntegerNoise = field(CellNoise, IntegerNoise)
     dimension: int = field(check=integer, least=1, most=10**9)
-    l0: int | None = field(check=integer, least=1, default=None)
+    l0: int | None = field(check=integer, least=1, most=lambda self: self.dimension, default=None)
 
     def _post_check(self) -> None:
-        if self.l0 is not None:
-            integer("l0", self.l0, 1, self.dimension)
         checks.refuse(not self.law.symmetric, "law", "its start or weights", "must be symmetric about 0")
 
     @property

@@ -6,7 +6,8 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field as dataclass_field
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from operator import add
@@ -19,7 +20,7 @@ from scipy import interpolate, special, stats
 
 from mechdesign.accounting.interval import DeltaInterval, upper_delta
 from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.checks import frozen_parts, instance, one_of, positive, refuse
+from mechdesign.checks import Checked, field, frozen_parts, instance, positive, refuse
 from mechdesign.choice.rule import Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -47,7 +48,7 @@ from mechdesign.problem.privacy import (
     points_of,
     stated,
 )
-from mechdesign.problem.sensitivity import NEIGHBOURS
+from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Design
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Figure, FrozenLaw
@@ -67,7 +68,7 @@ def chains_of(names: Sequence[str], disjoint: Sequence[Sequence[str]]) -> list[l
 
 
 @serializable("planned-release", eq=False)
-class PlannedRelease:
+class PlannedRelease(Checked):
     """Noise for all tasks of a plan.
 
     Parameters
@@ -85,26 +86,19 @@ class PlannedRelease:
         One per choice.
     """
 
-    tasks: dict[str, Any]
-    noises: tuple[AdditiveNoise, ...]
-    neighbours: str = "add-remove"
+    tasks: dict[str, Any] = field(dict)
+    noises: tuple[AdditiveNoise, ...] = field(AdditiveNoise, many=True)
+    neighbours: str = neighbours_field()
     disjoint: tuple[tuple[str, ...], ...] = ()
-    chosen: dict[str, Any] = field(default_factory=dict)
-    rules: tuple[Scored, ...] = ()
+    chosen: dict[str, Any] = dataclass_field(default_factory=dict)
+    rules: tuple[Scored, ...] = field(Scored, many=True, default=())
 
-    def __post_init__(self) -> None:
-        one_of("neighbours", self.neighbours, NEIGHBOURS)
-        if len(instance("rules", self.rules, tuple)) != len(instance("chosen", self.chosen, dict)):
-            raise DesignError.of("rules", len(self.rules), "must be one per choice")
+    def _post_check(self) -> None:
+        count = len(instance("chosen", self.chosen, dict))
+        refuse(len(self.rules) != count, "rules", len(self.rules), "must be one per choice")
         for (name, design), law in zip(self.chosen.items(), self.rules):
-            instance(f"chosen[{name!r}]", design, Choosing).check_rule(instance("rules", law, Scored))
-        for noise in instance("noises", self.noises, tuple):
-            instance("noises", noise, AdditiveNoise)
-        versions = [
-            s
-            for name, task in instance("tasks", self.tasks, dict).items()
-            for s in task_of(name, task).slots(self.neighbours)
-        ]
+            instance(f"chosen[{name!r}]", design, Choosing).check_rule(law)
+        versions = [s for n, task in self.tasks.items() for s in task_of(n, task).slots(self.neighbours)]
         asked = [(v[0].sensitivity, v[0].dimension) for v in versions if len(v) == 1]
         if len(asked) != len(versions) or asked != [(n.sensitivity, n.dimension) for n in self.noises]:
             allowed = "must be noise for what changes in the tasks, one per part"

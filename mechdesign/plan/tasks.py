@@ -313,13 +313,11 @@ class LinearQueries(Task):
         Strategies R to choose from; None denotes the counts themselves.
     """
 
-    workload: Workload
+    workload: Workload = field(Workload)
     strategies: tuple[Array | None, ...] = (None,)
 
-    def __post_init__(self) -> None:
-        checks.instance("workload", self.workload, Workload)
-        for noise in self._laws:
-            checks.instance("strategies", noise, StrategyNoise)
+    def _post_check(self) -> None:
+        _ = self._laws
 
     @classmethod
     def best(cls, workload: Workload, neighbours: str, norms: Sequence[int]) -> LinearQueries:

@@ -53,13 +53,11 @@ class Loss(Checked):
 
     absolute: float = field(check=non_negative, default=0.0)
     squared: float = field(check=non_negative, default=0.0)
-    function: Callable[[Array], Numbers] | None = None
+    function: Callable[[Array], Numbers] | None = field(Callable, default=None)  # type: ignore[arg-type]
 
     def _post_check(self) -> None:
         if self.function is None and not (self.absolute or self.squared):
             raise DesignError("loss: its weights are all zero; one must be positive")
-        if self.function is not None and not callable(self.function):
-            raise DesignError.of("function", self.function, "must be a convex callable")
 
     @classmethod
     def of(cls, spec: object) -> Loss:

@@ -208,6 +208,11 @@ class Queries(Checked):
         return self.apply(np.eye(self.size))
 
 
+def workload_of(name: str, value: Any) -> Workload:
+    """Return a workload as it is, and that of a matrix."""
+    return value if isinstance(value, Workload) else Workload(value)
+
+
 @serializable("workload", eq=False)
 class Workload(Checked):
     r"""Linear queries on counts, :math:`A x`.
@@ -305,7 +310,7 @@ class Workload(Checked):
     @classmethod
     def kron(cls, *parts: Workload | Numbers) -> Workload:
         """Return the Kronecker product: every combination of one query from each workload."""
-        held = [part if isinstance(part, Workload) else cls(part) for part in parts]
+        held = [workload_of("parts", part) for part in parts]
         checks.refuse(not held, "parts", parts, "must be at least one workload")
         blocks = tuple(sum(chosen, start=()) for chosen in product(*(p.blocks for p in held)))
         return cls(blocks, " × ".join(str(p.name or "matrix") for p in held))
@@ -313,7 +318,7 @@ class Workload(Checked):
     @classmethod
     def stack(cls, *parts: Workload | Numbers) -> Workload:
         """Stack the queries of several workloads on the same counts."""
-        held = [part if isinstance(part, Workload) else cls(part) for part in parts]
+        held = [workload_of("parts", part) for part in parts]
         if not held or len({p.size for p in held}) != 1:
             raise DesignError.of("parts", [p.size for p in held], "must be workloads on the same counts")
         if len({p.shape for p in held}) > 1:

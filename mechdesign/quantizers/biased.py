@@ -22,7 +22,6 @@ import numpy as np
 from scipy import special
 
 from mechdesign import checks
-from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
@@ -36,7 +35,7 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 
 @serializable("biased-quantizer", eq=False)
-class BiasedQuantizer(Saved):
+class BiasedQuantizer(checks.Checked, Saved):
     """A selection mechanism that rounds by the exponential mechanism.
 
     Parameters
@@ -55,15 +54,12 @@ class BiasedQuantizer(Saved):
     array([ 0.272,  0.   , -0.272])
     """
 
-    selection: SelectionFamilies
-    beta: float
-    input_range: Any
+    selection: SelectionFamilies = checks.field(SelectionFamilies)
+    beta: float = checks.field(check=checks.non_negative)
+    input_range: Any = checks.field()
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.selection, SelectionFamilies):
-            raise DesignError.of("selection", self.selection, "must be a SelectionFamilies")
-        input_range = tables.check_range(self.input_range, self.selection.bins)
-        checks.settle(self, beta=checks.non_negative("beta", self.beta), input_range=input_range)
+    def _post_check(self) -> None:
+        checks.settle(self, input_range=tables.check_range(self.input_range, self.selection.bins))
 
     @property
     def bins(self) -> Array:

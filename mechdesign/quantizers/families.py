@@ -169,7 +169,7 @@ class ParameterSearch(GridDesign):
         bins, (lower, upper) = self._outputs(given), self.input_range
         if bins is None or not -LARGEST <= bins[0] <= lower or not upper <= bins[-1] <= LARGEST:
             return None
-        return _Line(self, check_bins(bins))
+        return _Line(self, check_bins("bins", bins))
 
     def improve(self, clock: Clock, zoom: int = 4, starts: int = 4) -> Iterator[Law | Bound]:
         """Search the grid, and zoom in on its best points.

@@ -123,8 +123,29 @@ class SelectionPlaces:
         return first, last
 
 
+def _family(name: str, given: Numbers, m: int) -> Array:
+    table = checks.array(name, given, ndim=2)
+    allowed = f"must be ({m - 1}, {m - 1}), row n with n + 1 entries"
+    checks.refuse(table.shape != (m - 1, m - 1), f"shape of {name}", table.shape, allowed)
+    if np.any(np.triu(table, 1)) or np.any(table < 0):
+        raise DesignError(f"{name}: must be lower triangular and non-negative")
+    sums = table.sum(axis=1)
+    if np.any(np.abs(sums - 1) > 1e-6):
+        k = int(np.argmax(np.abs(sums - 1)))
+        raise DesignError(f"{name}[{k}] sums to {sums[k]:.9g}: every row must sum to 1")
+    table = summing_to_one(table)
+    table.setflags(write=False)
+    return table
+
+
+def summing_to_one(table: Array) -> Array:
+    """Divide rows by their sums, except for sums of one up to rounding, so that no row is divided twice."""
+    sums = table.sum(axis=1)
+    return table / np.where(np.abs(sums - 1) <= 4e-16 * (len(table) + 1), 1.0, sums)[:, None]
+
+
 @serializable("selection", eq=False)
-class SelectionFamilies:
+class SelectionFamilies(checks.Checked):
     """Bins with a left and a right family of selection probabilities.
 
     Parameters
@@ -134,14 +155,9 @@ class SelectionFamilies:
         Row n − 1 holds q_n(1), …, q_n(n); the right family counts bins from the right end.
     """
 
-    bins: Array
-    left: Array
-    right: Array
-
-    def __post_init__(self) -> None:
-        bins = tables.check_bins(self.bins)
-        families = {side: _family(side, getattr(self, side), len(bins)) for side in ("left", "right")}
-        checks.settle(self, bins=bins, **families)
+    bins: Array = checks.field(check=tables.check_bins)
+    left: Array = checks.field(check=_family, m=lambda self: len(self.bins))
+    right: Array = checks.field(check=_family, m=lambda self: len(self.bins))
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> SelectionFamilies:
@@ -199,27 +215,6 @@ class SelectionFamilies:
         return cls(np.array([float(b) for b in law.bins]), left, right)
 
 
-def _family(name: str, given: Numbers, m: int) -> Array:
-    table = checks.array(name, given, ndim=2)
-    allowed = f"must be ({m - 1}, {m - 1}), row n with n + 1 entries"
-    checks.refuse(table.shape != (m - 1, m - 1), f"shape of {name}", table.shape, allowed)
-    if np.any(np.triu(table, 1)) or np.any(table < 0):
-        raise DesignError(f"{name}: must be lower triangular and non-negative")
-    sums = table.sum(axis=1)
-    if np.any(np.abs(sums - 1) > 1e-6):
-        k = int(np.argmax(np.abs(sums - 1)))
-        raise DesignError(f"{name}[{k}] sums to {sums[k]:.9g}: every row must sum to 1")
-    table = summing_to_one(table)
-    table.setflags(write=False)
-    return table
-
-
-def summing_to_one(table: Array) -> Array:
-    """Divide rows by their sums, except for sums of one up to rounding, so that no row is divided twice."""
-    sums = table.sum(axis=1)
-    return table / np.where(np.abs(sums - 1) <= 4e-16 * (len(table) + 1), 1.0, sums)[:, None]
-
-
 @serializable("quantizer", eq=False)
 class Quantizer(tables.PiecewiseTable, Saved):
     """A randomized quantizer on an interval.
@@ -248,14 +243,8 @@ class Quantizer(tables.PiecewiseTable, Saved):
     1.9973
     """
 
-    selection: SelectionFamilies | None = None
-    law: ExactLaw | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, kind in (("selection", SelectionFamilies), ("law", ExactLaw)):
-            if not isinstance(value := getattr(self, name), (kind, type(None))):
-                raise DesignError.of(name, value, f"must be a {kind.__name__}")
+    selection: SelectionFamilies | None = checks.field(SelectionFamilies, default=None)
+    law: ExactLaw | None = checks.field(ExactLaw, default=None)
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Quantizer:
@@ -301,13 +290,13 @@ class Quantizer(tables.PiecewiseTable, Saved):
     @classmethod
     def rqm(cls, bins: Numbers, q: float, input_range: object) -> Quantizer:
         """Randomized quantization mechanism (Youn et al. 2023): each bin is kept with probability q."""
-        values = tables.check_bins(bins)
+        values = tables.check_bins("bins", bins)
         return cls.from_selection(values, rqm_family(len(values), q), None, input_range)
 
     @classmethod
     def erm(cls, bins: Numbers, gamma: float, input_range: object) -> Quantizer:
         """Exponential randomized mechanism: bins are drawn by the exponential mechanism with parameter γ."""
-        values = tables.check_bins(bins)
+        values = tables.check_bins("bins", bins)
         right = erm_family(-values[::-1], gamma)
         return cls.from_selection(values, erm_family(values, gamma), right, input_range)
 

@@ -166,7 +166,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         return 1e-2 if self.continuum else 1e-6
 
     def _post_check(self) -> None:
-        bins = mirrored_bins(check_bins(self.bins))
+        bins = mirrored_bins(check_bins("bins", self.bins))
         given = None if self.input_range is None else interval("input_range", self.input_range)
         if self.inputs is not None:
             grid = increasing("inputs", self.inputs)

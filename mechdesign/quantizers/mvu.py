@@ -100,7 +100,7 @@ class MVU(QuantizerDesign, TableDesign):
             self, input_range=(lower, upper), prior=Prior.of(prior, (lower, upper)), loss=Loss.of(self.loss)
         )
         if self.bins is not None:
-            bins = check_bins(self.bins)
+            bins = check_bins("bins", self.bins)
             refuse(len(bins) != self.m, "bins", self.bins, f"must be m = {self.m} values")
             check_range(self.input_range, bins)
             settle(self, bins=tuple(bins.tolist()))

@@ -138,7 +138,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         if not isinstance(self.bins, (BinSearch, Alphabet)):
             settle(self, bins=tuple(check_outputs(self.bins).tolist()))
         ends = self._outputs[[0, -1]]
-        check_bins(ends)
+        check_bins("bins", ends)
         lower, upper = check_range(given, ends)
         settle(self, prior=prior, input_range=(lower, upper))
         self.loss.check_convex(ends, lower, upper)
@@ -203,7 +203,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         """
         (lower, upper), bins = self.input_range, self._outputs
         if array("knots", knots, ndim=None).ndim:
-            points = check_bins(knots, "knots")
+            points = check_bins("knots", knots)
         else:
             inside = bins[(bins > lower) & (bins < upper)]
             points = np.union1d(np.linspace(lower, upper, integer("knots", knots, 2, 10**6)), inside)

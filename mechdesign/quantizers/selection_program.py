@@ -257,7 +257,7 @@ def checked_selection(
     bins: Numbers, input_range: object, families: str
 ) -> tuple[Array, tuple[float, float], bool]:
     """Return bins, range, and whether one family serves both ends, or raise DesignError."""
-    held = mirrored_bins(check_bins(bins))
+    held = mirrored_bins(check_bins("bins", bins))
     given = check_range(input_range, held)
     mirrors = symmetric_bins(held) and given[0] == -given[1]
     if one_of("families", families, ("auto", "symmetric", "separate")) == "symmetric" and not mirrors:

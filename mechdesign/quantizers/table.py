@@ -130,7 +130,7 @@ def loss_from_floats(low: Array, high: Array, slack: float | None = None) -> flo
 
 
 @dataclass(frozen=True, eq=False)
-class PiecewiseTable:
+class PiecewiseTable(checks.Checked):
     """Output probabilities at both ends of every segment.
 
     Parameters
@@ -144,13 +144,12 @@ class PiecewiseTable:
         the left). At a knot the value is that from the right, at the last knot from the left.
     """
 
-    bins: Array
-    knots: Array
-    starts: Array
-    ends: Array
+    bins: Array = checks.field(check=increasing)
+    knots: Array = checks.field(check=increasing)
+    starts: Array = checks.field()
+    ends: Array = checks.field()
 
-    def __post_init__(self) -> None:
-        settle(self, bins=increasing("bins", self.bins), knots=increasing("knots", self.knots))
+    def _post_check(self) -> None:
         if not 1 / LARGEST <= self.knots[-1] / 2 - self.knots[0] / 2 <= LARGEST:
             span = f"knots: inputs in [{self.knots[0]:g}, {self.knots[-1]:g}] span too little or too much"
             raise DesignError(f"{span} for doubles: measure in other units")
@@ -342,16 +341,12 @@ def largest_loss(table: PiecewiseTable, loss: Loss) -> tuple[float, float]:
 _UNITS = f"must be within ±{LARGEST:g}; measure in larger units"
 
 
-def check_bins(bins: Numbers, name: str = "bins") -> Array:
+def check_bins(name: str, bins: Numbers) -> Array:
     """Return bins as a read-only float array, or raise DesignError."""
     found = checks.increasing(name, bins)
     refuse(max(-found[0], found[-1]) > LARGEST, name, found[[0, -1]].tolist(), _UNITS)
-    refuse(
-        len(found) > 4096,
-        name,
-        len(found),
-        "must be at most 4096: their probabilities fill squares of that side",
-    )
+    allowed = "must be at most 4096: their probabilities fill squares of that side"
+    refuse(len(found) > 4096, name, len(found), allowed)
     return found
 
 
@@ -373,7 +368,7 @@ MOST_OUTPUTS = 1025
 
 def check_outputs(outputs: Numbers) -> Array:
     """Return outputs as `check_bins` does, symmetric where they are so up to rounding, or raise DesignError if there are too many."""
-    found = mirrored_bins(check_bins(outputs))
+    found = mirrored_bins(check_bins("bins", outputs))
     if len(found) > MOST_OUTPUTS:
         raise DesignError.of("bins", f"{len(found)} outputs", f"must be at most {MOST_OUTPUTS}")
     return found

@@ -47,10 +47,6 @@ ARRAYS = ("matrix", "points")
 MOST = 10**8  # most points of any space
 
 
-def _sizes(name: str, value: object) -> tuple[int, ...]:
-    return tuple(integer(name, n, 1, MOST) for n in listed(name, value, "must be a tuple of integers"))
-
-
 def _gap(name: str, value: object) -> float:
     """Return the distance, or NaN in place of none."""
     return value if isinstance(value, float) and math.isnan(value) else checks.positive(name, value)
@@ -101,7 +97,7 @@ class MetricSpace(Checked):
     matrix: Array | None = None
     points: Array | None = None
     unit: str = field(str, default="")
-    shape: tuple[int, ...] = field(check=_sizes, default=())
+    shape: tuple[int, ...] = field(check=integer, least=1, most=MOST, many=True, default=())
     within: float = field(check=_gap, default=math.nan)
     across: float = field(check=_gap, default=math.nan)
     names: Sequence[str] = ()

@@ -82,10 +82,6 @@ def sinh_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
     return (low - 1 / low) / 2, (high - 1 / high) / 2
 
 
-def _integers(name: str, value: object) -> tuple[int, ...]:
-    return tuple(checks.integer(name, v, -1) for v in checks.instance(name, value, tuple))
-
-
 @serializable("tree-histogram", eq=False)
 class TreeHistogram(Checked, Saved):
     """The histogram of n users' m items each, by noise on the numbers of items below the edges of a tree.
@@ -113,8 +109,8 @@ class TreeHistogram(Checked, Saved):
     space: MetricSpace = field(MetricSpace)
     items: int = field(check=checks.integer, least=1)
     users: int = field(check=checks.integer, least=1)
-    parents: tuple[int, ...] = field(check=_integers, default=())
-    losses: tuple[int, ...] = field(check=_integers, default=())
+    parents: tuple[int, ...] = field(check=checks.integer, least=-1, many=True, default=())
+    losses: tuple[int, ...] = field(check=checks.integer, least=-1, many=True, default=())
 
     def _post_check(self) -> None:
         for name in ("parents", "losses"):

@@ -157,13 +157,11 @@ class SampledCoordinates(Checked, SampledSubset):
     privacy: PureDP = field(PureDP)
     inputs: str = field(check=one_of, allowed=("box", "ball"), default="box")
     radius: float = field(check=magnitude, default=1.0)
-    count: int | None = None
+    count: int | None = field(check=integer, least=1, most=lambda self: self.dimension, default=None)
     coordinate: Quantizer | None = field(Quantizer, default=None)
 
     def _post_check(self) -> None:
         power_of_e(self.privacy.epsilon)
-        if self.count is not None:
-            settle(self, count=integer("count", self.count, 1, self.dimension))
         if self.coordinate is not None:
             self._check(self.coordinate)
         if self.count is None:
@@ -312,14 +310,9 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
     """
 
     dimension: int = field(check=checked_dimension)
-    bits: int = field(check=integer, least=1, most=LARGEST_BITS)
+    bits: int = field(check=integer, least=1, most=lambda self: min(LARGEST_BITS, self.dimension))
     privacy: PureDP = field(PureDP)
     radius: float = field(check=magnitude, default=1.0)
-
-    def _post_check(self) -> None:
-        super()._post_check()
-        if self.bits > self.dimension:
-            raise DesignError.of("bits", self.bits, f"must be at most {self.dimension}, the coordinates")
 
     # -- the law --------------------------------------------------------------------------------------
 

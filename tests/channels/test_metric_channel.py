@@ -86,8 +86,8 @@ def test_repair_makes_any_table_private_exactly(seed: int, error: float) -> None
 @given(st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=9))
 def test_a_prior_is_divided_once(weights: list[float]) -> None:
     """A prior that is read from a file stays what it is, to the last bit."""
-    once = check_prior(np.array(weights) / math.fsum(weights), len(weights))
-    assert np.array_equal(check_prior(once, len(weights)), once)
+    once = check_prior("prior", np.array(weights) / math.fsum(weights), len(weights))
+    assert np.array_equal(check_prior("prior", once, len(weights)), once)
     assert math.fsum(once.tolist()) == pytest.approx(1.0, abs=5e-16)
 
 

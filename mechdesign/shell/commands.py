@@ -370,7 +370,7 @@ def verify(
 ) -> None:
     """Check a result file twice: by the stand-alone verifier, and by the package; exit 1 if a claim does not hold.
 
-    The two were written separately and share no code. The stand-alone one needs Python's
+    The two were written separately and share the reading of files alone. The stand-alone one needs Python's
     standard library only (mechdesign/verifier); a kind of result that it does not cover is
     checked by the package alone, and the output says so. In a comparison or a frontier every result is checked, and
     whether the table shows them.

@@ -31,8 +31,12 @@ def file_path(path: str | os.PathLike[str]) -> Path:
         return Path(path)
 
 
-def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
-    """Return the file that `path` leads to, or raise DesignError, before any work, if none can be written.
+LEDGER = b'{"format": "mechdesign-ledger"'
+"""How a ledger's file begins: nothing but a ledger writes to it."""
+
+
+def check_writable(path: str | os.PathLike[str], name: str = "path", *, ledger: bool = False) -> Path:
+    """Return the file that `path` leads to, or raise DesignError, before any work, if none can be written, or a ledger would be lost.
 
     Examples
     --------
@@ -57,7 +61,12 @@ def check_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
             tempfile.TemporaryFile(
                 prefix=f".{target.name[:50]}.", dir=folder
             ).close()  # permissions are not enough: /proc
-            return target
+            if ledger or not target.exists():
+                return target
+            with target.open("rb") as file:
+                if file.read(len(LEDGER)) != LEDGER:
+                    return target
+            reason = "holds a ledger, which counts what was released: choose another path"
         else:
             reason = "you may not write there: choose another path"
     except OSError as error:  # a name too long, links in a circle, a full disk

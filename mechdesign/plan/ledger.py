@@ -38,7 +38,7 @@ from mechdesign.checks import instance, one_of, read, refuse
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.files import check_writable, lasting, lock, write_whole
+from mechdesign.evidence.files import LEDGER, check_writable, lasting, lock, write_whole
 from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.proofs import CLAIMED, Claim
 from mechdesign.evidence.results import Result
@@ -54,7 +54,6 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.spine import Design
 
-_HEAD = b'{"format": "mechdesign-ledger"'
 _END = 72
 """Bytes at the end of a line that hold its hash."""
 Budget = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP
@@ -225,7 +224,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | os.PathLike[str], budget: Any = None) -> None:
-        self.path = check_writable(path)
+        self.path = check_writable(path, ledger=True)
         if budget is not None:
             _check_budget(budget)
         elif not (self.path.exists() and self.path.stat().st_size):
@@ -379,7 +378,7 @@ class Ledger:
             whole = line.endswith(b"\n")
             try:
                 content = _opened(line, self.hash)
-                if content is None and not whole and (self._rows or _HEAD.startswith(line[: len(_HEAD)])):
+                if content is None and not whole and (self._rows or LEDGER.startswith(line[: len(LEDGER)])):
                     return  # a write was interrupted: nothing was drawn
                 if line.strip():
                     self._take(content)

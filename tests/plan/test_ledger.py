@@ -563,6 +563,19 @@ def test_bad_input_is_refused_and_enters_nothing(
     assert quarter.release(1, ledger=ledger).entry == 4
 
 
+def test_nothing_else_is_written_over_a_ledger(quarter: md.Result, tmp_path: Path) -> None:
+    path, other = tmp_path / "ledger.jsonl", tmp_path / "other.json"
+    ledger = md.Ledger(path, md.PureDP(1.0))
+    quarter.release(5, ledger=ledger)
+    held = path.read_bytes()
+    other.symlink_to(path)
+    for write in (ledger.report, quarter.save, quarter.report, quarter.to_csv):
+        for target in (path, other):
+            with pytest.raises(md.DesignError, match="holds a ledger"):
+                write(target)
+    assert path.read_bytes() == held
+
+
 def test_a_ledger_keeps_the_budget_it_was_opened_with(written: tuple[Path, list[Released]]) -> None:
     path, _ = written
     with pytest.raises(md.DesignError, match=r"is not that of the ledger: PureDP\(epsilon=1.0\)"):

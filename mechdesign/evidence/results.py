@@ -540,7 +540,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
     lines = [f"- {line}" for line in result.design.lines(result)]
     with suppress(MechdesignError):
         lines.append(f"- an answer: {result.errors()}")
-    numbers = result.to_frame() if said.table is None else said.table
+    numbers = result.to_frame()
     narrow = None if len(numbers.columns) > _SHOWN else numbers
     yield Section("The mechanism", "\n".join(lines), narrow, caption="The mechanism in numbers", rows=_SHOWN)
     yield Section("", figure=result.plot, caption=said.picture)

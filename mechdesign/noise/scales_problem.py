@@ -414,22 +414,21 @@ class ScalesProblem(ScalesDesign, Problem):
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each number."""
-        law = result.mechanism
+        law, asked = result.mechanism, self.asked[0]
         table = {"number": np.arange(len(law.scales)), "scale": law.scales, "variance": law.variance}
+        if len(self.asked) == 1 and asked.bounds is None:
+            lam = np.asarray(asked.sensitivities, dtype=float)
+            ratio = np.divide(lam, law.scales, out=np.zeros(len(lam)), where=lam > 0)
+            table["share of the budget"] = power(ratio, asked.exponent) / asked.budget
         return pd.DataFrame(table)
 
     def describe(self, result: Result) -> Description:
-        noise, several = self.declared.noise.capitalize(), len(self.asked) > 1
+        noise = self.declared.noise.capitalize()
         what = f"{self.protection()} {noise} noise of its own scale is added to each number, independently."
-        if several:
+        if len(self.asked) > 1:
             what += " Every requirement below holds for the changes that it names."
         title = f"{noise} noise for {len(self.declared.weights)} numbers"
-        table, asked = self.frame(result), self.asked[0]
-        if not several and asked.bounds is None:
-            lam = np.asarray(asked.sensitivities, dtype=float)
-            ratio = np.divide(lam, result.mechanism.scales, out=np.zeros(len(lam)), where=lam > 0)
-            table["share of the budget"] = power(ratio, asked.exponent) / asked.budget
-        return self._described(title, what, "The noise on each number. The picture: its scale.", table=table)
+        return self._described(title, what, "The scale of the noise on each number.")
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the scales."""

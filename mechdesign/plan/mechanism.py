@@ -439,14 +439,6 @@ def _between(
     return lambda budgets: np.asarray(np.exp(held(np.log(budgets))))
 
 
-_HEADINGS = {
-    "standard_deviation": "standard deviation",
-    "task_deviation": "standard deviation of the task's answer",
-    "half_width": "95% half-width",
-    "joint_half_width": "95% half-width, all jointly",
-    "even_split": "standard deviation, even split",
-    "not_whole": "standard deviation, not whole",
-}
 _NAMED, _BARS, _LABEL = 3, 60, 22
 """Most names of equal tasks that are all listed; most bars of a picture, and characters of their labels' names."""
 
@@ -551,8 +543,7 @@ class PlanPage(Design):
             f"releases these numbers, which one person changes within these bounds:\n\n{moved}{made}",
             loss=loss,
             more=tuple(f"{line.capitalize()}." for line in self.kept),
-            picture="Every part of a task: its noise, and the share of the budget that it takes; of like tasks the share of each.",
-            table=table.drop(columns=["change", "part", "names"]).rename(columns=_HEADINGS),
+            picture="The share of the budget that every part of a task takes; of like tasks the share of each.",
         )
 
     def plot(self: Any, result: Result, **options: float) -> Figure:

@@ -25,7 +25,6 @@ from fractions import Fraction
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
-import pandas as pd
 from scipy import optimize
 
 from mechdesign import checks
@@ -430,8 +429,6 @@ class Description:
         The unit of privacy in a sentence, where it is neither one report nor one person.
     picture, rivals : str
         What the picture shows, and which mechanisms the result is compared with.
-    table : DataFrame, optional
-        The mechanism in numbers, if not as `Design.frame` has it.
     attacked : str
         Sentence on the inputs between which the attacker is bounded, if privacy weakens with distance (`FARTHEST`).
     """
@@ -447,7 +444,6 @@ class Description:
         "The same question answered by known mechanisms at the same privacy, each at its least error. "
         "md.compare tries every mechanism that applies."
     )
-    table: pd.DataFrame | None = None
     attacked: str = ""
 
     def question(self, privacy: object, neighbours: str | None, mechanisms: object) -> str:
@@ -487,7 +483,8 @@ def guarantee(privacy: object) -> str:
         points = points_of(privacy).points
         return "; ".join(f"ε = {shown(e)}" + (f", δ = {shown(d)}" if d else "") for e, d in points)
     if isinstance(privacy, MetricDP):
-        return f"α = {shown(privacy.epsilon)} per unit of distance"
+        unit = getattr(privacy.metric, "unit", "") or "unit of distance"
+        return f"α = {shown(privacy.epsilon)} per {unit}"
     return f"ε = {shown(privacy.epsilon)}"
 
 
@@ -516,39 +513,27 @@ def privacy_words(privacy: Privacy, pair: str) -> str:
     'ε-differential privacy with ε = 1: for any two inputs that a p'
     """
     if isinstance(privacy, PureDP):
-        return (
-            f"ε-differential privacy with ε = {shown(privacy.epsilon)}: for {pair}, no answer is more than "
-            f"e^ε = {_factor(privacy.epsilon)} times likelier under one than under the other."
-        )
-    if isinstance(privacy, ApproximateDP):
-        return (
-            f"(ε, δ)-differential privacy with ε = {shown(privacy.epsilon)}, δ = {shown(privacy.delta)}: for {pair}, no set "
-            f"of answers is likelier under one than e^ε = {_factor(privacy.epsilon)} times under the other plus δ."
-        )
-    if isinstance(privacy, ZeroConcentratedDP):
-        return (
-            f"Zero-concentrated differential privacy with ρ = {shown(privacy.rho)}"
-            + (f", ξ = {shown(privacy.xi)}" if privacy.xi else "")
-            + f": for {pair}, the Rényi divergence of order α between the answers is at most "
-            f"{'ξ + ' if privacy.xi else ''}ρα, for all α > 1."
-        )
-    if isinstance(privacy, GaussianDP):
-        return (
-            f"Gaussian differential privacy with μ = {shown(privacy.mu)}: for {pair}, the answers are no easier to tell apart than "
-            "two normal numbers of deviation 1 whose means are μ apart."
-        )
-    if not isinstance(privacy, MetricDP):
-        curve = points_of(privacy)
-        return (
-            f"(ε, δ)-differential privacy at {guarantee(privacy)}: for {pair}, {curve.attack(0.01)}, and whoever accuses any share "
-            f"of the innocents finds at most that and {at_most(100 * curve.advantage, 3)} percentage points more of the guilty."
-        )
-    how = f"{privacy.metric} " if isinstance(privacy.metric, str) else ""
-    unit = getattr(privacy.metric, "unit", "")
-    return (
-        f"Metric differential privacy with α = {shown(privacy.epsilon)} per {unit or 'unit of distance'}: for {pair}, no answer is more "
-        f"than e^(α d) times likelier under one than under the other, where d is the {how}distance between them{f' in {unit}' if unit else ''}."
-    )
+        kind = "ε-differential privacy"
+        kept = f"no answer is more than e^ε = {_factor(privacy.epsilon)} times likelier under one than under the other"
+    elif isinstance(privacy, ApproximateDP):
+        kind, factor = "(ε, δ)-differential privacy", _factor(privacy.epsilon)
+        kept = f"no set of answers is likelier under one than e^ε = {factor} times under the other plus δ"
+    elif isinstance(privacy, ZeroConcentratedDP):
+        kind, most = "Zero-concentrated differential privacy", "ξ + ρα" if privacy.xi else "ρα"
+        kept = f"the Rényi divergence of order α between the answers is at most {most}, for all α > 1"
+    elif isinstance(privacy, GaussianDP):
+        kind = "Gaussian differential privacy"
+        kept = "the answers are no easier to tell apart than two normal numbers of deviation 1 whose means are μ apart"
+    elif isinstance(privacy, MetricDP):
+        how = f"{privacy.metric} " if isinstance(privacy.metric, str) else ""
+        unit = f" in {privacy.metric.unit}" if getattr(privacy.metric, "unit", "") else ""
+        kind = "Metric differential privacy"
+        kept = f"no answer is more than e^(α d) times likelier under one than under the other, where d is the {how}distance between them{unit}"
+    else:
+        kind, curve = "(ε, δ)-differential privacy", points_of(privacy)
+        more = at_most(100 * curve.advantage, 3)
+        kept = f"{curve.attack(0.01)}, and whoever accuses any share of the innocents finds at most that and {more} percentage points more of the guilty"
+    return f"{kind} with {guarantee(privacy)}: for {pair}, {kept}."
 
 
 def _factor(epsilon: float) -> str:

@@ -267,10 +267,7 @@ class QuantizerDesign(Design):
             curves = {f"output {b:.4g}": (x, row) for b, row in zip(bins, rows.T)}
             plot_curves(above, curves, ylabel="probability", ylim=(0, None))
         else:
-            edges = np.concatenate([bins[:1], (bins[1:] + bins[:-1]) / 2, bins[-1:]])
-            edges[0], edges[-1] = 2 * edges[0] - edges[1], 2 * edges[-1] - edges[-2]
-            across = np.append(x - (x[1] - x[0]) / 2, high)
-            shades = above.pcolormesh(across, edges, rows.T, cmap="viridis", rasterized=True)
+            shades = above.pcolormesh(x, bins, rows.T, shading="nearest", cmap="viridis", rasterized=True)
             fig.colorbar(shades, ax=above, label="probability")
             above.set(ylabel="output")
             above.grid(False)

@@ -53,7 +53,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.proofs import Certificate, Claim, ClosedBound, LawProof, every
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
+from mechdesign.evidence.results import Accuracy, Result, SolveReport, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix
 from mechdesign.problem.privacy import Description, PureDP
@@ -387,15 +387,14 @@ class LocalWorkload(Design):
         return sorted(self.costs().items(), key=lambda row: row[1])
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Tabulate the exact privacy of the tightest report, and the bias of the decoder in doubles."""
-        law, budget, off = result.mechanism, self.privacy.epsilon, 0.0
+        """Tabulate the exact privacy of the tightest report, and the bias of the decoder, in doubles, over the largest coefficient."""
+        law, off = result.mechanism, 0.0
         if isinstance(law, LinearReport):
-            off = np.abs(law.decoder @ law.channel.matrix.T - self.workload.dense()).max()
-        found = [
-            ("privacy", "largest quotient", law.epsilon, budget, budget - law.epsilon, math.nan, True),
-            ("unbiased", "largest error", float(off), 0.0, 0.0, math.nan, True),
-        ]
-        return pd.DataFrame(found, columns=AUDIT_COLUMNS)
+            asked = self.workload.dense()
+            bias = np.abs(law.decoder @ law.channel.matrix.T - asked).max() / np.abs(asked).max()
+            off = round(float(bias), 12)  # the rest is rounding
+        privacy = audit_row("largest quotient", law.epsilon, self.privacy.epsilon)
+        return pd.concat([privacy, audit_row("largest error", off, 0.0, "unbiased")], ignore_index=True)
 
     def asked_by(self, question: Any) -> bool:
         """Whether the question is about categories: a result answers it if it is for the same workload and data."""

@@ -44,7 +44,7 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.page import Saved
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, accuracy_of
+from mechdesign.evidence.results import Accuracy, Result, accuracy_of, audit_row
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_curves
@@ -516,9 +516,8 @@ class Choosing(Design):
     def audit(self, result: Result) -> pd.DataFrame:
         """Tabulate η of the rule, and the largest η that meets the requirement."""
         law = result.mechanism
-        loss, most = law.rate * self.moved, largest_rate(law.rule, self.each, self.moved) * self.moved
-        rows = [("privacy", "rate × spread", loss, most, most - loss, math.nan, True)]
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+        most = largest_rate(law.rule, self.each, self.moved)
+        return audit_row("rate × spread", law.rate * self.moved, most * self.moved)
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
         """Return the regret of one choice at the worst scores."""

@@ -45,6 +45,13 @@ def audit_rows(
     return pd.DataFrame(dict(zip(AUDIT_COLUMNS, (family, index, lhs, rhs, slack, dual, held))))
 
 
+def audit_row(index: object, used: float, most: float, family: str = "privacy") -> pd.DataFrame:
+    """Return the row of an amount and its limit; it is active if at most a hundredth is left."""
+    slack = np.array([most - used])
+    active = (slack <= 1e-2 * most) & (most < math.inf)
+    return audit_rows(family, [index], used, most, slack, active=active)
+
+
 def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:
     """Return rows of a program in the form of an audit, from each family's name, labels, both sides, and multipliers.
 

@@ -48,7 +48,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.evidence.page import Saved
-from mechdesign.evidence.results import Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise import calibration_search as search
 from mechdesign.noise.additive import AdditiveNoise, law_name, worst_cases
@@ -299,7 +299,7 @@ class Calibration(Design):
         unit = units.get(type(self.privacy), "ε")
         if isinstance(self.privacy, ApproximateDP) and self.privacy.delta:
             unit = f"δ at ε = {self.privacy.epsilon:g}"
-        return search.budget_row(unit, spent.upper, search.budget_of(self.privacy))
+        return audit_row(unit, spent.upper, search.budget_of(self.privacy))
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return one row: the law and its cost."""
@@ -646,7 +646,7 @@ class JointCalibration(Design):
 
     def audit(self, result: Result) -> pd.DataFrame:
         spent = (search.enclosure_of(result) or self._consumed(result.mechanism)).upper
-        return search.budget_row(f"δ at ε = {self.privacy.epsilon:g}", spent, self.privacy.delta)
+        return audit_row(f"δ at ε = {self.privacy.epsilon:g}", spent, self.privacy.delta)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each mechanism."""

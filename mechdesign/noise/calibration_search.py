@@ -23,7 +23,6 @@ from itertools import starmap
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import optimize
 
 from mechdesign.accounting.composition import GridPlan, apart, plan_grid
@@ -45,7 +44,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import least_kept, round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
-from mechdesign.evidence.results import Result, audit_rows
+from mechdesign.evidence.results import Result
 from mechdesign.noise.additive import AdditiveNoise, Terms, WorstCases, amplified, worst_rho
 from mechdesign.noise.families import Family
 from mechdesign.problem.law_moments import is_gaussian, law_variance
@@ -197,12 +196,6 @@ def enclosure_of(result: Result) -> DeltaInterval | None:
     """Return the enclosure of the budget that a proof holds, if any does."""
     found = (getattr(proof, "given", None) for proof in result.proofs)
     return next((given for given in found if isinstance(given, DeltaInterval)), None)
-
-
-def budget_row(unit: object, used: float, budget: float) -> pd.DataFrame:
-    """Return the audit's row of a budget; it is active if at most a hundredth is left."""
-    slack = np.array([budget - used])
-    return audit_rows("privacy", [unit], used, budget, slack, active=slack <= 1e-2 * budget)
 
 
 # -- the search ---------------------------------------------------------------------------------------------------

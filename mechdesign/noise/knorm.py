@@ -26,7 +26,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import excess, least_kept, round_down, round_up
 from mechdesign.evidence.proofs import Certificate, Claim
-from mechdesign.evidence.results import Result, audit_rows
+from mechdesign.evidence.results import Result, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import CappedCube, Hull, Vectors, hull_of, planes_around, short
 from mechdesign.noise.knorm_noise import LEAST_LISTED, MOST_CAPPED, NORMS, KNormNoise, norm_order, spanning
@@ -420,7 +420,7 @@ class KNorm(Design):
         if self.counted(law):
             (epsilon, most), spent = self._profile, float(self.delta(law.scale))
             index = f"δ at ε = {epsilon:g}"
-        return audit_rows("privacy", [index], spent, most, np.array([most - spent]), active=True)
+        return audit_row(index, spent, most)
 
 
 def draw_vectors(points: Array, tails: Mapping[str, FrozenLaw], **options: float) -> Figure:

@@ -41,7 +41,7 @@ from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.lattice import LatticeNoise
@@ -49,7 +49,7 @@ from mechdesign.model.problem import Minimize
 from mechdesign.noise import laws, noise_bounds
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration, release_words
-from mechdesign.noise.calibration_search import budget_of, budget_row, consumed, evaluated
+from mechdesign.noise.calibration_search import budget_of, consumed, evaluated
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.lattice import (
     MOST_CELLS,
@@ -463,7 +463,11 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         law, moved = _cells(result), self.moved
         rows: list[tuple[object, ...]] = []
         if law is None:
-            return budget_row(0, consumed(result.mechanism, self.privacy).upper, budget_of(self.privacy))
+            return audit_row(
+                "budget of all coordinates",
+                consumed(result.mechanism, self.privacy).upper,
+                budget_of(self.privacy),
+            )
         prices = self._prices(result)
         for at, (epsilon, delta) in enumerate(self.points):
             several = len(self.points) > 1

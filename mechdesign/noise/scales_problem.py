@@ -30,7 +30,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
-from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, SolveReport, audit_rows
+from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, SolveReport, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import row_claims
 from mechdesign.model.expressions import OwnRows, rows_of
@@ -521,10 +521,10 @@ class AllocationPage(ScalesDesign):
 
     @property
     def _measure(self) -> str:
-        """The words for `_used`, with "at most"."""
+        """The words for `_used`."""
         if isinstance(self.privacy, PureDP):
-            return "privacy loss at most"
-        return "largest share of a δ at most" if isinstance(self.privacy, TradeOff) else "δ at most"
+            return "privacy loss"
+        return "largest share of a δ" if isinstance(self.privacy, TradeOff) else "δ"
 
     def compare(self, result: Result, *, overall: float | None = None) -> pd.DataFrame:
         """Compare the scales with identical noise and with scale-perturb-rescale, Table I of the paper; searched laws have `alternatives` only.
@@ -590,18 +590,17 @@ class AllocationPage(ScalesDesign):
         )
 
     def audit(self, result: Result) -> pd.DataFrame:
-        if not self.searched:
-            return super().audit(result)
-        used = self._used(result)
-        left = np.array([self.budget - used])
-        return audit_rows("privacy", [0], used, self.budget, left, active=left <= 1e-3 * self.budget)
+        own = self.searched
+        return audit_row(self._measure, self._used(result), self.budget) if own else super().audit(result)
 
     def lines(self, result: Result) -> list[str]:
         law, steps = result.mechanism, "multiples of 2^-30 of each scale"
         if self.noise not in (*CLOSED, "mixed"):
             steps = "a lattice below 2^-20 of each sensitivity"
         if self.searched:
-            first = [f"noise on coordinates: {_counted(law.kinds)}; {self._measure} {self._used(result):.9g}"]
+            first = [
+                f"noise on coordinates: {_counted(law.kinds)}; {self._measure} at most {self._used(result):.9g}"
+            ]
         else:
             lam = self.sensitivities
             first = [

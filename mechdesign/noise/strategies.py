@@ -49,7 +49,7 @@ from mechdesign.checks import UP, field, instance, integer, magnitude, one_of, r
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.results import Result, SolveReport, audit_rows
+from mechdesign.evidence.results import Result, SolveReport, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.buffered_noise import (
     BUFFERS,
@@ -526,9 +526,7 @@ class BufferedToeplitz(GaussianDesign):
         return round_up((apart * Fraction(law.step) / Fraction(law.deviation)) ** 2 / Fraction(self.budget))
 
     def audit(self, result: Result) -> pd.DataFrame:
-        spent = self.used(result.mechanism) * self.budget
-        left = np.array([self.budget - spent])
-        return audit_rows("privacy", ["worst pattern"], spent, self.budget, left, active=True)
+        return audit_row("worst pattern", self.used(result.mechanism) * self.budget, self.budget)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each of up to a thousand steps."""

@@ -27,7 +27,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
-from mechdesign.evidence.results import Result, audit_rows
+from mechdesign.evidence.results import Result, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name
 from mechdesign.noise.calibration_search import budget_of, consumed
@@ -560,9 +560,8 @@ class PlanPage(Design):
 
     def audit(self: Any, result: Result) -> pd.DataFrame:
         privacy = self.granted(result.value)
-        used, budget = result.mechanism.consumed(privacy).upper, budget_of(privacy)
-        room = np.array([budget - used])
-        return audit_rows("privacy", [guarantee(privacy)], used, budget, room, active=room <= 1e-2 * budget)
+        used = result.mechanism.consumed(privacy).upper
+        return audit_row(guarantee(privacy), used, budget_of(privacy))
 
     def errors(self: Any, result: Result, question: object = None) -> Any:
         raise DesignError.of("result", "Plan", "has an error for every task: see to_frame()")

@@ -51,7 +51,7 @@ from mechdesign.evidence.proofs import (
     LawProof,
     family,
 )
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.grid import Grid
 from mechdesign.problem.losses import Loss
@@ -564,9 +564,8 @@ class BiasedSelection(GridDesign):
         mechanism, rho = result.mechanism, math.exp(self.privacy.epsilon)
         (low, high), bias, most = mechanism.extremes(), mechanism.max_bias(), self.max_bias
         index = [f"output {b:g}" for b in mechanism.bins]
-        rows = [("privacy", i, h, rho * l, rho * l - h, math.nan, False) for i, l, h in zip(index, low, high)]
-        rows.append(("bias", "largest", bias, most, most - bias, math.nan, False))
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+        rows = [audit_row(i, h, rho * l) for i, l, h in zip(index, low, high)]
+        return pd.concat([*rows, audit_row("largest", bias, most, "bias")], ignore_index=True)
 
     def lines(self, result: Result) -> list[str]:
         loss, bias = result.mechanism.privacy_loss(), result.mechanism.max_bias()

@@ -54,7 +54,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.proofs import Certificate, Claim
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
+from mechdesign.evidence.results import Accuracy, Result, audit_row
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, draw_bars
@@ -503,8 +503,7 @@ class UserHistogram(Design):
         """Compare the guarantee with the requirement."""
         alpha, law = self.privacy.alpha, result.mechanism
         held = float(law.alpha) if isinstance(law, TreeHistogram) else law.guarantee.alpha
-        row = ("privacy", "users", held, alpha, alpha - held, math.nan, held > 0.999 * alpha)
-        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+        return audit_row("users", held, alpha)
 
     def tradeoff(self, result: Result, at: Any = ()) -> TradeOff:
         return points_of(self.privacy.user_level(self.space), at)

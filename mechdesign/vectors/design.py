@@ -59,7 +59,7 @@ from mechdesign.evidence.proofs import (
     every,
     menu,
 )
-from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
+from mechdesign.evidence.results import Accuracy, Result, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_curves
 from mechdesign.problem.privacy import Description, PureDP
@@ -451,14 +451,10 @@ class VectorQuantizer(Design):
     frame = trials
 
     def audit(self, result: Result) -> pd.DataFrame:
-        loss, budget = result.mechanism.privacy_loss(), self.privacy.epsilon
-        needed = float(result.mechanism.vector_bits)
-        allowed = needed if self.bits is None else float(self.bits)
-        rows = [
-            ("privacy", 0, loss, budget, budget - loss, np.nan, loss == budget),
-            ("bits", 0, needed, allowed, allowed - needed, np.nan, needed == allowed),
-        ]
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+        law, needed = result.mechanism, float(result.mechanism.vector_bits)
+        privacy = audit_row("whole vector", law.privacy_loss(), self.privacy.epsilon)
+        bits = audit_row("whole vector", needed, needed if self.bits is None else float(self.bits), "bits")
+        return pd.concat([privacy, bits], ignore_index=True)
 
     def lines(self, result: Result) -> list[str]:
         m = result.mechanism

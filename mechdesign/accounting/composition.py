@@ -310,7 +310,7 @@ def composed_delta(
     guess : float
         A first θ.
     enough : float
-        If Chernoff's bound for the finite losses is at most this, this replaces their part of δ (0 from below), and nothing is convolved.
+        If Chernoff's bound for the finite losses is at most this, it replaces their part of δ (0 from below), and nothing is convolved.
     most : int
         Largest number of points.
     """
@@ -330,7 +330,8 @@ def composed_delta(
             off = float(1e-14 * (10 + abs(tilt.log_mgf) + abs(tilt.theta * level) + 0.1 * count))
             log_chernoff = min(tilt.log_chernoff(level), 700.0)
             if enough > 0 and log_chernoff + math.log1p(off) < math.log(enough):
-                return float(min(infinite + (enough if pessimistic else 0.0), 1.0))
+                beyond = math.exp(log_chernoff) * (1 + off) if pessimistic else 0.0
+                return float(min(infinite + beyond, 1.0))
             if len(parts) == 1 and _astray(tilt, level):
                 few = _few_large(parts[0], level, most)
                 if few is not None:
@@ -480,6 +481,15 @@ class GridPlan:
         refuse(step < self.finest(most), "terms", self.count, allowed)
         parts = self.parts(step, pessimistic=pessimistic, epsilon=epsilon)
         return composed_delta(parts, epsilon, guess=self.theta, enough=enough, most=most)
+
+    @property
+    def lost(self) -> float:
+        """Probability that is taken as infinite, at most."""
+        return self.upper_tail * self.count
+
+    def losing(self, lost: float) -> GridPlan:
+        """Return the plan that takes losses of this probability as infinite."""
+        return replace(self, upper_tail=max(lost / self.count, FLOOR))
 
     def parts(self, step: float, *, pessimistic: bool, epsilon: float = -math.inf) -> list[Part]:
         """Discretise the losses; what sums to at most `epsilon` whatever the others are is left out, but for first cells, whose tangents are poor."""

@@ -355,16 +355,20 @@ def joint_upper(
     if seen == 1.0 or not rest:
         return seen
     plan, clock = _plan(rest, least, width, neighbours), Deadline.of(deadline)
-    found = _coarsely(plan, least, enough, clock)
-    for _ in range(4):
-        if found <= enough:
+    found, most, before = 1.0, 2**14, math.inf
+    while True:
+        fine = max(plan.step / 2, plan.finest(points))
+        step = max(fine, plan.finest(most))
+        found = min(found, in_time(plan, least, plan.align(step), clock, pessimistic=True, enough=enough / 2))
+        aim = 1e-3 * width * found
+        if found <= enough or clock.passed:
             break
-        step = plan.align(max(plan.step / 2, plan.finest(points)))
-        found = min(found, in_time(plan, least, step, clock, pessimistic=True, enough=enough / 2))
-        cut = plan.count * plan.upper_tail
-        if cut <= 0.01 * width * found or plan.upper_tail <= FLOOR or clock.passed:
+        if plan.lost > 10 * aim and plan.upper_tail > FLOOR:  # δ is smaller than planned
+            plan, before = plan.losing(aim), math.inf
+        elif step == fine or before - found <= width / 2 * found:
             break
-        plan = replace(plan, upper_tail=max(plan.upper_tail * 1e-3 * width * found / cut, FLOOR))
+        else:
+            most, before = most * 8, found
     return min(found + seen, 1.0)
 
 
@@ -382,13 +386,6 @@ def in_time(
         step *= 8
 
 
-def _coarsely(plan: GridPlan | SampledPlan, epsilon: float, enough: float, deadline: Deadline) -> float:
-    """Return an upper bound on a grid that takes no time beside the plan's, if one is sought that is `enough`; else 1."""
-    if not enough or (coarse := plan.finest(2**14)) <= 16 * plan.step:
-        return 1.0
-    return in_time(plan, epsilon, plan.align(coarse), deadline, pessimistic=True, enough=enough / 2)
-
-
 def _refine(
     plan: GridPlan | SampledPlan,
     epsilon: float,
@@ -399,9 +396,10 @@ def _refine(
 ) -> DeltaInterval:
     """Halve the step, or more, until the interval is narrow enough; `width` only decides where that ends, so that a smaller one never widens it."""
     step, best = plan.align(plan.step), DeltaInterval(0.0, 1.0)
-    found = _coarsely(plan, epsilon, told_from / 2, deadline)
-    if found <= told_from / 2:
-        return DeltaInterval(0.0, found)
+    if told_from and (coarse := plan.align(plan.finest(2**14))) > 16 * plan.step:
+        found = in_time(plan, epsilon, coarse, deadline, pessimistic=True, enough=told_from / 4)
+        if found <= told_from / 2:
+            return DeltaInterval(0.0, found)
     most = points or _MOST_POINTS
     points = points or int(min(2**20 * max(0.01 / width, 1.0), most))
     while True:
@@ -419,12 +417,12 @@ def _refine(
         gap = best.upper - best.lower
         if gap <= width * best.upper or best.upper <= SMALLEST:
             return best
-        cut = plan.upper_tail * plan.count
+        cut = plan.lost
         if plan.upper_tail > FLOOR and cut > 0.01 * gap:  # δ is smaller than planned
-            guess = min(gap, math.sqrt(best.lower) * math.sqrt(best.upper) or 1e-4 * gap * gap / plan.count)
-            plan = replace(plan, upper_tail=max(1e-4 * guess / plan.count, FLOOR))
+            guess = min(gap, math.sqrt(best.lower) * math.sqrt(best.upper) or 1e-4 * gap * gap)
+            plan = plan.losing(1e-4 * guess)
             if cut > 0.3 * gap:
-                step = max(step, plan.finest(most))
+                step = plan.align(plan.step)
                 continue
         if not 0 < plan.finest(points) < 0.9 * step:  # 0: of a single loss any step shows all
             return best
@@ -440,7 +438,7 @@ def upper_delta(
     sampling_rate: float = 1.0,
     neighbours: str = "add-remove",
     points: int = 2**20,
-    enough: float = 0.0,
+    enough: float = 1e-20,
     time_limit: float | None = None,
     deadline: Deadline | None = None,
 ) -> float:
@@ -455,14 +453,16 @@ def upper_delta(
     points : int
         Largest grid.
     enough : float
-        A δ below which no accuracy is asked for: nothing is refined once the bound is at most this.
+        A δ below which no accuracy is asked for: a bound of at most this comes from a coarse grid or is Chernoff's, and may be many powers
+        of ten above δ.
 
     Examples
     --------
     >>> from scipy import stats
     >>> step = NoiseTerm(stats.norm(scale=0.65), 1.0)
-    >>> upper_delta(step, 14.0, rounds=123_498, sampling_rate=3.5e-5, enough=1e-15) <= 1e-15
-    True
+    >>> seen = {"rounds": 123_498, "sampling_rate": 3.5e-5}
+    >>> upper_delta(step, 14.0, **seen) <= 1e-20, upper_delta(step, 14.0, **seen, enough=0.0) <= 3e-49
+    (True, True)
     """
     inside("width", width, 1e-9, 1)
     non_negative("enough", enough)
@@ -501,7 +501,7 @@ def verified_delta(terms: Terms, epsilon: float, *, deadline: Deadline | None = 
     asked, clock = _Asked.of(terms, epsilon, **seen), Deadline.of(deadline)
     held, _, rate = asked.rounds
     if rate < 1:
-        return upper_delta(terms, epsilon, points=2**14, deadline=clock, **seen)
+        return upper_delta(terms, epsilon, points=2**14, enough=0.0, deadline=clock, **seen)
     if apart(held):
         return asked.upper(1.0)
     epsilon = asked.low

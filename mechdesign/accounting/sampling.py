@@ -513,7 +513,8 @@ class SampledPlan:
     """The two losses of the first mechanism of largest tilted mass, if there are atoms."""
     outcomes: tuple[AtomicLoss, ...]
     """Outcomes of a round of each, if a record is removed."""
-    epsilon: float = math.inf
+    epsilon: float
+    width: float
 
     @property
     def most(self) -> float:
@@ -526,24 +527,46 @@ class SampledPlan:
         outcomes = [(part.outcomes(epsilon - math.log(TINY)), part.rounds) for part in parts]
         remove, add = ([(pair[i], count) for pair, count in outcomes] for i in (0, 1))
         tilt, other = find_tilt(remove, epsilon), find_tilt(add, epsilon)
-        count = sum(part.rounds for part in parts)
         log_delta = min(max(tilt.log_chernoff(epsilon), other.log_chernoff(epsilon), -690.0), 0.0)
-        tail = max(math.exp(log_delta) * 1e-9 / count, FLOOR)
-        seen = [
-            (AtomicLoss(v.values[v.mass > 1e-3 * tail], v.mass[v.mass > 1e-3 * tail]), n) for v, n in remove
-        ]
-        seen = [(v.up_to(epsilon - math.log(tail), pessimistic=False), n) for v, n in seen]
+        heaviest = parts[0].heaviest(remove[0][0], tilt.theta)
+        plan = cls(parts, 0.0, FLOOR, 0.0, heaviest, tuple(v for v, _ in remove), epsilon, width)
+        return plan.losing(math.exp(log_delta) * 1e-12)
+
+    @property
+    def lost(self) -> float:
+        """Probability that is taken as infinite, about."""
+        return self.upper_tail * self._tails
+
+    def losing(self, lost: float) -> SampledPlan:
+        """Return the plan, with its step, that takes losses of this probability as infinite, or less."""
+        plan = replace(self, upper_tail=max(lost / self._tails, FLOOR))
+        count, epsilon, seen = self.count, self.epsilon, plan.kept
         tilt = calmer(seen, find_tilt(seen, epsilon), epsilon)
         # a tenth of one round's standard deviation, and second-order effects of the step on log δ: θ(θ + 1)·count·step²/8 in all
         fine = math.sqrt(max(tilt.variance, 0.0) / count) / 10
-        fine = min(fine, math.sqrt(4 * width / (max(tilt.theta * (tilt.theta + 1), 1e-12) * count)))
-        seen_losses = tuple(v for v, _ in remove)
-        heaviest = parts[0].heaviest(seen_losses[0], tilt.theta)
-        plan = cls(parts, fine, tail, tilt.window, heaviest, seen_losses, epsilon)
-        if sum(part.rounds * float(v.values.max()) for part, v in zip(parts, plan.outcomes)) < epsilon:
+        fine = min(fine, math.sqrt(4 * self.width / (max(tilt.theta * (tilt.theta + 1), 1e-12) * count)))
+        plan = replace(plan, window=tilt.window)
+        if sum(n * float(v.values.max()) for v, n in seen) < epsilon:
             fine = plan.finest(1)  # ε is out of reach: any step shows that
         finest = plan.finest(_MOST_CELLS)  # 0 for a single loss: any step does
         return replace(plan, step=max(fine, finest) if finest else 1.0)
+
+    @property
+    def _tails(self) -> float:
+        """Tails of all rounds, at least 1: a round with loss l, and others, have probabilities q and 1 − (1 − q) e^−l of it."""
+        rates = [part.replaced or part.rate for part in self.parts]
+        tops = [max(float(v.values.max()), 0.0) for v, _ in self.kept]
+        each = [q / (q - (1 - q) * math.expm1(-top)) for q, top in zip(rates, tops)]
+        return max(sum(part.rounds * share for part, share in zip(self.parts, each)), 1.0)
+
+    @property
+    def kept(self) -> list[tuple[AtomicLoss, int]]:
+        """Outcomes of a round of each that matter, and the numbers of rounds."""
+        least, out = 1e-3 * self.upper_tail, []
+        for part, v in zip(self.parts, self.outcomes):
+            seen = AtomicLoss(v.values[v.mass > least], v.mass[v.mass > least])
+            out.append((seen.up_to(self.most, pessimistic=False), part.rounds))
+        return out
 
     @property
     def count(self) -> int:
@@ -573,8 +596,7 @@ class SampledPlan:
 
     def finest(self, points: int) -> float:
         """Return the least step with at most `points` points, for one loss and for all."""
-        kept = [v.values[v.mass > 1e-3 * self.upper_tail] for v in self.outcomes]
-        kept = [np.clip(v, -self.most, self.most) for v in kept]
+        kept = [np.maximum(v.values, -self.most) for v, _ in self.kept]
         span = max(float(max(np.ptp(v), v.max())) for v in kept)  # a single loss: down to 0
         return max(span, min(span * self.count, self.window)) / points
 

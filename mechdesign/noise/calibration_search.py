@@ -347,7 +347,7 @@ def used(noise: AdditiveNoise, privacy: CentralPrivacy, *, coarse: bool = False,
         return consumed(noise, privacy).upper * (1 + room)
     epsilon, cases = privacy.epsilon, noise.worst_cases.alternatives  # type: ignore[union-attr]
     if noise.sampling_rate < 1:
-        bound = partial(upper_delta, width=0.03) if coarse else verified_delta
+        bound = partial(upper_delta, width=0.03, enough=0.0) if coarse else verified_delta
         return min(bound(terms, epsilon, **noise.in_rounds, deadline=deadline) for terms in cases)
 
     def one(terms: Terms) -> float:

@@ -83,11 +83,14 @@ def test_no_interval_is_wider_where_more_is_asked(sampled: bool) -> None:
         assert sorted(found, key=lambda one: (-one.upper, one.lower)) == found
 
 
-def test_a_coarse_grid_tells_that_delta_is_far_below_what_it_is_compared_with() -> None:
-    """A fine grid for 2·10⁵ rounds took 1.3 s."""
+def test_the_smallest_deltas_take_no_fine_grid() -> None:
+    """One for 2·10⁵ rounds took 1.3 s; of 5 rounds, whose Chernoff bound is no guide to δ (one large loss with four small ones), 20 s."""
     term, began = NoiseTerm(stats.norm(scale=1.376), 1.0), time.process_time()
     found = delta_interval(term, 16.0, rounds=226_398, sampling_rate=1.092e-4, told_from=1e-15)
-    assert found.upper < 1e-15 and time.process_time() - began < 0.5
+    assert 0 < upper_delta(term, 16.0, rounds=226_398, sampling_rate=1.092e-4) < 1e-200
+    once, few = (delta_interval(term, 1.5, rounds=n, sampling_rate=1.4e-5) for n in (1, 5))
+    assert few.width < 0.01 and few.upper == pytest.approx(5 * once.upper, rel=0.01)
+    assert found.upper < 1e-15 and time.process_time() - began < 1.0
 
 
 def test_a_smaller_width_takes_the_same_steps_and_then_more() -> None:

@@ -9,6 +9,7 @@ test. The advantage, the share found less the share accused, is largest where bo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,10 +19,9 @@ from numbers import Real
 import numpy as np
 from scipy import optimize
 
-from mechdesign.checks import listed, refuse, refusing
+from mechdesign.checks import DOWN, listed, number, refuse, refusing, settle
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import fraction_of, round_down
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_curves
 from mechdesign.typing import Figure
@@ -100,12 +100,10 @@ class TradeOff:
         allowed = "must be pairs (epsilon, delta) of numbers, epsilon >= 0 and delta in [0, 1]"
         with refusing("points", self.points, allowed):
             pairs = [(e, d) for e, d in self.points]
-        for value in (v for pair in pairs for v in pair):
-            if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < math.inf:
-                raise DesignError.of("points", value, allowed)
-        refuse(not pairs or not all(d <= 1 for _, d in pairs), "points", self.points, allowed)
-        held = sorted({(round_down(fraction_of(e)), round_down(fraction_of(d))) for e, d in pairs})
-        object.__setattr__(self, "points", tuple(held))
+        read = functools.partial(number, "points", allowed=allowed, side=DOWN)
+        held = sorted({(read(e), read(d)) for e, d in pairs})
+        refuse(not held or any(e < 0 or not 0 <= d <= 1 for e, d in held), "points", self.points, allowed)
+        settle(self, points=tuple(held))
 
     @classmethod
     def of_profile(cls, profile: Callable[[float], float], at: Iterable[float] = ()) -> TradeOff:

@@ -81,11 +81,8 @@ class Grid:
         return {"axes": {k: list(v) for k, v in self.axes.items()}}
 
     @classmethod
-    def from_fields(cls, fields: object) -> Grid:
-        axes = fields.get("axes") if isinstance(fields, dict) else None
-        if not isinstance(axes, dict) or not all(isinstance(name, str) for name in axes):
-            raise DesignError.of("fields", fields, 'must be a dict with the dict "axes"')
-        return cls(**axes)
+    def from_fields(cls, fields: dict[str, Any]) -> Grid:
+        return cls(**fields["axes"])
 
 
 register_kind("grid", Grid)

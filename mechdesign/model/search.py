@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.checks import array, instance, one_of, refuse, refusing
+from mechdesign.checks import Checked, array, field, instance, one_of, refuse, refusing
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, ResultFormatError, SolverError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.digits import folded, gap_words, width
@@ -228,7 +228,7 @@ _LATE = "no answer within its share of the time limit"
 
 
 @serializable("frontier", eq=False)
-class Frontier(Exportable):
+class Frontier(Checked, Exportable):
     """A certified curve: what `sweep` returns.
 
     Parameters
@@ -245,18 +245,14 @@ class Frontier(Exportable):
     """
 
     design: Any
-    over: str
-    table: pd.DataFrame
-    results: tuple[Result | None, ...] = ()
+    over: str = field(str)
+    table: pd.DataFrame = field(pd.DataFrame)
+    results: tuple[Result | None, ...] = field(Result, NoneType, many=True, default=())
 
-    def __post_init__(self) -> None:
-        for result in instance("results", self.results, tuple):
-            instance("results", result, Result, NoneType)
-        columns = [instance("over", self.over, str), *COLUMNS]
-        if list(instance("table", self.table, pd.DataFrame)) != columns:
-            raise DesignError.of("table", list(self.table), f"must have the columns {columns}")
-        if self.results and len(self.results) != len(self.table):
-            raise DesignError.of("results", len(self.results), f"must be one per point: {len(self.table)}")
+    def _post_check(self) -> None:
+        columns, count, points = [self.over, *COLUMNS], len(self.results), len(self.table)
+        refuse(list(self.table) != columns, "table", list(self.table), f"must have the columns {columns}")
+        refuse(count not in (0, points), "results", count, f"must be one per point: {points}")
 
     @property
     def members(self) -> dict[str, Result]:

@@ -25,9 +25,11 @@ from scipy import sparse
 
 from mechdesign.checks import (
     NARROWEST,
+    Checked,
     array,
     by_label,
     check_preserved,
+    field,
     finite,
     integer,
     integer_weights,
@@ -459,7 +461,7 @@ def _loss_words(loss: Loss) -> str:
 
 
 @serializable("table-mechanism", eq=False)
-class TableMechanism(Rows, Drawn):
+class TableMechanism(Checked, Rows, Drawn):
     """A finite table of probabilities in integers: the mechanism to deploy.
 
     Parameters
@@ -477,17 +479,13 @@ class TableMechanism(Rows, Drawn):
     True
     """
 
-    inputs: Labels
-    outputs: Labels
-    weights: Weights
+    inputs: Labels = field(check=labels_of)
+    outputs: Labels = field(check=labels_of)
+    weights: Weights = field(check=integer_weights)
 
-    def __post_init__(self) -> None:
-        rows = integer_weights("weights", self.weights)
-        for name in ("inputs", "outputs"):
-            object.__setattr__(self, name, labels_of(name, getattr(self, name)))
-        object.__setattr__(self, "weights", rows)
-        if (len(rows), len(rows[0])) != (len(self.inputs), len(self.outputs)):
-            raise DesignError("weights: must have a row of each input and a column of each output")
+    def _post_check(self) -> None:
+        shaped = (len(self.weights), len(self.weights[0])) == (len(self.inputs), len(self.outputs))
+        DesignError.when(not shaped, "weights: must have a row of each input and a column of each output")
 
     @cached_property
     def probabilities(self) -> Array:

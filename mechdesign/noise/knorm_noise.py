@@ -121,7 +121,7 @@ class KNormNoise(Checked, AddedNoise):
     scale: float = field(check=checks.positive)
     norm: float = field(check=norm_order, default=1.0)
     largest: float | None = field(check=checks.positive, side=checks.UP, default=None)
-    gamma: float | None = None
+    gamma: float | None = field(check=checks.inside, low=radial.LEAST_GAMMA / 2, high=1, default=None)
     cap: float | None = None
     signed: bool = field(check=checks.one_of, allowed=(True, False), default=True)
     widths: tuple[float, ...] | None = None
@@ -144,7 +144,6 @@ class KNormNoise(Checked, AddedNoise):
         self._check_body()
         if self.gamma is None:
             return
-        checks.settle(self, gamma=checks.inside("gamma", self.gamma, radial.LEAST_GAMMA / 2, 1))
         allowed = ""
         if radial.whole_bits(self.gamma) != self.gamma:
             allowed = f"must have 20 bits: {radial.whole_bits(self.gamma)!r}"

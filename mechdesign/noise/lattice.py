@@ -71,7 +71,7 @@ class NoiseQuestion(Design):
     sensitivity: Any = 1.0
     loss: object = "absolute"
     dimension: int = field(check=integer, least=1, most=10**6, default=1)
-    l0: int | None = None
+    l0: int | None = field(check=integer, least=1, most=lambda self: self.dimension, default=None)
     integer: bool = field(check=one_of, allowed=(True, False), default=False)
     neighbours: str = neighbours_field()
 
@@ -84,9 +84,7 @@ class NoiseQuestion(Design):
             size, count = alike(self.sensitivity, self.dimension)
             settle(self, sensitivity=size, l0=count)
         settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
-        if self.l0 is not None:
-            count = integer("l0", self.l0, 1, self.dimension)
-            settle(self, l0=None if count == self.dimension else count)
+        settle(self, l0=None if self.l0 == self.dimension else self.l0)
         for epsilon, delta in self.points:
             if not (1e-18 <= epsilon <= 200 or (epsilon == 0 and delta >= 1e-18)):
                 what = "where e^-ε is a mass, and not 1 to all digits kept; or 0, with delta"

@@ -135,7 +135,7 @@ class Plan(PlanPage):
     rounds: int = field(check=integer, least=1, most=10**6, default=1)
     neighbours: str = neighbours_field()
     disjoint: tuple[tuple[str, ...], ...] = ()
-    families: tuple[str, ...] = FAMILIES
+    families: tuple[str, ...] = field(check=one_of, allowed=FAMILIES, many=True, default=FAMILIES)
     chosen: dict[str, Any] = dataclass_field(default_factory=dict)
     budget: Budget | None = None
     reserve: InitVar[float] = 0.0
@@ -173,10 +173,9 @@ class Plan(PlanPage):
                 if said := unlike(found, self.tasks, needed=name == "targets"):
                     raise DesignError(f"{name}: must be for the plan's tasks: {said}")
                 settle(self, **{name: found})
-        named = instance("families", self.families, tuple, list)
-        families = tuple(one_of("families", name, FAMILIES) for name in named)
+        families = self.families
         refuse(not families, "families", families, "must name some noise")
-        settle(self, disjoint=self._checked_groups(), families=families)
+        settle(self, disjoint=self._checked_groups())
         if self._normal:
             gaussian_privacy("privacy", self.privacy)
         allowed = "ask for the least epsilon or rho: state one of these"

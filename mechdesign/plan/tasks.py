@@ -263,9 +263,7 @@ class Sum(Task):
     whole: bool = field(check=checks.one_of, allowed=(True, False), default=False)
 
     def _post_check(self) -> None:
-        several = isinstance(self.clip, (list, tuple)) or (
-            isinstance(self.clip, np.ndarray) and self.clip.ndim > 0
-        )
+        several = isinstance(self.clip, (list, tuple)) or getattr(self.clip, "ndim", 0) > 0
         clips = tuple(checks.positive("clip", c) for c in (self.clip if several else [self.clip]))  # type: ignore[union-attr]
         if not clips or (self.whole and any(c % 1 for c in clips)):
             raise DesignError.of("clip", self.clip, "must be positive, and whole of whole numbers")

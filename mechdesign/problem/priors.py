@@ -31,7 +31,6 @@ from mechdesign.checks import (
     interval,
     number,
     refuse,
-    settle,
     support_of,
 )
 from mechdesign.errors import DesignError
@@ -394,8 +393,7 @@ class _CutPrior(_Continuous):
     upper: float = field(check=number)
 
     def _post_check(self) -> None:
-        lower, upper = interval("(lower, upper)", (self.lower, self.upper))
-        settle(self, lower=lower, upper=upper)
+        interval("(lower, upper)", (self.lower, self.upper))
 
     @property
     def support(self) -> tuple[float, float]:

@@ -122,7 +122,7 @@ class ItemwiseRelease(Checked, Drawn):
     alpha: float = field(check=checks.positive, side=checks.DOWN, default=None)
     delta: float = 0.0
     items: int = field(check=checks.integer, least=1, default=1)
-    users: int = 1
+    users: int = field(check=checked_users, model=lambda self: self.model, default=1)
     model: str = "central"
     accounting: str = field(check=checks.one_of, allowed=ACCOUNTING, default="numerical")
     item_alpha: float = field(check=checks.positive, side=checks.DOWN, default=None)
@@ -135,7 +135,6 @@ class ItemwiseRelease(Checked, Drawn):
         given = [name for name in ("alpha", "item_alpha", "channel") if getattr(self, name) is not None]
         refuse(len(given) != 1, "alpha, item_alpha, channel", given, "give exactly one of the three")
         super().__post_init__()
-        settle(self, users=checked_users(self.users, self.model))
         target = self.alpha
         if target is not None:
             # Making the channel and computing its exact loss get the rest of the time.

@@ -72,6 +72,14 @@ from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Numbers, Randomness
 
 
+def checked_users(name: str, users: object, model: str) -> int:
+    """Return the number of users of a release, n in the central model and 1 locally, or raise DesignError."""
+    found = checks.integer(name, users, 1)
+    alone = checks.one_of("model", model, MODELS) == "local"
+    refuse(alone and found != 1, name, users, "belongs to the central model; locally each user is alone")
+    return found
+
+
 @serializable("linear-release", eq=False)
 class LinearRelease(checks.Checked, Saved):
     r"""Noisy answer to a linear query, private in the earth mover's distance.
@@ -107,24 +115,20 @@ class LinearRelease(checks.Checked, Saved):
     (1,)
     """
 
-    query: LinearQuery
-    alpha: float
+    query: LinearQuery = checks.field(check=lambda name, value: checks.instance(name, value, LinearQuery))
+    alpha: float = checks.field()
     model: str = "central"
-    users: int = 1
+    users: int = checks.field(check=checked_users, model=lambda self: self.model, default=1)
     norm: float = 1.0
     gaussian: bool = checks.field(check=checks.one_of, allowed=(True, False), default=False)
     delta: float = 0.0
 
-    def __post_init__(self) -> None:
-        checks.instance("query", self.query, LinearQuery)
-        super().__post_init__()
-        privacy, users = self.guarantee, checked_users(self.users, self.model)
+    def _post_check(self) -> None:
+        privacy = self.guarantee
         norm = 2.0 if self.gaussian else norm_order("norm", self.norm)
-        checks.settle(self, alpha=privacy.alpha, delta=privacy.delta, users=users, norm=norm)
-        if self.gaussian and self.delta == 0:
-            raise DesignError.of("delta", self.delta, "Gaussian noise needs delta > 0; or use gaussian=False")
-        if not self.gaussian and self.delta > 0:
-            raise DesignError.of("delta", self.delta, "K-norm noise is pure; use delta=0, or gaussian=True")
+        checks.settle(self, alpha=privacy.alpha, delta=privacy.delta, norm=norm)
+        allowed = "must be positive with gaussian=True, and 0 with gaussian=False, as K-norm noise is pure"
+        refuse(self.gaussian != (self.delta > 0), "delta", self.delta, allowed)
         if self.query.lipschitz(self.norm) == 0:
             raise DesignError("query: it is constant on the space; release its value without noise")
 
@@ -406,14 +410,6 @@ class LinearQuery(checks.Checked):
 
 MODELS = ("local", "central")
 SIZES = ("bounded", "unbounded")
-
-
-def checked_users(users: object, model: str) -> int:
-    """Return the number of users of a release, n in the central model and 1 locally, or raise DesignError."""
-    found = checks.integer("users", users, 1)
-    if checks.one_of("model", model, MODELS) == "local" and found != 1:
-        raise DesignError.of("users", users, "belongs to the central model; locally each user is alone")
-    return found
 
 
 def _times(alpha: float, distance: float) -> float:

@@ -50,7 +50,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, special
 
-from mechdesign.checks import field, generator, integer, magnitude, one_of
+from mechdesign.checks import field, generator, integer, magnitude, one_of, refuse
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.privacy import PureDP
@@ -108,9 +108,8 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
 
     def _post_check(self) -> None:
         super()._post_check()
-        if self.outputs > self.working + 1:
-            most = (self.working + 1).bit_length() - 1
-            raise DesignError.of("bits", self.bits, f"must be at most {most} in {self.dimension} dimensions")
+        most = (self.working + 1).bit_length() - 1
+        refuse(self.bits > most, "bits", self.bits, f"must be at most {most} in {self.dimension} dimensions")
         _ = self._turn
 
     # -- the law --------------------------------------------------------------------------------------
@@ -532,10 +531,9 @@ class RandomDirections(VectorMechanism, SubsetSelection):
 
     def _post_check(self) -> None:
         super()._post_check()
-        if self.messages * self.outputs * self.working > LARGEST_FRAME:
-            most = (LARGEST_FRAME // (self.messages * self.working)).bit_length() - 1
-            allowed = f"must be at most {most} in {self.dimension} dimensions, where an encoder draws all directions"
-            raise DesignError.of("bits", self.bits, allowed)
+        most = (LARGEST_FRAME // (self.messages * self.working)).bit_length() - 1
+        allowed = f"must be at most {most} in {self.dimension} dimensions, where an encoder draws all directions"
+        refuse(self.bits > most, "bits", self.bits, allowed)
 
     @cached_property
     def power(self) -> Fraction:

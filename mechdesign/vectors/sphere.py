@@ -532,7 +532,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
     def _post_check(self) -> None:
         super()._post_check()
         most = (LARGEST_FRAME // (self.messages * self.working)).bit_length() - 1
-        allowed = f"must be at most {most} in {self.dimension} dimensions, where an encoder draws all directions"
+        allowed = f"must be at most {most} in {self.dimension} dimensions, where encoders draw all directions"
         refuse(self.bits > most, "bits", self.bits, allowed)
 
     @cached_property

@@ -80,10 +80,9 @@ def admissible(
                     del kept[number]
         if part.delta:
             for k in range(len(part.pairs)):
-                most = kept.get(part.sums + k, ZERO)
-                for number in range(part.first + k * part.m, part.first + (k + 1) * part.m):
-                    if number in kept and not (most and kept[number] <= most):
-                        kept[number] = most
+                each = range(part.first + k * part.m, part.first + (k + 1) * part.m)
+                if listed := [kept[number] for number in (part.sums + k, *each) if number in kept]:
+                    kept[part.sums + k] = max(listed)  # at the cost of δ; lower rows would cost e^ε
         elif part.floors:
             inputs = range(part.n)
             for y in range(part.m):

@@ -28,7 +28,7 @@ MOST_CELLS = 300_000
 SEED = 1.2
 """Stretch of the spanner whose rows come first."""
 _LISTED = 20_000  # most rows of listed pairs that come all at once
-_SMALL = 1e-3  # an optimum below this is computed again in units of its own
+_SMALL = 0.1  # an optimum below this is computed again in units of its own
 
 
 class Program:
@@ -374,7 +374,7 @@ class Program:
     # -- multipliers -----------------------------------------------------------------------------------------
 
     def multipliers(self, ray: Array | None = None) -> tuple[Indices, Array]:
-        """Return numbers of rows and their multipliers, from the last solve or from a ray that proves infeasibility."""
+        """Return numbers of rows and their multipliers, from the last solve, or from a ray that proves infeasibility or duals anew."""
         found = {
             name: np.ravel(self.solution.dual.get(name, ())) if ray is None else -ray[self.lp.rows[name]]
             for name in self._numbers

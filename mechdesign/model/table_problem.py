@@ -289,6 +289,9 @@ class FiniteProblem(TableDesign, Problem):
         law, bounds = self.law_at(columns, report, notes, missed=missed), list[Bound]()
         with suppress(SolverError), limited(clock.late):  # there may be no time
             bounds += proved_bounds(declared, *multipliers)
+            gap = law.value - max((bound.value for bound in bounds), default=-math.inf)
+            if gap > clock.gap * abs(law.value):
+                bounds += proved_bounds(declared, *program.multipliers(program.lp.basic_duals()))
         yield from bounds
         yield law
         return solved

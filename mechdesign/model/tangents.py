@@ -32,7 +32,7 @@ CURVED = 1e-8
 _TANGENTS = 100  # most rounds of tangents until a table is inside
 _NEAR = 0.01
 """Share of the way from an optimum inside functions to that of their tangents at which the next are taken: their heights err by its square."""
-_INSIDE = 3e-11
+_INSIDE = 1e-12
 """Room that a law has in convex functions, relative to the size of their tangents: these then hold exactly."""
 _ROUNDS = 30  # most rounds of tangents near an optimum inside
 

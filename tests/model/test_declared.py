@@ -139,6 +139,17 @@ def test_what_is_small_or_curved_is_bounded(problem: Callable[[bool], md.Problem
     assert problem(row).solve().gap < 1e-8
 
 
+def test_what_a_solver_hardly_sees_is_bounded() -> None:
+    """Tails of a prior make a chain of duals below 1e-14; a norm costs 500 times the room that it is left."""
+    P, tails = md.Table(range(41), range(41)), np.cumprod(np.append(np.exp(-4.0), 4 / np.arange(1, 41)))
+    private = P.private(md.PureDP(2.0), between="adjacent")
+    assert md.Problem(md.Minimize(P.expected("absolute", tails)), [private]).solve().gap < 3e-8
+    P = md.Table(range(11), np.linspace(0, 10, 4))
+    rows = [P.private(md.ApproximateDP(8.0, 0.001), between="adjacent"), cp.norm(P[:, 0]) <= 0.8457]
+    asked = P.expected("absolute", np.arange(11.0, 0, -1))
+    assert md.Problem(md.Minimize(asked), rows).solve().gap < 1e-9
+
+
 def test_a_row_that_breaks_a_permutation_drops_it() -> None:
     problem, turned = counts(6, md.ApproximateDP(1.0, 0.01)), np.arange(7)[::-1]
     assert not problem.solve(symmetry=[(turned, turned)]).notes

@@ -36,8 +36,9 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import combinations, product
+from math import comb
 from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mechdesign.verifier import calibration
 from mechdesign.verifier.arithmetic import between, charge, hypergeometric, root_above
@@ -152,19 +153,20 @@ def solved(rows: list[list[int]]) -> tuple[int, list[int]]:
 
 
 def rising(column: tuple[int, ...]) -> Fraction:
-    """(d + 1) E max(h, 0) of h on a simplex, 0 at a vertex: divided differences of what is positive and 0, then with more and more that is negative."""
-    up, down, d = [x for x in column if x > 0], [x for x in column if x < 0], len(column)
-    powers = [[1] + [0] * (d + 1)]
-    for x in reversed(up):
-        rest = list(powers[0])
-        for k in range(1, len(rest)):
-            rest[k] += x * rest[k - 1]
-        powers.insert(0, rest)
-    last = [Fraction(powers[i][1 + len(down) + i]) for i in range(len(up))] + [Fraction(0)]
-    for y in down:
-        for i in range(len(up) - 1, -1, -1):
-            last[i] = (last[i] - last[i + 1]) / (up[i] - y)
-    return last[0]
+    """(d + 1) E max(h, 0) of h on a simplex, 0 at a vertex: the divided difference of x₊^(d + 1), whole where no number is negative."""
+    x, power = sorted((*column, 0)), len(column) + 1
+    found: list[Any] = [max(a, 0) ** power for a in x]
+    for k in range(1, power):
+        ends = zip(x, x[k:], found, found[1:])
+        found = [
+            comb(power, k) * max(a, 0) ** (power - k)
+            if a == b
+            else (after - before) // (b - a)
+            if a >= 0
+            else Fraction(after - before, b - a)
+            for a, b, before, after in ends
+        ]
+    return Fraction(found[0])
 
 
 def knorm(result: Json, account: Account) -> None:
@@ -464,7 +466,7 @@ def box(each: list[Fraction], asked: Json) -> tuple[list[int], Iterable[int], in
     if asked["l1"] is not None and all(each[i] == asked["l1"] for i in moved):
         count = 1  # the corners of the ℓ₁ ball
     sizes, signs = (range(count, count + 1), 2) if asked["signed"] else (range(1, count + 1), 1)
-    return moved, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
+    return moved, sizes, sum(comb(len(moved), c) * signs ** (c - 1) for c in sizes)
 
 
 def corners(each: list[Fraction], asked: Json) -> Iterator[tuple[Fraction, ...]]:
@@ -502,7 +504,7 @@ def folded(dimension: int, t: Fraction, times: int) -> Fraction:
     """The density at t of the sum of d − 1 uniform numbers, integrated so often."""
     power, over, under = dimension - 1 + times, t.numerator, t.denominator
     terms = range(min(dimension - 1, over // under) + 1) if over > 0 else ()
-    total = sum((-1) ** i * math.comb(dimension - 1, i) * (over - i * under) ** power for i in terms)
+    total = sum((-1) ** i * comb(dimension - 1, i) * (over - i * under) ** power for i in terms)
     return Fraction(total, under**power * math.factorial(power))
 
 

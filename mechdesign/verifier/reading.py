@@ -394,6 +394,10 @@ TOGETHER: dict[str, tuple[Callable[[Json], Json], str]] = {
         lambda said: (said["kind"] == "matrix") == (said["matrix"] is not None),
         "queries with a matrix that is not theirs, or without their own",
     ),
+    "grid": (
+        lambda said: said["axes"] and all(isinstance(name, str) and is_axis(x) for name, x in said["axes"]),
+        "a grid without axes, or with one that is no numbers",
+    ),
     "prior-samples": (lambda said: is_axis(said["samples"]), "samples that are no numbers"),
     **dict.fromkeys(("table-mechanism", "choice-table", "table-problem"), LABELLED),
     "choice-rule": (is_chosen, "candidates that are none, or fewer than are chosen"),
@@ -466,6 +470,7 @@ LISTED = {
 VALUES: dict[str, Callable[[Json], bool]] = {
     "any": lambda node: True,
     "null": lambda node: node is None,
+    "cells": lambda node: is_what("arr", node) and node["shape"][1:] == [2],
     "flag": lambda node: isinstance(node, bool),
     "text": lambda node: isinstance(node, str),
     "int": lambda node: type(node) is int,

@@ -5,7 +5,7 @@
 rewrites `mechdesign/evidence/kinds.json`, which both readers of files know kinds by, `mechdesign/evidence/result.schema.json` and the table of
 `docs/format.md`; a test compares them. Annotations and declared checks say what a member may be; `EXCEPTIONS` say it where they do not. The words are those of
 `mechdesign.verifier.reading`: ``num`` (∞ and NaN included), ``pos``, ``nn`` (not negative), ``count``, ``some`` (at least 1), ``2..9`` (integers from 2 to 9), ``(0,1]`` (numbers above 0, at most 1), ``int``, ``flag``, ``text``,
-``frac``, ``arr``, ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and
+``frac``, ``arr``, ``cells`` (an array of pairs), ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and
 rows of them, ``@kind``, ``'word'``, ``any``; ``|`` is or.
 """
 
@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import NoneType, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import house
@@ -54,10 +54,12 @@ EXCEPTIONS = {
     "num|arr|null": "noise-allocation.lower noise-allocation.upper noise-allocation.weights",
     "int": "integer-noise.first",
     "2..64": "bin-search.m",
+    "1..16": "sampled-signs.bits",
+    "2..|null": "local-workload.outputs",
     "some": "bin-search.starts subset-bound.mean",
     "some|null": "cell-product.l0 optimal-noise.l0",
     "text|arr": "metric-channel.loss metric-report.loss",
-    "text|fun|@metric-space": "metric-dp.metric",
+    "'absolute'|'squared'|fun|@metric-space": "metric-dp.metric",
     "text|law": "calibration.noise",
     "texts": "metric-space.names",
     "arr": "noise-allocation.sensitivities",
@@ -93,7 +95,8 @@ DECLARED = {
     "objective": "text",
     "constant": "num",
     **dict.fromkeys(("labels", "curved"), "texts"),
-    **dict.fromkeys(("cost", "family", "equal", "offsets", "places", "coefficients"), "arr"),
+    **dict.fromkeys(("cost", "family", "equal", "offsets", "coefficients"), "arr"),
+    "places": "cells",
 }
 """What a problem in numbers is."""
 WRITTEN = {
@@ -111,7 +114,8 @@ WRITTEN = {
         "order": "num",
         "privacy": "any",
         **dict.fromkeys(("labels", "curved"), "texts"),
-        **dict.fromkeys(("weights", "family", "equal", "offsets", "places", "coefficients"), "arr"),
+        **dict.fromkeys(("weights", "family", "equal", "offsets", "coefficients"), "arr"),
+    "places": "cells",
     },
     "table-privacy": {
         "label": "text",
@@ -124,7 +128,8 @@ WRITTEN = {
         "privacy": "@approximate-dp|@zcdp|@gaussian-dp|@membership-advantage|@trade-off",
     },
     "covariance-problem": {
-        **dict.fromkeys(("changes", "cost", "family", "equal", "offsets", "places", "coefficients"), "arr"),
+        **dict.fromkeys(("changes", "cost", "family", "equal", "offsets", "coefficients"), "arr"),
+    "places": "cells",
         "neighbours": "'add-remove'|'replace'",
         "objective": "text",
         "constant": "num",
@@ -148,7 +153,8 @@ WRITTEN = {
         "bins": "nums", "privacy": "@pure-dp", "prior": PRIOR, "loss": "@loss", "input_range": "pair",
         "constraints": "'theorem5'|'theorem6'|'across-outputs'", "families": "'symmetric'|'separate'",
         "o": "arr", "u": "arr", "boxes": "@grid|text|null", "columns": "count", "labels": "texts", "curved": "texts",
-        **dict.fromkeys(("family", "equal", "offsets", "places", "coefficients"), "arr"),
+        **dict.fromkeys(("family", "equal", "offsets", "coefficients"), "arr"),
+    "places": "cells",
     },
 }  # fmt: skip
 """Kinds that are not written field by field."""
@@ -183,7 +189,12 @@ def checked(field: dataclasses.Field[Any]) -> tuple[Any, tuple[type, ...], dict[
     if check is None:
         return None, (), {}
     held = dict(zip(check.__code__.co_freevars, (cell.cell_contents for cell in check.__closure__)))
-    return held["check"], held["kinds"], held["options"]
+    if held["many"]:
+        return None, (), {}
+    options = {
+        name: option for name, option in held["options"].items() if not isinstance(option, FunctionType)
+    }
+    return held["check"], held["kinds"], options
 
 
 CHECKS = {
@@ -323,7 +334,7 @@ TEXT, NUMBER = {"type": "string"}, ref("number")
 DTYPE = {"type": "string", "pattern": "^(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})$"}
 WORDS: dict[str, Any] = {
     "num": NUMBER, "count": {"type": "integer", "minimum": 0}, "some": {"type": "integer", "minimum": 1}, "int": {"type": "integer"}, "text": TEXT, "flag": {"type": "boolean"},
-    "frac": ref("fraction"), "any": VALUE, "arr": ref("array"), "table": ref("table"), "law": ref("law"),
+    "frac": ref("fraction"), "any": VALUE, "arr": ref("array"), "cells": ref("array"), "table": ref("table"), "law": ref("law"),
     "fun": ref("callable"), "items": ref("items"), "null": {"type": "null"}, "pos": {"type": "number", "exclusiveMinimum": 0},
     "nn": {"type": "number", "minimum": 0}, "nums": ref("numbers"), "fracs": ref("fractions"), "texts": ref("texts"),
     "ints": ref("integers"), "pair": ref("pair"), "pairs": ref("pairs"), "rows": ref("rational-rows"), "irows": ref("integer-rows"), "vectors": ref("vectors"),

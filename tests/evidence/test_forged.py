@@ -25,7 +25,7 @@ from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.results import OF_SEARCH
 from mechdesign.evidence.serialize import KINDS, dumps, encode, kind_of, loads
 from mechdesign.verifier import verify
-from mechdesign.verifier.reading import DEPTH, MEMBERS
+from mechdesign.verifier.reading import DEPTH, MEMBERS, Reader
 
 OBJECTS = [kind for kind in KINDS if not kind.startswith("law:")]
 
@@ -451,6 +451,14 @@ def test_hostile_text_is_refused(attack: str, tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(RAW[attack], encoding="utf-8")
     with pytest.raises(md.ResultFormatError):
         md.load(tmp_path / "r.json")
+
+
+def test_what_no_check_uses_is_read_as_the_package_reads_it() -> None:
+    pairs = {"$array": [], "dtype": "int64", "shape": [0, 3]}
+    for kind, name, other in (("metric-dp", "metric", "cubed"), ("table-problem", "places", pairs)):
+        payload = json.loads(cheap.documents()[kind])["payload"]
+        with pytest.raises(verify.Refused, match=f"its {name} is none of"):
+            Reader().read(cheap.sealed(trees.put(payload, ("fields", name), other)))
 
 
 def test_a_file_calls_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ Gaussian noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -51,7 +51,7 @@ from mechdesign.problem.sensitivity import (
 )
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, Figure, FrozenLaw
+from mechdesign.typing import Array, Figure
 
 _MOST_ROUND = 2000
 """Largest dimension in which the δ of ℓ₂ noise is computed: beyond, it costs at most .4% less than Gaussian noise (ε = 1)."""
@@ -405,7 +405,13 @@ class KNorm(Design):
         law = result.mechanism
         tails = {"this noise": law} | {f"ℓ{order:g} noise": self.noise(order) for order in self.norms}
         points = law.sample(np.zeros((3000, law.dimension)), rng=0)[:, law.moving]
-        return draw_vectors(points[:, [0, -1]], tails, **options)
+        fig, (cloud, below) = figure(1, 2, **sized(options, 6.0, 3.2))
+        cloud.plot(points[:, 0], points[:, -1], ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
+        cloud.set(xlabel="noise on one number", ylabel="noise on another", aspect="equal")
+        t = np.linspace(0, max(upper_quantile(law, 5e-5) for law in tails.values()), 81)
+        curves = {name: (t, 2 * np.asarray(law.sf(t), dtype=float)) for name, law in tails.items()}
+        plot_curves(below, curves, xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(1e-4, 1.3))
+        return fig
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Yield noise of the plain norms."""
@@ -421,14 +427,3 @@ class KNorm(Design):
             (epsilon, most), spent = self._profile, float(self.delta(law.scale))
             index = f"δ at ε = {epsilon:g}"
         return audit_row(index, spent, most)
-
-
-def draw_vectors(points: Array, tails: Mapping[str, FrozenLaw], **options: float) -> Figure:
-    """Draw two coordinates of vectors of noise, and the probability that one number is off by more than t."""
-    fig, (cloud, below) = figure(1, 2, **sized(options, 6.0, 3.2))
-    cloud.plot(points[:, 0], points[:, 1], ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
-    cloud.set(xlabel="noise on one number", ylabel="noise on another", aspect="equal")
-    t = np.linspace(0, max(upper_quantile(law, 5e-5) for law in tails.values()), 81)
-    curves = {name: (t, 2 * np.asarray(law.sf(t), dtype=float)) for name, law in tails.items()}
-    plot_curves(below, curves, xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(1e-4, 1.3))
-    return fig

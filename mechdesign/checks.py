@@ -461,7 +461,7 @@ def field(
     check: Callable[..., object] | None = None,
     many: bool = False,
     default: object = dataclasses.MISSING,
-    **options: object,
+    **options: Any,
 ) -> Any:
     """Declare a dataclass field with the check that its value passes.
 
@@ -491,11 +491,14 @@ def field(
     mechdesign.errors.DesignError: epsilon = -1: must be a positive, finite number
     """
 
+    read: Callable[..., object] = check or (lambda name, value: instance(name, value, *kinds))
+    late = [key for key, given in options.items() if isinstance(given, FunctionType)]
+
     def passed(held: object, name: str, value: object) -> object:
-        asked = {k: v(held) if isinstance(v, FunctionType) else v for k, v in options.items()}
-        parts = listed(name, value, "must be a list") if many else (value,)
-        found = [instance(name, one, *kinds) if check is None else check(name, one, **asked) for one in parts]
-        return tuple(found) if many else found[0]
+        asked = {**options, **{key: options[key](held) for key in late}} if late else options
+        if many:
+            return tuple([read(name, one, **asked) for one in listed(name, value, "must be a list")])
+        return read(name, value, **asked)
 
     declared = {"check": passed} if kinds or check is not None else {}
     return dataclasses.field(default=default, metadata=declared)

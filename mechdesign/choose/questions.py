@@ -503,9 +503,8 @@ class CategoryReport(_Question):
         asked = Workload.identity(self.categories or 2) if self.workload is None else Workload(self.workload)
         if self.categories not in (None, asked.size):
             raise DesignError.of("categories", self.categories, f"must be the workload's {asked.size}")
-        checks.settle(
-            self, workload=LocalWorkload(asked, PureDP(1.0), self.data).workload, categories=asked.size
-        )
+        asked = LocalWorkload(asked, PureDP(1.0), self.data).workload  # which refuses what has no best report
+        checks.settle(self, workload=asked, categories=asked.size)
 
     def design(self, privacy: PureDP) -> LocalWorkload:
         """Return the design of the report of least error."""

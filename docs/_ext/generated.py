@@ -109,10 +109,10 @@ def toml_page() -> str:
         text += "      * - key\n        - default\n"
         for key in inspect.signature(design).parameters.values():
             text += f"      * - ``{key.name}``\n        - {_default(key)}\n"
-        solve = getattr(design, "solve", ModelledDesign.solve)  # functions return such a design
+        modelled = not isinstance(design, type) or issubclass(design, ModelledDesign)
         options = [
-            f"``{p.name}``" for p in list(inspect.signature(solve).parameters.values())[1:]
-            if p.kind is not p.VAR_KEYWORD
+            f"``{p.name}``" for p in list(inspect.signature(ModelledDesign.solve).parameters.values())[1:]
+            if p.kind is not p.VAR_KEYWORD and (modelled or p.name != "solver")
         ]  # fmt: skip
         text += f"\n   In ``[solve]``: {', '.join(options)}.\n\n"
     return text

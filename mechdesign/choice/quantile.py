@@ -28,8 +28,8 @@ from mechdesign.choice.rule import Asked, Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.results import Accuracy, Result, accuracy_of
-from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.problem.privacy import ApproximateDP, Description, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -143,12 +143,11 @@ class QuantileRule(Scored):
         score = -np.maximum(0, np.maximum(q * under - p * n, p * n - q * over))
         return starts, np.diff(np.append(starts, self.size)), score
 
-    def _answer(self, x: Any, source: np.random.Generator | None) -> float:
+    def drawn(self, x: Any, source: Simulation | Deployment) -> float:
+        """Draw a candidate by numbers; without any, each is as likely."""
         starts, counts, score = self.scores(x)
         k = self._drawn(score, counts, source)
-        size = int(counts[k])
-        among = uniform_integers(size, 1)[0] if source is None else source.integers(size)
-        return float(self._candidate(starts[k] + among))
+        return float(self._candidate(starts[k] + source.below(int(counts[k]), 1)[0]))
 
     def probabilities(self, values: Any) -> pd.DataFrame:
         """Tabulate groups of candidates with equal scores: first, last, size, and the probability of the group."""

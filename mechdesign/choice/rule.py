@@ -38,16 +38,16 @@ import pandas as pd
 from flint import arb, ctx
 from scipy import optimize
 
-from mechdesign.checks import Checked, answers, field, generator, instance, integer, one_of, positive, refuse
+from mechdesign.checks import Checked, answers, field, instance, integer, one_of, positive, refuse
 from mechdesign.doubles import LARGEST_POWER
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence import proofs
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
-from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy, Result, accuracy_of, audit_row
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_curves
+from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -57,7 +57,7 @@ from mechdesign.problem.privacy import (
     pure_epsilon,
 )
 from mechdesign.problem.spine import Bound, Design, Law
-from mechdesign.typing import Array, Figure, Randomness
+from mechdesign.typing import Array, Figure
 
 PERMUTE, EXPONENTIAL, NOISY_MAX = "permute-and-flip", "exponential mechanism", "report noisy max"
 RULES = (PERMUTE, EXPONENTIAL, NOISY_MAX)
@@ -83,7 +83,7 @@ def names_of(name: str, value: Any) -> int | tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Scored(Checked, Saved):
+class Scored(Checked, Drawn):
     """Base class of mechanisms that choose by score.
 
     Parameters
@@ -98,36 +98,6 @@ class Scored(Checked, Saved):
 
     def scores(self, x: Any) -> Any:
         """Return the scores of the data, or raise DataError before anything is drawn."""
-        raise NotImplementedError
-
-    def sample(self, x: Any, *, rng: Randomness = None) -> Any:
-        """Draw an answer in doubles with a seeded generator: for simulation; `release` deploys.
-
-        Parameters
-        ----------
-        x : object
-            Scores, an array_like of shape (k,) or a mapping by name; for a quantile the numbers.
-        rng : int or numpy Generator, optional
-        """
-        return self._answer(x, generator(rng))
-
-    def release(self, x: Any) -> Any:
-        """Draw an answer with exactly the analysed probability, from the operating system's randomness.
-
-        Parameters
-        ----------
-        x : object
-            Scores, an array_like of shape (k,) or a mapping by name; for a quantile the numbers: without any, each candidate is as likely.
-
-        Raises
-        ------
-        DataError
-            Scores that are not finite, or not one for each candidate; numbers that are not finite. The guarantee does not cover that refusal.
-        """
-        return self._answer(x, None)
-
-    def _answer(self, x: Any, source: np.random.Generator | None) -> Any:
-        """Draw in doubles, or exactly without a source."""
         raise NotImplementedError
 
     def _noise(self, x: Array) -> Array:
@@ -145,12 +115,12 @@ class Scored(Checked, Saved):
         return chances(self.rule, _gaps(scores), counts.astype(float), self.rate)
 
     def _drawn(
-        self, scores: npt.NDArray[Any], counts: npt.NDArray[Any], source: np.random.Generator | None
+        self, scores: npt.NDArray[Any], counts: npt.NDArray[Any], source: Simulation | Deployment
     ) -> int:
-        """Draw a group of `counts` candidates with one score: in doubles, or without a source with its exact probability."""
+        """Draw a group of `counts` candidates with one score: in doubles in simulation, else with its exact probability."""
         gaps = _gaps(scores)
-        if source is not None:
-            noise = self._noise(source.exponential(size=len(gaps)) / counts)
+        if isinstance(source, Simulation):
+            noise = self._noise(source.rng.exponential(size=len(gaps)) / counts)
             return int(np.argmax(noise - self.rate * gaps))
         words = random_words(len(gaps))
         # −log U at both ends of the cell of U: through 1 − U if U is near 1
@@ -234,7 +204,8 @@ class ChoiceRule(Scored):
         """Return scores as doubles in the order of the candidates, or raise DataError."""
         return scores_of(scores, self.candidates)
 
-    def _answer(self, x: Any, source: np.random.Generator | None) -> Any:
+    def drawn(self, x: Any, source: Simulation | Deployment) -> Any:
+        """Draw a candidate, or a list of `choose`, by scores, an array_like of shape (k,) or a mapping by name."""
         held, found = self.scores(x), list[Any]()
         left = np.arange(held.size)
         for _ in range(self.choose):

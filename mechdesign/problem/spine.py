@@ -204,6 +204,7 @@ class Design(Checked, metaclass=_Listed):
 
     def solve(
         self,
+        solver: str | None = None,
         *,
         gap: float | None = None,
         certify: bool = True,
@@ -215,6 +216,9 @@ class Design(Checked, metaclass=_Listed):
 
         Parameters
         ----------
+        solver : str, optional
+            Of a design stated as a model: a registered backend (`mechdesign.solvers.available`), or one of the design's own `algorithms`; by
+            default one that fits. No solver is trusted: its solution is repaired and proved in exact arithmetic.
         gap : float, optional
             Gap (v − b)/v between value v and lower bound b at which to stop, a fraction; `default_gap` if not given.
         certify : bool
@@ -224,7 +228,7 @@ class Design(Checked, metaclass=_Listed):
         progress : callable or False, optional
             Called with the `Incumbent` at every improvement. False hides the line that a terminal shows after two seconds.
         **options
-            Options of this design's `improve`.
+            Options of the solver, or of this design's `improve`.
 
         Raises
         ------
@@ -245,7 +249,7 @@ class Design(Checked, metaclass=_Listed):
         (0.3257, True)
         """
         clock = Clock(time_limit, gap=self._wanted(gap), certify=one_of("certify", certify, (True, False)))
-        if options:
+        if options := {**options, **({} if solver is None else {"solver": solver})}:
             self._check_options(options)
         if not (progress is None or progress is False or callable(progress)):
             raise DesignError.of("progress", progress, "must be a function of an Incumbent, or False")
@@ -561,62 +565,11 @@ class ModelledDesign(Design):
     def _own_way(self, solver: str | None) -> bool:
         return bool(self.algorithms) if solver is None else solver in self.algorithms
 
-    def solve(
-        self,
-        solver: str | None = None,
-        *,
-        gap: float | None = None,
-        certify: bool = True,
-        time_limit: float | None = None,
-        progress: Callable[[Incumbent], None] | bool | None = None,
-        **options: Any,
-    ) -> Result:
-        """Solve the model, certify, and return the mechanism with its evidence.
-
-        Parameters
-        ----------
-        solver : str, optional
-            A registered backend (`mechdesign.solvers.available`), or one of the design's own `algorithms`; by default one that fits. No
-            solver is trusted: its solution is repaired and proved in exact arithmetic.
-        gap : float, optional
-            Gap (v − b)/v between value v and lower bound b at which to stop, a fraction; `default_gap` if not given.
-        certify : bool
-            Whether to make the mechanism exact and prove that it meets the requirement.
-        time_limit : float, optional
-            Seconds after which the best law and bound so far are returned; certification may take a second more, or 5%.
-        progress : callable or False, optional
-            Called with the `Incumbent` at every improvement. False hides the line that a terminal shows after two seconds.
-        **options
-            Options of the solver, or of this design's `improve`.
-
-        Raises
-        ------
-        DesignError
-            An option that the design does not know, or a value it does not take.
-        InfeasibleError
-            No mechanism meets the requirement.
-        SolverError
-            Nothing feasible was found, or not within the time limit; a mechanism found before a solver fails is returned, and its notes say so.
-        KeyboardInterrupt
-            Ctrl-C before a mechanism was found, or with ``certify=False``; after that, the best so far is returned and its notes say so.
-
-        Examples
-        --------
-        >>> import mechdesign as md
-        >>> from scipy import stats
-        >>> design = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2))
-        >>> result = design.solve("clarabel", time_limit=60)
-        >>> round(result.value, 4), result.certificate.verify()
-        (1.8785, True)
-        """
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        solver = options.get("solver")
         if solver is not None and not (isinstance(solver, str) and solver in self.algorithms):
             solvers.get(solver)
-        return super().solve(
-            solver=solver, gap=gap, certify=certify, time_limit=time_limit, progress=progress, **options
-        )
-
-    def _check_options(self, options: Mapping[str, Any]) -> None:
-        if type(self).improve is ModelledDesign.improve and self._own_way(options.get("solver")):
+        if type(self).improve is ModelledDesign.improve and self._own_way(solver):
             self._known(options, ["solver", *[*inspect.signature(self.accelerated).parameters][2:]])
         else:
             super()._check_options(options)

@@ -530,7 +530,7 @@ class SampledPlan:
         log_delta = min(max(tilt.log_chernoff(epsilon), other.log_chernoff(epsilon), -690.0), 0.0)
         heaviest = parts[0].heaviest(remove[0][0], tilt.theta)
         plan = cls(parts, 0.0, FLOOR, 0.0, heaviest, tuple(v for v, _ in remove), epsilon, width)
-        return plan.losing(math.exp(log_delta) * 1e-12)
+        return plan.losing(math.exp(log_delta) * 1e-9 * plan._tails / plan.count)  # each round its share
 
     @property
     def lost(self) -> float:

@@ -612,13 +612,17 @@ def as_terms(terms: Terms) -> tuple[NoiseTerm, ...]:
 
 
 def merged(terms: tuple[NoiseTerm, ...]) -> tuple[NoiseTerm, ...]:
-    """Return the terms with all normal coordinates as one, its loss rounded up, if there are others too and doubles hold it."""
+    """Return the terms with all normal coordinates alike, their loss rounded up, if there are others too and doubles hold it.
+
+    They stay as many: one of all their loss takes a grid of many more cells.
+    """
     normal = [in_sigmas(t) for t in terms if is_gaussian(t.law)]
     square = sum((n * h * (Fraction(v) / Fraction(s)) ** 2 for n, v, s, h in normal), Fraction(0))
+    count = sum(n for n, *_ in normal)
     if len(normal) == len(terms) or not 1e-300 < square < 1e300:
         return terms
-    one = NoiseTerm(stats.norm(), math.sqrt(round_up(square)) * (1 + 4e-16), 1)
-    return (*(t for t in terms if not is_gaussian(t.law)), one)
+    alike = NoiseTerm(stats.norm(), math.sqrt(round_up(square / count)) * (1 + 4e-16), count)
+    return (*(t for t in terms if not is_gaussian(t.law)), alike)
 
 
 def in_sigmas(term: NoiseTerm) -> tuple[int, float, float, int]:

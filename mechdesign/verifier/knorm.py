@@ -153,7 +153,7 @@ def solved(rows: list[list[int]]) -> tuple[int, list[int]]:
 
 
 def rising(column: tuple[int, ...]) -> Fraction:
-    """(d + 1) E max(h, 0) of h on a simplex, 0 at a vertex: the divided difference of x₊^(d + 1), whole where no number is negative."""
+    """(d + 1) E max(h, 0) of h on a simplex, 0 at a vertex: the divided difference of x₊^(d + 1), whole over numbers of one sign."""
     x, power = sorted((*column, 0)), len(column) + 1
     found: list[Any] = [max(a, 0) ** power for a in x]
     for k in range(1, power):
@@ -162,7 +162,7 @@ def rising(column: tuple[int, ...]) -> Fraction:
             comb(power, k) * max(a, 0) ** (power - k)
             if a == b
             else (after - before) // (b - a)
-            if a >= 0
+            if a >= 0 or b <= 0
             else Fraction(after - before, b - a)
             for a, b, before, after in ends
         ]

@@ -500,7 +500,7 @@ def field(
             return tuple([read(name, one, **asked) for one in listed(name, value, "must be a list")])
         return read(name, value, **asked)
 
-    declared = {"check": passed} if kinds or check is not None else {}
+    declared = {"check": passed, "stated": (check, kinds, many, options)} if kinds or check else {}
     return dataclasses.field(default=default, metadata=declared)
 
 

@@ -185,16 +185,14 @@ def classes() -> dict[str, type]:
 
 def checked(field: dataclasses.Field[Any]) -> tuple[Any, tuple[type, ...], dict[str, Any]]:
     """The check that a field declares, the classes it may be of, and the check's options."""
-    check = field.metadata.get("check")
-    if check is None:
+    check, kinds, many, options = field.metadata.get("stated", (None, (), False, {}))
+    if many:
         return None, (), {}
-    held = dict(zip(check.__code__.co_freevars, (cell.cell_contents for cell in check.__closure__)))
-    if held["many"]:
-        return None, (), {}
-    options = {
-        name: option for name, option in held["options"].items() if not isinstance(option, FunctionType)
-    }
-    return held["check"], held["kinds"], options
+    return (
+        check,
+        kinds,
+        {name: given for name, given in options.items() if not isinstance(given, FunctionType)},
+    )
 
 
 CHECKS = {

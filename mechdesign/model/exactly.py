@@ -402,18 +402,19 @@ def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[F
             program.solve()
         except InfeasibleError:
             raise _unrepaired(solver) from None
-        cells = program.open[np.ravel(program.solution.dual["cells"]) > _IMPLIED]
-        rows, values = program.multipliers()
-        known = face.tight | set(np.flatnonzero(declared.equal).tolist())
-        implied = (
-            frozenset(rows[(rows < len(declared.family)) & (np.abs(values) > _IMPLIED)].tolist()) - known
-        )
-        if float(program.solution.primal["room"][0]) > _LEAST or not (len(cells) or implied):
+        forced, tight = set[int](), frozenset[int]()
+        if not float(program.solution.primal["room"][0]) > _LEAST:
+            forced = set(program.open[np.ravel(program.solution.dual["cells"]) > _IMPLIED].tolist())
+            rows, values = program.multipliers()
+            known = face.tight | set(np.flatnonzero(declared.equal).tolist())
+            large = (rows < len(declared.family)) & (np.abs(values) > _IMPLIED)
+            tight = frozenset(rows[large].tolist()) - known
+        if not forced and not tight:
             for found in (program.columns, program.refined):  # a small room is less than a solver's error
                 if (columns := found()) is not None and not face.broken(point := face.point(columns)):
                     return face, point
             raise _unrepaired(solver)
-        face = Face(declared, declared.forced(face.zeros | set(cells.tolist())), face.tight | implied)
+        face = Face(declared, declared.forced(face.zeros | forced), face.tight | tight)
 
 
 def _unrepaired(solver: str | None) -> SolverError:

@@ -72,7 +72,7 @@ def _check_outputs(*read: Path | None, **targets: Path | None) -> None:
     seen = {Path(os.path.realpath(path)): "the file that is read" for path in read if path is not None}
     for name, target in targets.items():
         if target is not None:
-            found = check_writable(target, name)
+            found = check_writable(target, name, ledger=name == "ledger")
             if seen.setdefault(found, name) != name and (found.is_file() or not found.exists()):
                 raise DesignError.of(name, str(target), f"is the path of {seen[found]} too: give another")
 

@@ -21,7 +21,7 @@ from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.calibration import Term, delta_on
 from mechdesign.verifier.composition import DECISIVE, PLACES, POINTS, discrete_gaussian, mills
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
-from mechdesign.verifier.reading import Refused, TooLarge, read
+from mechdesign.verifier.reading import Reader, Refused, TooLarge
 from mechdesign.verifier.verify import verify
 from tests.programs import refused
 
@@ -30,7 +30,7 @@ PRIVACY = md.ApproximateDP(1.0, 1e-6)
 
 def found(result: md.Result) -> list[float]:
     """What the stand-alone check says is consumed, on coarse grids and the finest."""
-    plain = read(dumps(result))
+    plain = Reader().read(dumps(result))
     design, law = plain["design"], plain["mechanism"]["law"]
     with localcontext() as context:
         context.prec = PLACES

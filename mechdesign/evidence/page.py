@@ -243,7 +243,9 @@ def _table(section: Section) -> dict[str, object]:
     kinds = [_kind(kept[name]) if kept.columns.is_unique else "" for name in kept.columns]
     return {
         "caption": section.caption or section.title,
-        "heads": [{"text": str(name), "kind": kind} for name, kind in zip(kept.columns, kinds)],
+        "heads": [
+            {"text": str(name).replace("_", " "), "kind": kind} for name, kind in zip(kept.columns, kinds)
+        ],
         "rows": [
             [_cell(v, kind, section.digits) for v, kind in zip(row, kinds)]
             for row in kept.itertuples(index=False)

@@ -268,6 +268,14 @@ def test_noise_of_a_plan_is_for_the_changes_of_its_tasks(name: str) -> None:
             assert not files.package_accepts(forged) and not files.alone_accepts(forged), (k, member)
 
 
+def test_a_plan_keeps_its_budget_by_its_noise() -> None:
+    """Not by an enclosure that is smaller by as much as the budget."""
+    payload, given = files.payload("plan"), ("fields", "proofs", "$tuple", 0, "fields", "given", "fields")
+    for path in ((*QUESTION, "privacy", "fields", "epsilon"), (*given, "lower"), (*given, "upper")):
+        payload = trees.put(payload, path, trees.at(payload, path) / 2)
+    assert not files.alone_accepts(payload) and not files.package_accepts(payload)
+
+
 KNOWING = (
     "value and bound better", "bound raised", "called optimal", "budget smaller throughout",
     "question of another file", "mechanism of another file", "mechanism and value of another file", "proofs of another file",

@@ -542,9 +542,11 @@ class SampledPlan:
         plan = replace(self, upper_tail=max(lost / self._tails, FLOOR))
         count, epsilon, seen = self.count, self.epsilon, plan.kept
         tilt = calmer(seen, find_tilt(seen, epsilon), epsilon)
-        # a tenth of one round's standard deviation, and second-order effects of the step on log δ: θ(θ + 1)·count·step²/8 in all
-        fine = math.sqrt(max(tilt.variance, 0.0) / count) / 10
-        fine = min(fine, math.sqrt(4 * self.width / (max(tilt.theta * (tilt.theta + 1), 1e-12) * count)))
+        # a tenth of one round's standard deviation, and effects of the step on log δ: θ(θ + 1)·count·step²/8, θ the rate at which it falls
+        spread = math.sqrt(max(tilt.variance, 0.0))
+        theta = max(tilt.theta, 0.0) + 0.5 / max(spread, TINY)
+        fine = spread / math.sqrt(count) / 10
+        fine = min(fine, math.sqrt(4 * self.width / (max(theta * (theta + 1), 1e-12) * count)))
         plan = replace(plan, window=tilt.window)
         if sum(n * float(v.values.max()) for v, n in seen) < epsilon:
             fine = plan.finest(1)  # ε is out of reach: any step shows that

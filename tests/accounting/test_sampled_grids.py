@@ -93,6 +93,13 @@ def test_the_smallest_deltas_take_no_fine_grid() -> None:
     assert found.upper < 1e-15 and time.process_time() - began < 1.0
 
 
+def test_an_upper_bound_is_as_near_as_planned_where_half_of_all_losses_exceed_epsilon() -> None:
+    """There Chernoff's tilt is 0, and tells nothing of what a step costs."""
+    term, seen = NoiseTerm(stats.norm(scale=0.687), 1.0), {"rounds": 857, "sampling_rate": 0.11}
+    lower = delta_interval(term, 19.77, width=2e-4, **seen).lower
+    assert lower <= upper_delta(term, 19.77, **seen) <= 1.001 * lower
+
+
 def test_a_smaller_width_takes_the_same_steps_and_then_more() -> None:
     """Where atoms happen to lie on a grid its lower end is best: the last grid depended on the width asked for."""
     term = NoiseTerm(stats.dlaplace(0.05933725438099942), 1.0)

@@ -41,7 +41,7 @@ from mechdesign.checks import (
 )
 from mechdesign.doubles import ROUNDED, SMALLEST
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.exact import excess, least_kept, round_up
+from mechdesign.evidence.exact import excess, least_kept, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.law_moments import is_gaussian
@@ -218,11 +218,11 @@ class _Asked:
 
     def upper(self, delta: float) -> float:
         """Return the upper bound of the δ asked for, given one at `low`."""
-        return delta if self.share == 1 else min(self.share * delta * (1 + ROUNDED), 1.0)
+        return round_up(Fraction(self.share) * Fraction(delta))
 
     def lower(self, delta: float) -> float:
         """Return the lower bound of the δ asked for, given one at `high`."""
-        return delta if self.share == 1 else self.share * delta * (1 - ROUNDED)
+        return round_down(Fraction(self.share) * Fraction(delta))
 
     def closed(self, epsilon: float) -> DeltaInterval | None:
         """Return δ(ε) of normal noise, of one coordinate, or of one sampled round in which a record is replaced; None for others."""

@@ -205,6 +205,8 @@ def test_every_bound_of_a_sampled_round_lies_on_its_side(count: int) -> None:
     assert true * 0.99 <= lower_delta(terms, 0.5, sampling_rate=0.3) <= true
     composed = delta_interval(terms, 0.5, sampling_rate=0.3, closed_form=False)
     assert composed.lower <= true <= composed.upper
+    for upper in (upper_delta, verified_delta):
+        assert upper(terms, 90.0, sampling_rate=0.3) > 0  # of 1e-4000 too
 
 
 def test_points_of_a_curve_are_kept_by_one_sampled_round() -> None:

@@ -27,8 +27,8 @@ def shown(value: object, digits: int = 6) -> str:
 
     Examples
     --------
-    >>> shown(0.1 + 0.2), shown(True), shown(None), shown(float("nan")), shown(1000000)
-    ('0.3', 'yes', '–', '–', '1000000')
+    >>> shown(0.1 + 0.2), shown(True), shown(None), shown(float("nan")), shown(1000000), shown((0.1 + 0.2, 1.0))
+    ('0.3', 'yes', '–', '–', '1000000', '(0.3, 1)')
     """
     value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
     if isinstance(value, bool):
@@ -36,6 +36,8 @@ def shown(value: object, digits: int = 6) -> str:
     if isinstance(value, Real) and not isinstance(value, Integral):
         number = float(value)
         return "–" if math.isnan(number) else f"{number + 0.0:.{digits}g}"  # no "-0"
+    if isinstance(value, tuple) and value and all(isinstance(part, float) for part in value):
+        return f"({', '.join(shown(part, digits) for part in value)})"
     return "–" if value is None else str(value)
 
 

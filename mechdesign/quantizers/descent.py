@@ -299,11 +299,12 @@ class SelectionBlocks:
     # -- the linearised program -----------------------------------------------------------------------
 
     @cached_property
-    def rows(self) -> sparse.coo_array:
+    def rows(self) -> sparse.csr_array:
         """Matrix that sums the unknowns of each row of the families."""
         parts = [part for b in self.blocks for part in ((b.u,) if self._central(b) else (b.u, b.v))]
         places = np.repeat(np.arange(len(parts)), [*map(len, parts)]), np.concatenate(parts)
-        return sparse.coo_array((np.ones(len(places[0])), places), shape=(len(parts), self.size))
+        # in SciPy's coordinate format one row times a vector is a scalar
+        return sparse.csr_array((np.ones(len(places[0])), places), shape=(len(parts), self.size))
 
     def linearise(
         self, program: LinearProgram, q: Array, epsilon: float, steps: tuple[Array, Array], price: float,

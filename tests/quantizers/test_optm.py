@@ -83,6 +83,12 @@ def test_theorem_5_with_more_bins_and_theorem_6() -> None:
     assert sixteen.mechanism.privacy_loss() == pytest.approx(3.73, abs=1e-2)
 
 
+def test_more_than_four_outputs_around_all_inputs() -> None:
+    """One family of each side answers everybody."""
+    result = md.OPTM(np.linspace(-30, 30, 6), md.PureDP(0.08), UNIFORM).solve()
+    assert result.certificate.verify() and result.gap < 0.02
+
+
 @pytest.mark.parametrize("outer", [1.51, 3.0, 30.0])
 @pytest.mark.parametrize("epsilon", [1.0, 2.0, 20.0])
 def test_theorem_6_contradicts_itself_at_every_epsilon_where_the_outer_bins_are_far(

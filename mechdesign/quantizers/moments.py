@@ -431,6 +431,8 @@ def integrated(value: Callable[[float], Array], edges: Array, moments: Array) ->
     >>> uniform = np.diff([edges, edges**2 / 2, edges**3 / 3]).T
     >>> integrated(lambda share: (edges[:-1] + share * np.diff(edges)) ** 2, edges, uniform).round(6)
     array([0.333333, 8.666667])
+    >>> integrated(lambda share: np.array([9.0]), np.array([3.0, 3.0]), np.array([[0.5, 1.5, 4.5]]))  # no width, half of the mass
+    array([4.5])
     """
     return np.asarray(sum(_weighted(value, edges, moments)))
 
@@ -438,9 +440,10 @@ def integrated(value: Callable[[float], Array], edges: Array, moments: Array) ->
 def _weighted(value: Callable[[float], Array], edges: Array, moments: Array) -> Iterator[Array]:
     """Yield values at the starts, the middles and the ends of cells, weighted such that they sum to integrals."""
     (m0, m1, m2), left, width = moments.T, edges[:-1], np.diff(edges)
-    # 0 ≤ E t² ≤ E t ≤ E 1, also where a cell is so narrow that rounding says otherwise
-    t1 = np.clip((m1 - left * m0) / width, 0.0, m0)
-    t2 = np.clip((m2 - 2 * left * m1 + left * left * m0) / width**2, 0.0, t1)
+    # 0 ≤ E t² ≤ E t ≤ E 1, also where a cell is so narrow that rounding says otherwise, or leaves it no width
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        t1 = np.clip(np.nan_to_num((m1 - left * m0) / width), 0.0, m0)
+        t2 = np.clip(np.nan_to_num((m2 - 2 * left * m1 + left * left * m0) / width**2), 0.0, t1)
     for share, weight in ((0.0, m0 - 3 * t1 + 2 * t2), (0.5, 4 * (t1 - t2)), (1.0, 2 * t2 - t1)):
         yield (value(share).T * weight).T
 

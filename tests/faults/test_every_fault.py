@@ -185,8 +185,8 @@ def _(method: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LinearProgram, method, crashed)
         result = md.MetricQuantizer(cheap.BINS, md.MetricDP(2.0), cheap.UNIFORM).solve(gap=0.05)
-    assert sum("highs failed (the library crashed)" in note for note in result.notes) > 0
-    assert "the library crashed" in str(result)
+    assert any("highs failed" in note and "the library crashed" in note for note in result.notes)
+    assert "the library crashed" in " ".join(str(result).split())
 
 
 @fault("A9", exponentials=("package", "bounded-count"), moments=("verifier", "quantizer"))

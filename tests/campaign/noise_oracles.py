@@ -16,6 +16,7 @@ from scipy import spatial
 
 import mechdesign as md
 from mechdesign.channels.linear_report import LinearReport
+from tests.accounting import reference
 from tests.campaign.bounds_oracles import CLOSE, changes, composed, drawn
 from tests.campaign.compositions import Grid, Losses, density_losses, laplace_losses, step_of
 from tests.campaign.oracles import Faults, exactly, gaussian_delta, over_budget
@@ -91,6 +92,10 @@ def noise_of_points(design: Any, result: Any) -> Faults:
     if design.integer:
         far = abs(law.first) + len(law.weights) + (0 if not law.decay else law.change * 60)
         masses, n = np.asarray(law.pmf(np.arange(-far, far + 1))), int(top)
+    elif isinstance(law, md.AdditiveNoise):
+        masses, n = None, 0
+        if any(reference.delta(law.law, top, e) > d for e, d in points_of(design.privacy)):
+            yield f"privacy: delta beyond a point with {law.law.dist.name}"
     else:
         logs, n = (None if law.spike else cell_masses(law)), law.cells_per_shift
         masses = None if logs is None else np.exp(logs - np.logaddexp.reduce(logs))
@@ -300,19 +305,18 @@ def k_norm(design: Any, result: Any) -> Faults:
     most = epsilon * scale / rounds if law.gamma is None else Fraction(law.largest)
     if law.gamma is not None and rounds * most > epsilon * scale:
         yield "privacy: the staircase falls by more than epsilon"
+    bounds = s if isinstance(s, md.Sensitivity) else md.Sensitivity(linf=s) if np.ndim(s) == 0 else None
     if law.vertices is not None:
-        norms = np.array(s) / law.widths @ faces(np.array(s) / law.widths).T
-        if (
-            np.abs(norms).max() * (1 - 1e-9) > most
-            or law.body.gauge(np.array(s) / law.widths).max() * (1 - 1e-9) > most
-        ):
+        listed = s if bounds is None else [*changes(bounds, k, drawn(design), 200)]
+        moved = np.array(listed, dtype=float) / law.widths
+        norms = moved @ faces(moved).T
+        if np.abs(norms).max() * (1 - 1e-9) > most or law.body.gauge(moved).max() * (1 - 1e-9) > most:
             yield "privacy: a change of the list loses more than epsilon"
         cost = listed_costs(law, 1 + (design.loss == "squared"))
         radius = float(k_norm_radius(k, 1 + (design.loss == "squared"), law))
         if abs(cost * radius / result.value - 1) > 0.1:
             yield f"a value of {result.value!r} where it is about {cost * radius:.4g}"
         return
-    bounds = s if isinstance(s, md.Sensitivity) else md.Sensitivity(linf=s)
     for v in changes(bounds, k, drawn(design), 12 if k < 100 else 3):
         if k_norm_gauge(law, v) > (most**2 if law.norm == 2 else most):
             yield f"privacy: a change of ℓ{law.norm:g} norm loses more than epsilon"

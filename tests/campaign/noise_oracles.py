@@ -225,7 +225,7 @@ def plan(design: Any, result: Any) -> Faults:
         if squares > budget:
             yield f"privacy: {float(squares)!r} of {notion}"
         known = sum(cost * n * v * v * len(held) / budget for v, n, cost in held)
-    if max(result.value, result.lower_bound) > (float(known) + bias) * (1 + 1e-6):
+    if max(result.value, result.lower_bound or 0.0) > (float(known) + bias) * (1 + 1e-6):
         yield f"a value of {result.value}, a bound of {result.lower_bound}: an even split costs {float(known)}"
 
 
@@ -702,7 +702,7 @@ def least_report(asked: Any, growth: float, *, worst: bool) -> float:
     rows, size = asked.shape
     sets = (np.arange(1, 2**size - 1)[:, None] >> np.arange(size)) & 1
     rays = 1 + (growth - 1) * sets
-    scale = math.sqrt((asked**2).sum() / size)
+    scale = math.sqrt((asked**2).sum() / size) * max(1.0, 1 / (growth - 1))  # answers grow as ε falls
     shares, answers = cp.Variable(len(rays), nonneg=True), cp.Variable((len(rays), rows))
     spreads = cp.hstack([cp.quad_over_lin(answers[y], shares[y]) for y in range(len(rays))])
     unbiased = [answers.T @ rays == asked / scale, shares @ rays == 1]

@@ -163,7 +163,10 @@ def multipliers_of(result: Json) -> list[Json]:
     held: list[Json] = proofs_of(result)["closed-bound"]["given"]
     workload = result["design"]["workload"]
     sizes = {1} if workload is None else {1, len(workload["blocks"][0])}
-    if len(held) not in sizes or any(len(pair) != 2 or not pair[0] for pair in held):
+    largest = result["design"]["loss"] == "largest"
+    if len(held) not in sizes or any(
+        len(pair) != 2 or not pair[0] or (pair[1] is None) == largest for pair in held
+    ):
         raise Refused("multipliers that are not weights and loads of every attribute")
     return held
 

@@ -263,6 +263,9 @@ class Reader:
             for name, words in (held or {}).items():
                 if not any(is_what(word, fields[name]) for word in words.split("|")):
                     raise Refused(f"{value}: its {name} is none of {words}")
+                held_in = fields[name] if "|null" in words and isinstance(fields[name], dict) else {}
+                if [] in (held_in.get("$array"), held_in.get("$items")):
+                    raise Refused(f"{value}: its {name} is empty, which would be taken for missing")
             said = {name: self.value(child, f"{place}.{name}", depth) for name, child in fields.items()}
             return self.made(value, said, place)
         if tag == "$table":

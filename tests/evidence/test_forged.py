@@ -209,6 +209,17 @@ def test_no_list_is_cut_unseen(kind: str) -> None:
                 assert len(found) < 2 and not {*found} & {"FAULT: accepted", "claimed"}, (what, ended)
 
 
+@pytest.mark.parametrize("kind", groups())
+def test_what_is_empty_is_not_what_is_missing(kind: str) -> None:
+    empty = {"$array": [], "dtype": "float64", "shape": [0]}
+    for name in groups()[kind][:2]:
+        payload = files.payload(name)
+        for leaf in trees.leaves(payload):
+            if trees.at(payload, leaf.path) is None and leaf.name != "design.box":  # where a search looked
+                forged = trees.put(payload, leaf.path, empty)
+                assert not files.package_accepts(forged) and not files.alone_accepts(forged), leaf.name
+
+
 NOT_ASKED = "design.prior.", "design.grid", "design.box", "design.bins.", "design.levels"
 
 
